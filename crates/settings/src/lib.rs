@@ -1,0 +1,33 @@
+//! NeuroGC's settings: one list of names, defaults and checks, and the order in which sources win.
+//!
+//! keyword > environment (`NEUROGC_<NAME>`) > `neurogc.toml` > default. Reading the sources is the caller's work, so
+//! that nothing here touches the environment or a file.
+
+#![forbid(unsafe_code)]
+
+mod catalogue;
+mod resolve;
+
+pub use catalogue::{CATALOGUE, Setting, Settings};
+pub use resolve::{Effective, Origin, SettingsError, Sources, resolve};
+
+/// Where every setting is looked for in the environment: `NEUROGC_` and its name in capitals.
+pub const ENVIRONMENT_PREFIX: &str = "NEUROGC_";
+
+/// Names in the environment that are not settings.
+pub mod env {
+    /// A settings file other than `neurogc.toml` in the working directory.
+    pub const CONFIG: &str = "NEUROGC_CONFIG";
+    /// Set by `neurogc run`: the folder of the Python package to load where none is installed.
+    pub const HOME: &str = "NEUROGC_HOME";
+    /// Set by `neurogc run`: the process that it became. Other processes are its children.
+    pub const ROOT_PID: &str = "NEUROGC_ROOT_PID";
+    /// Read by the tests: interpreters to test with.
+    pub const TEST_PYTHONS: &str = "NEUROGC_TEST_PYTHONS";
+
+    /// All of them.
+    pub const ALL: [&str; 4] = [CONFIG, HOME, ROOT_PID, TEST_PYTHONS];
+}
+
+/// The settings file that is read from the working directory.
+pub const FILE_NAME: &str = "neurogc.toml";

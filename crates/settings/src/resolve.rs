@@ -1,0 +1,202 @@
+//! Which source wins, and what is said when one of them is wrong.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use neurogc_policy::suggestion;
+
+use crate::catalogue::{CATALOGUE, Setting, Settings};
+use crate::{ENVIRONMENT_PREFIX, env};
+
+/// Where values may come from, weakest last. Each is a list of names and written values.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// Keyword arguments of `install()`, or `--set` and the options of a command.
+    pub keywords: Vec<(String, String)>,
+    /// The environment, whole: other programs' variables are passed over.
+    pub environment: Vec<(String, String)>,
+    /// The settings file, with its path and its text.
+    pub file: Option<(PathBuf, String)>,
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A keyword argument or a command-line option.
+    Keyword,
+    /// An environment variable.
+    Environment,
+    /// The settings file.
+    File(PathBuf),
+    /// Nobody said anything else.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keyword => to.write_str("keyword"),
+            Self::Environment => to.write_str("environment"),
+            Self::File(path) => write!(to, "{}", path.display()),
+            Self::Default => to.write_str("default"),
+        }
+    }
+}
+
+/// The settings in force and where each came from.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    /// The values.
+    pub settings: Settings,
+    /// The origin of each setting, in the order of the catalogue.
+    pub origins: Vec<(&'static str, Origin)>,
+}
+
+/// A setting that cannot be taken over.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// There is none of that name.
+    #[error("there is no setting {name:?} (from {origin}).{suggestion} `neurogc doctor` lists them all")]
+    Unknown {
+        /// What was written.
+        name: String,
+        /// By whom.
+        origin: Origin,
+        /// Near misses, as a sentence.
+        suggestion: String,
+    },
+    /// Its value is wrong.
+    #[error("setting {name} = {value:?} (from {origin}): {reason}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// What was written.
+        value: String,
+        /// By whom.
+        origin: Origin,
+        /// What would be right.
+        reason: String,
+    },
+    /// The file is no TOML, or not a flat one.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Puts the sources together.
+pub fn resolve(sources: &Sources) -> Result<Effective, SettingsError> {
+    let mut effective = Effective {
+        settings: Settings::default(),
+        origins: CATALOGUE.iter().map(|setting| (setting.name, Origin::Default)).collect(),
+    };
+    if let Some((path, text)) = &sources.file {
+        for (name, value) in file_values(path, text)? {
+            effective.take(&name, &value, Origin::File(path.clone()))?;
+        }
+    }
+    for (variable, value) in &sources.environment {
+        if let Some(name) = variable.strip_prefix(ENVIRONMENT_PREFIX)
+            && !env::ALL.contains(&variable.as_str())
+        {
+            effective.take(&name.to_ascii_lowercase(), value, Origin::Environment)?;
+        }
+    }
+    for (name, value) in &sources.keywords {
+        effective.take(name, value, Origin::Keyword)?;
+    }
+    Ok(effective)
+}
+
+impl Effective {
+    fn take(&mut self, name: &str, value: &str, origin: Origin) -> Result<(), SettingsError> {
+        let index = CATALOGUE.iter().position(|setting| setting.name == name);
+        let Some(index) = index else {
+            let suggestion = suggestion(name, CATALOGUE.iter().map(|setting| setting.name));
+            return Err(SettingsError::Unknown { name: name.to_owned(), origin, suggestion });
+        };
+        let Setting { name, apply, .. } = &CATALOGUE[index];
+        apply(&mut self.settings, value).map_err(|reason| SettingsError::Value {
+            name,
+            value: value.to_owned(),
+            origin: origin.clone(),
+            reason,
+        })?;
+        self.origins[index].1 = origin;
+        Ok(())
+    }
+}
+
+fn file_values(path: &std::path::Path, text: &str) -> Result<Vec<(String, String)>, SettingsError> {
+    let wrong = |reason: String| SettingsError::File { path: path.to_owned(), reason };
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    table
+        .into_iter()
+        .map(|(name, value)| match value {
+            toml::Value::String(text) => Ok((name, text)),
+            toml::Value::Integer(number) => Ok((name, number.to_string())),
+            toml::Value::Float(number) => Ok((name, number.to_string())),
+            toml::Value::Boolean(yes) => Ok((name, yes.to_string())),
+            _ => Err(wrong(format!("setting {name} must be a text, a number or true/false"))),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn check(keywords: &[(&str, &str)], environment: &[(&str, &str)], file: &str) -> Result<Effective, String> {
+        let file = (!file.is_empty()).then(|| (PathBuf::from("neurogc.toml"), file.to_owned()));
+        resolve(&Sources { keywords: pairs(keywords), environment: pairs(environment), file })
+            .map_err(|error| error.to_string())
+    }
+
+    fn origin(effective: &Effective, name: &str) -> Origin {
+        effective.origins.iter().find(|(known, _)| *known == name).unwrap().1.clone()
+    }
+
+    #[test]
+    fn keyword_beats_environment_beats_file_beats_default() {
+        let file = "policy = \"cpython\"\nstall_ms = 7.5\nsample_ms = 200";
+        let environment = [("NEUROGC_STALL_MS", "8"), ("NEUROGC_SAMPLE_MS", "300"), ("PATH", "/bin")];
+        let effective = check(&[("sample_ms", "400")], &environment, file).unwrap();
+        assert_eq!(effective.settings.policy, neurogc_policy::Name::Cpython);
+        assert_eq!(effective.settings.stall.as_micros(), 8000);
+        assert_eq!(effective.settings.sample.as_millis(), 400);
+        assert_eq!(origin(&effective, "policy"), Origin::File("neurogc.toml".into()));
+        assert_eq!(origin(&effective, "stall_ms"), Origin::Environment);
+        assert_eq!(origin(&effective, "sample_ms"), Origin::Keyword);
+        assert_eq!(origin(&effective, "trace"), Origin::Default);
+    }
+
+    #[test]
+    fn an_unknown_setting_names_its_near_misses() {
+        let error = check(&[("stal_ms", "1")], &[], "").unwrap_err();
+        assert!(error.contains("there is no setting \"stal_ms\" (from keyword). Did you mean stall_ms"), "{error}");
+        let error = check(&[], &[("NEUROGC_POLICI", "observe")], "").unwrap_err();
+        assert!(error.contains("\"polici\" (from environment). Did you mean policy?"), "{error}");
+    }
+
+    #[test]
+    fn a_bad_value_says_what_would_be_right() {
+        let error = check(&[], &[("NEUROGC_STALL_MS", "soon")], "").unwrap_err();
+        assert_eq!(error, "setting stall_ms = \"soon\" (from environment): it must be a number from 1 to 60000");
+        let error = check(&[], &[], "adapters = [1]").unwrap_err();
+        assert_eq!(error, "neurogc.toml: setting adapters must be a text, a number or true/false");
+    }
+
+    #[test]
+    fn variables_of_the_machinery_are_no_settings() {
+        let environment: Vec<_> = env::ALL.iter().map(|name| (*name, "x")).collect();
+        check(&[], &environment, "").unwrap();
+    }
+}

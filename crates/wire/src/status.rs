@@ -1,0 +1,316 @@
+//! The status report of one process: the same fields for `neurogc status --json` and `neurogc.status()`.
+//!
+//! Times are milliseconds and sizes bytes, as their names say. A figure that nothing was measured for is zero
+//! beside a count of zero; a figure that the kernel refuses is `null`.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything an agent knows about its process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Process id.
+    pub pid: u32,
+    /// The command line, shortened.
+    pub command: String,
+    /// Interpreter and version, for instance `CPython 3.12.1`.
+    pub python: String,
+    /// Version of NeuroGC.
+    pub neurogc: String,
+    /// The policy in force.
+    pub policy: String,
+    /// Seconds since the agent was installed.
+    pub uptime_s: f64,
+    /// What does not work here and why, in words.
+    pub degraded: Vec<String>,
+    /// Garbage collections.
+    pub gc: Gc,
+    /// Who held the GIL and for how long.
+    pub gil: Gil,
+    /// Memory of the process.
+    pub memory: Memory,
+    /// Requests and training steps.
+    pub requests: Requests,
+    /// Times in which the program wanted to run and could not.
+    pub stalls: Stalls,
+    /// Processor use.
+    pub cpu: Cpu,
+    /// Storage traffic of the process.
+    pub io: Io,
+    /// Network traffic of the process's network namespace since the agent was installed.
+    pub net: Net,
+    /// Open file descriptors.
+    pub fds: u64,
+    /// Threads, the agent's own included.
+    pub threads: u64,
+    /// The tree of child processes.
+    pub children: Vec<Child>,
+    /// What the agent itself costs.
+    pub agent: Agent,
+}
+
+/// Garbage collections by generation and by place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gc {
+    /// Collections of generation 0.
+    pub young: Pauses,
+    /// Collections of generation 1.
+    pub middle: Pauses,
+    /// Collections of generation 2.
+    pub full: Pauses,
+    /// Slices that freed what a snapshot found.
+    pub reap: Pauses,
+    /// Collections from a copy-on-write snapshot.
+    pub snapshot: Snapshots,
+    /// Collections while a request was being served.
+    pub in_request: Place,
+    /// Collections while no request was being served.
+    pub in_gap: Place,
+    /// Collections that a guard ordered.
+    pub forced: Place,
+    /// Objects freed by all collections.
+    pub collected: u64,
+    /// Objects that no collection could free.
+    pub uncollectable: u64,
+    /// Objects in the permanent generation.
+    pub frozen: u64,
+    /// Objects the collector tracks; zero where the layout is not known.
+    pub tracked: u64,
+}
+
+/// Pauses of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Pauses {
+    pub count: u64,
+    pub total_ms: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+/// Pauses that fell into one kind of place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Place {
+    pub count: u64,
+    pub total_ms: f64,
+    pub max_ms: f64,
+}
+
+/// Snapshot collections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Snapshots {
+    pub count: u64,
+    pub failed: u64,
+    pub clone_p50_ms: f64,
+    pub clone_max_ms: f64,
+    pub flight_p50_ms: f64,
+    pub candidates: u64,
+    pub freed: u64,
+}
+
+/// The GIL as seen from outside, sampled: spans shorter than the sampling step are not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gil {
+    /// Share of samples in which somebody held it.
+    pub busy_percent: f64,
+    /// Spans in which it was held.
+    pub busy: Spans,
+    /// Spans in which nobody held it: the gaps.
+    pub idle: Spans,
+}
+
+/// Durations of one kind of span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Spans {
+    pub count: u64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+/// Memory of the process in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// Resident set.
+    pub rss: u64,
+    /// Largest resident set so far.
+    pub peak_rss: u64,
+    /// Proportional set: shared pages divided among their users.
+    pub pss: Option<u64>,
+    /// Unique set: what would be free if the process ended.
+    pub uss: Option<u64>,
+    /// Address space.
+    pub vms: u64,
+    /// Swapped out.
+    pub swap: u64,
+    /// The smallest cgroup limit that holds here.
+    pub limit: Option<u64>,
+}
+
+/// Requests, from start to last byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Requests {
+    pub count: u64,
+    pub in_flight: u64,
+    /// Requests ended per second, over the last ten seconds.
+    pub rps: f64,
+    pub p50_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub max_ms: f64,
+}
+
+/// Stalls, with the latest ones in full.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stalls {
+    /// All of them.
+    pub count: u64,
+    /// The longest.
+    pub max_ms: f64,
+    /// How many of each cause.
+    pub by_cause: ByCause,
+    /// The latest ones, oldest first.
+    pub recent: Vec<Stall>,
+}
+
+/// Stall counts by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the causes are described at `Cause`")]
+pub struct ByCause {
+    pub gc: u64,
+    pub gil_native: u64,
+    pub python: u64,
+    pub cpu_starved: u64,
+    pub unknown: u64,
+}
+
+impl ByCause {
+    /// The count of one cause.
+    pub fn of(&mut self, cause: Cause) -> &mut u64 {
+        match cause {
+            Cause::Gc => &mut self.gc,
+            Cause::GilNative => &mut self.gil_native,
+            Cause::Python => &mut self.python,
+            Cause::CpuStarved => &mut self.cpu_starved,
+            Cause::Unknown => &mut self.unknown,
+        }
+    }
+}
+
+/// One stall.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stall {
+    /// When it began, in seconds since the agent was installed.
+    pub at_s: f64,
+    /// How long it lasted.
+    pub ms: f64,
+    /// What held the program up.
+    pub cause: Cause,
+    /// Where in the code: `file.py:12 in handler`, with the native library where it is known.
+    pub site: String,
+}
+
+/// Why the program could not run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A garbage collection.
+    Gc,
+    /// Native code that held the GIL.
+    GilNative,
+    /// Python code that ran on without giving way.
+    Python,
+    /// No processor: run-queue wait, steal or a throttled cgroup.
+    CpuStarved,
+    /// It could not be told.
+    #[default]
+    Unknown,
+}
+
+impl Cause {
+    /// All causes, in the order of their numbers in a trace.
+    pub const ALL: [Self; 5] = [Self::Gc, Self::GilNative, Self::Python, Self::CpuStarved, Self::Unknown];
+
+    /// The name used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gc => "gc",
+            Self::GilNative => "gil_native",
+            Self::Python => "python",
+            Self::CpuStarved => "cpu_starved",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Processor use of the process, 100 being one core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the name says it")]
+pub struct Cpu {
+    pub percent: f64,
+}
+
+/// Storage traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Io {
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+}
+
+/// Network traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Net {
+    pub sent_bytes: u64,
+    pub recv_bytes: u64,
+}
+
+/// One process below this one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Child {
+    /// Process id.
+    pub pid: u32,
+    /// Its parent, this process or another child.
+    pub ppid: u32,
+    /// The command's name.
+    pub command: String,
+    /// Resident set in bytes.
+    pub rss: u64,
+    /// Proportional set in bytes, measured as rarely as the parent's own.
+    pub pss: Option<u64>,
+}
+
+/// The price of being observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Agent {
+    /// Processor time of the agent's threads.
+    pub cpu_ms: f64,
+    /// Events that found the queue full, and trace blocks that could not be written.
+    pub dropped: u64,
+    /// Memory of the agent: its heap, its code and its threads' stacks.
+    pub rss_bytes: u64,
+}

@@ -1,0 +1,209 @@
+//! From bytes back to records, past whatever is damaged.
+
+use std::fmt;
+
+use super::record::Record;
+use super::writer::MAX_BLOCK;
+use super::{BLOCK_MAGIC, Header, MAGIC, VERSION};
+
+/// A trace as far as it could be read.
+#[derive(Debug)]
+pub struct Trace {
+    /// What it is about.
+    pub header: Header,
+    /// Everything readable, in the order of the file.
+    pub records: Vec<Record>,
+    /// What could not be read.
+    pub damage: Vec<Damage>,
+}
+
+/// A part of a file that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it begins.
+    pub offset: usize,
+    /// How long it is.
+    pub length: usize,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{} bytes at offset {}: {}", self.length, self.offset, self.what)
+    }
+}
+
+/// Why nothing of a file could be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// It does not start like a trace.
+    #[error("this is not a NeuroGC trace (it does not start with {:?})", "NGCTRACE")]
+    NotATrace,
+    /// It is from another version.
+    #[error("the trace has format version {0}; this build reads version {VERSION}. Use the neurogc that wrote it")]
+    Version(u16),
+    /// It ends within its header, or the header is damaged.
+    #[error("the trace's header is cut off or damaged; nothing after it can be trusted")]
+    Header,
+}
+
+/// Reads a whole trace.
+pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or(TraceError::NotATrace)?;
+    let mut rest = rest;
+    let version = u16::from_le_bytes(take(&mut rest).ok_or(TraceError::Header)?);
+    if version != VERSION {
+        return Err(TraceError::Version(version));
+    }
+    let header = read_header(&mut rest).ok_or(TraceError::Header)?;
+    let mut trace = Trace { header, records: Vec::new(), damage: Vec::new() };
+    read_blocks(bytes, bytes.len() - rest.len(), &mut trace);
+    Ok(trace)
+}
+
+fn read_header(from: &mut &[u8]) -> Option<Header> {
+    let length = u32::from_le_bytes(take(from)?) as usize;
+    let crc = u32::from_le_bytes(take(from)?);
+    let (json, rest) = from.split_at_checked(length)?;
+    *from = rest;
+    (crc32fast::hash(json) == crc).then(|| serde_json::from_slice(json).ok())?
+}
+
+fn read_blocks(bytes: &[u8], mut offset: usize, trace: &mut Trace) {
+    while offset < bytes.len() {
+        match read_block(&bytes[offset..]) {
+            Ok((length, records)) => {
+                trace.records.extend(records);
+                offset += length;
+            }
+            Err(what) => {
+                let next = find_block(&bytes[offset + 1..]).map_or(bytes.len(), |found| offset + 1 + found);
+                trace.damage.push(Damage { offset, length: next - offset, what });
+                offset = next;
+            }
+        }
+    }
+}
+
+fn read_block(bytes: &[u8]) -> Result<(usize, Vec<Record>), &'static str> {
+    const CUT: &str = "the last block is cut off";
+    let mut rest = bytes.strip_prefix(BLOCK_MAGIC).ok_or("no block begins here")?;
+    let length = u32::from_le_bytes(take(&mut rest).ok_or(CUT)?) as usize;
+    let crc = u32::from_le_bytes(take(&mut rest).ok_or(CUT)?);
+    if length > MAX_BLOCK {
+        return Err("the block's length is impossible");
+    }
+    let mut payload = rest.get(..length).ok_or(CUT)?;
+    if crc32fast::hash(payload) != crc {
+        return Err("the block's checksum is wrong");
+    }
+    let mut records = Vec::new();
+    let mut previous = 0;
+    while !payload.is_empty() {
+        let record = Record::decode(&mut payload, previous).ok_or("the block holds an unknown record")?;
+        previous = record.at();
+        records.push(record);
+    }
+    Ok((bytes.len() - rest.len() + length, records))
+}
+
+fn find_block(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(BLOCK_MAGIC.len()).position(|window| window == BLOCK_MAGIC)
+}
+
+fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, rest) = from.split_first_chunk()?;
+    *from = rest;
+    Some(*head)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{BlockWriter, Place, encode_header};
+    use super::*;
+    use crate::status::Cause;
+
+    fn any_record() -> impl Strategy<Value = Record> {
+        let at = 0..u64::MAX / 2;
+        prop_oneof![
+            (at.clone(), any::<u64>()).prop_map(|(at, id)| Record::RequestStart { at, id }),
+            (at.clone(), any::<u64>()).prop_map(|(at, id)| Record::RequestEnd { at, id }),
+            (at.clone(), any::<[u64; 3]>(), 0..3_u8).prop_map(|(at, [pause, collected, uncollectable], generation)| {
+                Record::Collection { at, pause, generation, place: Place::InGap, collected, uncollectable }
+            }),
+            (at.clone(), any::<[u64; 2]>()).prop_map(|(at, [busy, idle])| Record::Gap { at, busy, idle }),
+            (at.clone(), any::<[u32; 3]>()).prop_map(|(at, counts)| Record::Counts { at, counts }),
+            (at.clone(), any::<[u64; 2]>()).prop_map(|(at, [rss, cpu_us])| Record::Process { at, rss, cpu_us }),
+            (at.clone(), any::<u64>(), ".{0,20}").prop_map(|(at, duration, site)| Record::Stall {
+                at,
+                duration,
+                cause: Cause::CpuStarved,
+                site
+            }),
+            (at, any::<u64>()).prop_map(|(at, count)| Record::Dropped { at, count }),
+        ]
+    }
+
+    fn file(blocks: &[Vec<Record>]) -> Vec<u8> {
+        let mut bytes = encode_header(&Header { pid: 7, ..Header::default() });
+        let mut writer = BlockWriter::new();
+        for block in blocks {
+            block.iter().for_each(|record| writer.push(record));
+            bytes.extend(writer.take());
+        }
+        bytes
+    }
+
+    fn dropped(count: u64) -> Record {
+        Record::Dropped { at: 5, count }
+    }
+
+    proptest! {
+        #[test]
+        fn every_record_survives(records in proptest::collection::vec(any_record(), 0..50)) {
+            let trace = read(&file(std::slice::from_ref(&records))).unwrap();
+            prop_assert_eq!(trace.header.pid, 7);
+            prop_assert_eq!(trace.records, records);
+            prop_assert!(trace.damage.is_empty());
+        }
+
+        #[test]
+        fn a_cut_file_gives_every_whole_block(cut in 0_usize..60) {
+            let bytes = file(&[vec![dropped(1)], vec![dropped(2)], vec![dropped(3)]]);
+            let kept = &bytes[..bytes.len() - cut.min(45)];
+            let trace = read(kept).unwrap();
+            prop_assert!(trace.records.len() <= 3);
+            prop_assert_eq!(trace.records.len() == 3, cut == 0);
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_fail_badly(bytes: Vec<u8>) {
+            let _ = read(&bytes);
+            let mut with_header = file(&[]);
+            with_header.extend_from_slice(&bytes);
+            let _ = read(&with_header);
+        }
+    }
+
+    #[test]
+    fn a_damaged_block_is_skipped_and_named() {
+        let mut bytes = file(&[vec![dropped(1)], vec![dropped(2)], vec![dropped(3)]]);
+        let middle = bytes.len() - 2 * 15 + 13;
+        bytes[middle] ^= 0xff;
+        let trace = read(&bytes).unwrap();
+        assert_eq!(trace.records, [dropped(1), dropped(3)]);
+        assert_eq!(trace.damage.len(), 1);
+        assert_eq!(trace.damage[0].what, "the block's checksum is wrong");
+    }
+
+    #[test]
+    fn other_files_are_named_for_what_they_are() {
+        assert!(matches!(read(b"PK\x03\x04"), Err(TraceError::NotATrace)));
+        assert!(matches!(read(b"NGCTRACE\x09\x00"), Err(TraceError::Version(9))));
+        assert!(matches!(read(b"NGCTRACE\x01\x00\xff\xff"), Err(TraceError::Header)));
+    }
+}

@@ -1,0 +1,211 @@
+//! The records of a trace and their bytes.
+
+use super::varint;
+use crate::status::Cause;
+
+/// Where a collection fell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// While at least one request was being served.
+    InRequest,
+    /// While none was.
+    InGap,
+    /// A guard ordered it, wherever it fell.
+    Forced,
+}
+
+impl Place {
+    const ALL: [Self; 3] = [Self::InRequest, Self::InGap, Self::Forced];
+
+    /// The name used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InRequest => "in_request",
+            Self::InGap => "in_gap",
+            Self::Forced => "forced",
+        }
+    }
+}
+
+/// One thing that happened. `at` is in nanoseconds since the trace began, durations are nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A request or a training step began.
+    RequestStart {
+        /// When.
+        at: u64,
+        /// Its number within the process.
+        id: u64,
+    },
+    /// Its last byte was sent.
+    RequestEnd {
+        /// When.
+        at: u64,
+        /// The number it began with.
+        id: u64,
+    },
+    /// A collection.
+    Collection {
+        /// When it began.
+        at: u64,
+        /// How long it stopped the program.
+        pause: u64,
+        /// 0, 1 or 2.
+        generation: u8,
+        /// Where it fell.
+        place: Place,
+        /// Objects freed.
+        collected: u64,
+        /// Objects found unreachable that could not be freed.
+        uncollectable: u64,
+    },
+    /// The GIL was held from `at` for `busy`, and then free for `idle`.
+    Gap {
+        /// When the busy part began.
+        at: u64,
+        /// How long it was held.
+        busy: u64,
+        /// How long it was free afterwards.
+        idle: u64,
+    },
+    /// The collector's counters: net allocations since the last young collection, young collections since the last
+    /// middle one, middle collections since the last full one.
+    Counts {
+        /// When they were read.
+        at: u64,
+        /// By generation.
+        counts: [u32; 3],
+    },
+    /// A look at the process.
+    Process {
+        /// When.
+        at: u64,
+        /// Resident set in bytes.
+        rss: u64,
+        /// Processor time so far, in microseconds.
+        cpu_us: u64,
+    },
+    /// A stall.
+    Stall {
+        /// When it began.
+        at: u64,
+        /// How long it lasted.
+        duration: u64,
+        /// Why.
+        cause: Cause,
+        /// Where in the code.
+        site: String,
+    },
+    /// Events that were lost before this moment because the queue was full.
+    Dropped {
+        /// When it was noticed.
+        at: u64,
+        /// How many.
+        count: u64,
+    },
+}
+
+impl Record {
+    /// When it happened, in nanoseconds since the trace began.
+    #[must_use]
+    pub fn at(&self) -> u64 {
+        match *self {
+            Self::RequestStart { at, .. }
+            | Self::RequestEnd { at, .. }
+            | Self::Collection { at, .. }
+            | Self::Gap { at, .. }
+            | Self::Counts { at, .. }
+            | Self::Process { at, .. }
+            | Self::Stall { at, .. }
+            | Self::Dropped { at, .. } => at,
+        }
+    }
+
+    fn tag(&self) -> u8 {
+        match self {
+            Self::RequestStart { .. } => 1,
+            Self::RequestEnd { .. } => 2,
+            Self::Collection { .. } => 3,
+            Self::Gap { .. } => 4,
+            Self::Counts { .. } => 5,
+            Self::Process { .. } => 6,
+            Self::Stall { .. } => 7,
+            Self::Dropped { .. } => 8,
+        }
+    }
+
+    /// Appends the record; `previous` is the time of the one before it in the block.
+    pub(super) fn encode(&self, to: &mut Vec<u8>, previous: u64) {
+        to.push(self.tag());
+        varint::put_signed(to, self.at().wrapping_sub(previous) as i64);
+        match self {
+            Self::RequestStart { id, .. } | Self::RequestEnd { id, .. } => varint::put(to, *id),
+            Self::Collection { pause, generation, place, collected, uncollectable, .. } => {
+                to.push(generation | (*place as u8) << 4);
+                varint::put(to, *pause);
+                varint::put(to, *collected);
+                varint::put(to, *uncollectable);
+            }
+            Self::Gap { busy, idle, .. } => {
+                varint::put(to, *busy);
+                varint::put(to, *idle);
+            }
+            Self::Counts { counts, .. } => counts.iter().for_each(|&count| varint::put(to, u64::from(count))),
+            Self::Process { rss, cpu_us, .. } => {
+                varint::put(to, *rss);
+                varint::put(to, *cpu_us);
+            }
+            Self::Stall { duration, cause, site, .. } => {
+                varint::put(to, *duration);
+                to.push(*cause as u8);
+                varint::put(to, site.len() as u64);
+                to.extend_from_slice(site.as_bytes());
+            }
+            Self::Dropped { count, .. } => varint::put(to, *count),
+        }
+    }
+
+    /// Takes a record off the front, or gives `None` where the bytes are no record.
+    pub(super) fn decode(from: &mut &[u8], previous: u64) -> Option<Self> {
+        let tag = take_byte(from)?;
+        let at = previous.wrapping_add(varint::take_signed(from)? as u64);
+        Some(match tag {
+            1 => Self::RequestStart { at, id: varint::take(from)? },
+            2 => Self::RequestEnd { at, id: varint::take(from)? },
+            3 => {
+                let kind = take_byte(from)?;
+                Self::Collection {
+                    at,
+                    generation: kind & 0xf,
+                    place: *Place::ALL.get(usize::from(kind >> 4))?,
+                    pause: varint::take(from)?,
+                    collected: varint::take(from)?,
+                    uncollectable: varint::take(from)?,
+                }
+            }
+            4 => Self::Gap { at, busy: varint::take(from)?, idle: varint::take(from)? },
+            5 => {
+                let mut count = || u32::try_from(varint::take(from)?).ok();
+                Self::Counts { at, counts: [count()?, count()?, count()?] }
+            }
+            6 => Self::Process { at, rss: varint::take(from)?, cpu_us: varint::take(from)? },
+            7 => {
+                let duration = varint::take(from)?;
+                let cause = *Cause::ALL.get(usize::from(take_byte(from)?))?;
+                let length = usize::try_from(varint::take(from)?).ok()?;
+                let (site, rest) = from.split_at_checked(length)?;
+                *from = rest;
+                Self::Stall { at, duration, cause, site: String::from_utf8_lossy(site).into_owned() }
+            }
+            8 => Self::Dropped { at, count: varint::take(from)? },
+            _ => return None,
+        })
+    }
+}
+
+fn take_byte(from: &mut &[u8]) -> Option<u8> {
+    let (&byte, rest) = from.split_first()?;
+    *from = rest;
+    Some(byte)
+}

@@ -1,0 +1,2 @@
+//! Checks of this repository that no compiler makes.
+fn main() {}
