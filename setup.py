@@ -1,0 +1,35 @@
+"""Builds the wheel: the extension module and the `neurogc` command, both from the Cargo workspace."""
+
+import re
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import setup
+from setuptools_rust import RustBin, RustExtension
+
+# One extension file serves every CPython with a GIL from 3.10 on. Free-threaded builds and PyPy have another binary
+# interface: there the extension is compiled for that one interpreter, and where that fails the package still installs
+# and measures through the public API of the gc module.
+HAS_STABLE_ABI = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+def version() -> str:
+    """The version of the Cargo workspace: it is written down once."""
+    manifest = (Path(__file__).parent / "Cargo.toml").read_text(encoding="utf-8")
+    found = re.search(r'^\[workspace\.package\][^\[]*?^version = "([^"]+)"', manifest, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise SystemExit("setup.py: Cargo.toml has no version under [workspace.package]")
+    return found[1]
+
+
+CARGO = {"args": ["--profile", "release"], "cargo_manifest_args": ["--locked"], "debug": False}
+
+setup(
+    version=version(),
+    rust_extensions=[
+        RustExtension("neurogc._agent", path="crates/agent/Cargo.toml", optional=not HAS_STABLE_ABI, **CARGO),
+        RustBin("neurogc", path="crates/cli/Cargo.toml", **CARGO),
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp310"}} if HAS_STABLE_ABI else {},
+)

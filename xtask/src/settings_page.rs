@@ -1,0 +1,59 @@
+//! docs/settings.md, written from the catalogue of settings.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use neurogc_settings::{CATALOGUE, ENVIRONMENT_PREFIX, FILE_NAME, Settings, env};
+
+/// Where the page lives.
+pub(crate) const PATH: &str = "docs/settings.md";
+
+/// Writes the page.
+pub(crate) fn write(root: &Path) -> Result<String, String> {
+    fs::write(root.join(PATH), text()).map_err(|error| format!("{PATH} cannot be written: {error}"))?;
+    Ok(format!("wrote {PATH}"))
+}
+
+/// The page as it must read.
+pub(crate) fn text() -> String {
+    let defaults = Settings::default();
+    let mut page = format!(
+        "# Settings\n\n\
+        <!-- Written by `cargo run -p xtask -- docs` from crates/settings. Change it there. -->\n\n\
+        A setting can be given in four places. The first one in this list that names it wins:\n\n\
+        1. a keyword of `neurogc.install(…)`, or `--set NAME=VALUE` of `neurogc run`;\n\
+        2. the environment: `{ENVIRONMENT_PREFIX}` and the name in capitals;\n\
+        3. the file `{FILE_NAME}` in the working directory, or the file that `{}` names;\n\
+        4. the default.\n\n\
+        `neurogc doctor` prints the values in force and where each came from. A name that does not exist and a value \
+        that is not allowed are errors that say what would be right.\n\n\
+        | setting | environment | default | what it does |\n|---|---|---|---|\n",
+        env::CONFIG
+    );
+    for setting in CATALOGUE {
+        let shown = (setting.show)(&defaults);
+        let default = if shown.is_empty() { "none".to_owned() } else { format!("`{shown}`") };
+        let variable = format!("{ENVIRONMENT_PREFIX}{}", setting.name.to_ascii_uppercase());
+        let _ =
+            writeln!(page, "| `{}` | `{variable}` | {default} | {} |", setting.name, setting.help.replace('|', "\\|"));
+    }
+    page.push_str(
+        "\nThe file is flat TOML:\n\n```toml\npolicy = \"observe\"\nstall_ms = 10\ntrace = \"service.ngctrace\"\n```\n",
+    );
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_its_row() {
+        let page = text();
+        for setting in CATALOGUE {
+            assert!(page.contains(&format!("| `{}` |", setting.name)), "{} is missing", setting.name);
+        }
+        assert!(page.contains("| `trace` | `NEUROGC_TRACE` | none |"), "{page}");
+    }
+}
