@@ -1,0 +1,126 @@
+//! What must hold for any bytes at all, one function per reader, for libFuzzer and for the random driver alike.
+
+#![forbid(unsafe_code)]
+
+mod mend;
+
+use neurogc_wire::control::{self, Ask, MAX_QUESTION, MessageError, Question};
+use neurogc_wire::status::Cause;
+use neurogc_wire::trace::{self, BlockWriter, Header, Place, Record};
+
+pub use mend::put_right;
+
+/// A reader under test: its name, what must hold, and well-formed bytes to start from.
+pub struct Target {
+    /// The name of the target.
+    pub name: &'static str,
+    /// Panics when something does not hold.
+    pub check: fn(&[u8]),
+    /// Bytes that the reader accepts.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All readers.
+pub const TARGETS: [Target; 2] = [
+    Target { name: "control", check: check_control, seeds: control_seeds },
+    Target { name: "trace", check: check_trace, seeds: trace_seeds },
+];
+
+/// A question from a socket: a wrong one is refused, a right one survives being written again, and nothing beyond the
+/// announced length or the limit is read.
+pub fn check_control(bytes: &[u8]) {
+    let mut rest = bytes;
+    match control::read::<Question>(&mut rest, MAX_QUESTION) {
+        Ok(question) => {
+            assert!(bytes.len() - rest.len() <= 4 + MAX_QUESTION, "more was read than the limit allows");
+            let again = control::encode(&question).expect("what was read can be written");
+            let back: Question = control::read(&mut again.as_slice(), MAX_QUESTION).expect("and read again");
+            assert_eq!(back, question);
+        }
+        Err(MessageError::TooLong { length, limit }) => {
+            assert!(length > limit);
+            assert_eq!(bytes.len() - rest.len(), 4, "a message that is too long is not read");
+        }
+        Err(MessageError::Malformed(_) | MessageError::Broken(_)) => {}
+    }
+}
+
+/// A trace file: it is refused, or every byte after its header is either in a readable block or named as damage, and
+/// the readable records survive being written again.
+pub fn check_trace(bytes: &[u8]) {
+    let Ok(trace) = trace::read(bytes) else { return };
+    let mut end = 0;
+    for damage in &trace.damage {
+        assert!(damage.offset >= end, "damage is named in the order of the file, once");
+        assert!(damage.length > 0);
+        end = damage.offset + damage.length;
+    }
+    assert!(end <= bytes.len(), "damage lies within the file");
+
+    let mut again = trace::encode_header(&trace.header);
+    let mut writer = BlockWriter::new();
+    for record in &trace.records {
+        writer.push(record);
+        if writer.is_full() {
+            again.extend(writer.take());
+        }
+    }
+    again.extend(writer.take());
+    let back = trace::read(&again).expect("what was read can be written and read again");
+    assert!(back.damage.is_empty(), "{:?}", back.damage);
+    assert_eq!(back.header, trace.header);
+    assert_eq!(back.records, trace.records);
+}
+
+fn control_seeds() -> Vec<Vec<u8>> {
+    let question = control::encode(&Question::new(Ask::Status)).unwrap_or_default();
+    let mut two = question.clone();
+    two.extend_from_slice(&question);
+    vec![question, two, vec![0; 4], vec![0xff; 4]]
+}
+
+fn trace_seeds() -> Vec<Vec<u8>> {
+    let header = Header { pid: 7, command: "python app.py".into(), thresholds: [700, 10, 10], ..Header::default() };
+    let empty = trace::encode_header(&header);
+    let mut full = empty.clone();
+    let mut writer = BlockWriter::new();
+    for round in 0..3_u64 {
+        for record in one_of_each(round * 1_000_000_000) {
+            writer.push(&record);
+        }
+        full.extend(writer.take());
+    }
+    vec![empty, full]
+}
+
+fn one_of_each(at: u64) -> [Record; 8] {
+    [
+        Record::RequestStart { at, id: 1 },
+        Record::RequestEnd { at: at + 900, id: 1 },
+        Record::Collection {
+            at: at + 1_000,
+            pause: 250_000,
+            generation: 2,
+            place: Place::InRequest,
+            collected: 10,
+            uncollectable: 0,
+        },
+        Record::Gap { at: at + 2_000, busy: 5_000_000, idle: 20_000_000 },
+        Record::Counts { at: at + 3_000, counts: [512, 3, 1] },
+        Record::Process { at: at + 4_000, rss: 80 << 20, cpu_us: 1_000_000 },
+        Record::Stall { at: at + 5_000, duration: 9_000_000, cause: Cause::Python, site: "app.py:3 in f".into() },
+        Record::Dropped { at: at + 6_000, count: 4 },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_seed_holds() {
+        for target in &TARGETS {
+            (target.seeds)().iter().for_each(|seed| (target.check)(seed));
+        }
+    }
+}

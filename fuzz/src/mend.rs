@@ -1,0 +1,35 @@
+//! Lengths and checksums put right after a change, because almost no random change would get past them.
+
+/// Makes the lengths and checksums of what still looks like a message or a trace fit again.
+pub fn put_right(bytes: &mut [u8]) {
+    if bytes.starts_with(b"NGCTRACE") {
+        let mut start = 10;
+        while let Some(length) = word(bytes, start) {
+            let body = start + 8;
+            let end = body.saturating_add(length).min(bytes.len());
+            if body > end {
+                return;
+            }
+            set_word(bytes, start, end - body);
+            set_word(bytes, start + 4, crc32(&bytes[body..end]) as usize);
+            let Some(next) = bytes[end..].windows(4).position(|it| it == b"NGCB") else { return };
+            start = end + next + 4;
+        }
+    } else if bytes.len() >= 4 {
+        set_word(bytes, 0, bytes.len() - 4);
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 8)?[..4].try_into().ok()?) as usize)
+}
+
+fn set_word(bytes: &mut [u8], at: usize, value: usize) {
+    bytes[at..at + 4].copy_from_slice(&(value as u32).to_le_bytes());
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
+    })
+}
