@@ -1,0 +1,407 @@
+//! Finding agents by their sockets, and asking them.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use neurogc_wire::control::{self, Answer, Ask, MAX_ANSWER, MessageError, Question};
+use neurogc_wire::status::Status;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+
+use crate::process;
+
+/// Where the socket folders of all users are. Tests bring their own.
+#[derive(Clone, Debug)]
+pub(crate) struct Rendezvous {
+    above: PathBuf,
+    uid: u32,
+}
+
+impl Rendezvous {
+    /// The one that agents on this machine use.
+    pub(crate) fn of_this_machine() -> Self {
+        let uid = process::own_uid();
+        let above = control::socket_folder(uid).parent().map_or_else(PathBuf::new, Path::to_owned);
+        Self { above, uid }
+    }
+
+    /// One that a test filled.
+    #[cfg(test)]
+    pub(crate) fn at(above: &Path) -> Self {
+        Self { above: above.to_owned(), uid: process::own_uid() }
+    }
+
+    /// The folder of one user.
+    pub(crate) fn folder(&self, uid: u32) -> PathBuf {
+        let folder = control::socket_folder(uid);
+        folder.file_name().map_or_else(|| folder.clone(), |name| self.above.join(name))
+    }
+
+    /// The folders that this user may look into: its own, or everyone's for root.
+    fn folders(&self) -> Vec<(u32, PathBuf)> {
+        if self.uid != 0 {
+            return vec![(self.uid, self.folder(self.uid))];
+        }
+        let Ok(entries) = fs::read_dir(&self.above) else { return Vec::new() };
+        let uids =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_prefix("neurogc-")?.parse().ok());
+        let mut uids: Vec<u32> = uids.collect();
+        uids.sort_unstable();
+        uids.into_iter().map(|uid| (uid, self.folder(uid))).collect()
+    }
+
+    /// Asks every agent there is. Gives the reports by process id, and what the user should know besides.
+    pub(crate) fn ask_all(&self, patience: Duration) -> (Vec<Status>, Vec<String>) {
+        let mut warnings = Vec::new();
+        let mut sockets = Vec::new();
+        for (uid, folder) in self.folders() {
+            match check_folder(&folder, uid) {
+                Ok(true) => sockets.extend(sockets_in(&folder).into_iter().map(|(pid, path)| (uid, pid, path))),
+                Ok(false) => {}
+                Err(flaw) => warnings.push(flaw),
+            }
+        }
+        let answers = std::thread::scope(|scope| {
+            let asked: Vec<_> = sockets.iter().map(|(_, _, path)| scope.spawn(|| ask(path, patience))).collect();
+            asked.into_iter().map(|thread| thread.join().unwrap_or(Err(AskError::Silent(patience)))).collect::<Vec<_>>()
+        });
+        let mut reports = Vec::new();
+        for ((uid, pid, path), answer) in sockets.into_iter().zip(answers) {
+            match answer {
+                Ok(status) => reports.push(status),
+                Err(AskError::Nobody) if process::look_up(pid).is_none() => {
+                    // In another user's folder root would remove on behalf of someone who can swap the folder.
+                    if uid == self.uid {
+                        let _ = fs::remove_file(path);
+                    }
+                }
+                Err(error) => warnings.push(format!("process {pid}: {error}")),
+            }
+        }
+        reports.sort_by_key(|status| status.pid);
+        (reports, warnings)
+    }
+
+    /// Asks the agent of one process; the error says what is wrong and what to do.
+    pub(crate) fn ask(&self, pid: u32, patience: Duration) -> Result<Status, String> {
+        let Some(process) = process::look_up(pid) else {
+            return Err(format!("there is no process {pid}. `neurogc ps` lists those with an agent"));
+        };
+        if self.uid != 0 && process.uid != self.uid {
+            let user = process::user_name(process.uid);
+            return Err(format!(
+                "process {pid} belongs to user {user}, whose processes you may not ask. \
+                 Run `sudo -u {user} neurogc status {pid}`, or become root"
+            ));
+        }
+        let folder = self.folder(process.uid);
+        let without_agent =
+            || format!("process {pid} has no agent. Start it with `neurogc run -- …`, or call neurogc.install() in it");
+        if !check_folder(&folder, process.uid)? {
+            return Err(without_agent());
+        }
+        ask(&control::socket_path(&folder, pid), patience).map_err(|error| match error {
+            AskError::Nobody => without_agent(),
+            error => format!("process {pid}: {error}"),
+        })
+    }
+}
+
+/// Whether there is a folder, and whether its owner alone can put sockets there.
+fn check_folder(folder: &Path, uid: u32) -> Result<bool, String> {
+    let metadata = match fs::symlink_metadata(folder) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(format!("cannot look at {}: {error}", folder.display())),
+    };
+    let flaw = if !metadata.is_dir() {
+        "it is not a folder".to_owned()
+    } else if metadata.uid() != uid {
+        format!("it belongs to user {}", process::user_name(metadata.uid()))
+    } else if metadata.mode() & 0o077 != 0 {
+        format!("others may enter it (mode {:04o})", metadata.mode() & 0o7777)
+    } else {
+        return Ok(true);
+    };
+    Err(format!(
+        "{} is not trusted: {flaw}. It must be a folder of user {} with mode 0700; remove it and start the programs again",
+        folder.display(),
+        process::user_name(uid)
+    ))
+}
+
+fn sockets_in(folder: &Path) -> Vec<(u32, PathBuf)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| Some((control::socket_pid(&entry.path())?, entry.path()))).collect()
+}
+
+/// Why an agent gave no report.
+#[derive(Debug)]
+pub(crate) enum AskError {
+    /// No socket, or nobody listens on it.
+    Nobody,
+    /// It did not answer in time.
+    Silent(Duration),
+    /// It answered that it will not.
+    Refused(String),
+    /// It answered something that this version cannot read.
+    Foreign(String),
+    /// The connection failed.
+    Broken(String),
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => write!(to, "nobody listens on its socket; the agent is not running"),
+            Self::Silent(patience) => write!(
+                to,
+                "its agent did not answer within {} ms; the process may be stopped or starved of processor time",
+                patience.as_millis()
+            ),
+            Self::Refused(reason) => write!(
+                to,
+                "its agent refused: {reason}. If the versions differ, use the `neurogc` that the process was started with"
+            ),
+            Self::Foreign(what) => write!(
+                to,
+                "its agent speaks another protocol ({what}). Use the `neurogc` that the process was started with"
+            ),
+            Self::Broken(what) => write!(to, "the connection to its agent failed: {what}"),
+        }
+    }
+}
+
+/// Asks one socket for a report.
+pub(crate) fn ask(path: &Path, patience: Duration) -> Result<Status, AskError> {
+    let deadline = Instant::now() + patience;
+    let stream = open(path).map_err(|error| match error {
+        Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTSOCK => AskError::Nobody,
+        Errno::EAGAIN => AskError::Silent(patience),
+        error => AskError::Broken(error.to_string()),
+    })?;
+    let mut exchange = Exchange { stream, deadline };
+    let answer = exchange.ask(&Question::new(Ask::Status)).map_err(|error| match error {
+        MessageError::Broken(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent(patience),
+            io::ErrorKind::UnexpectedEof => AskError::Broken("it hung up without an answer".to_owned()),
+            _ => AskError::Broken(error.to_string()),
+        },
+        error => AskError::Foreign(error.to_string()),
+    })?;
+    match answer {
+        Answer::Status(status) => Ok(*status),
+        Answer::Refused(reason) => Err(AskError::Refused(crate::figures::plain(&reason))),
+    }
+}
+
+/// Connects without waiting: a listener with a full queue would otherwise hold us up for ever.
+fn open(path: &Path) -> Result<UnixStream, Errno> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &UnixAddr::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false).map_err(|_| Errno::EIO)?;
+    Ok(stream)
+}
+
+/// One question and its answer, over before the deadline however slowly the bytes come.
+struct Exchange {
+    stream: UnixStream,
+    deadline: Instant,
+}
+
+impl Exchange {
+    fn ask(&mut self, question: &Question) -> Result<Answer, MessageError> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        control::write(&mut self.stream, question)?;
+        control::read(self, MAX_ANSWER)
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Exchange {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(to)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+    use crate::samples;
+
+    const PATIENCE: Duration = Duration::from_millis(300);
+
+    /// A rendezvous of its own with this user's folder in it.
+    struct Scene {
+        root: tempfile::TempDir,
+        folder: PathBuf,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let folder = Rendezvous::at(root.path()).folder(process::own_uid());
+            fs::create_dir(&folder).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+            Self { root, folder }
+        }
+
+        fn rendezvous(&self) -> Rendezvous {
+            Rendezvous::at(self.root.path())
+        }
+
+        fn listen(&self, pid: u32) -> UnixListener {
+            UnixListener::bind(control::socket_path(&self.folder, pid)).unwrap()
+        }
+
+        /// An agent that answers one question.
+        fn agent(&self, pid: u32, answer: Vec<u8>) {
+            let listener = self.listen(pid);
+            std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let question: Question = control::read(&mut stream, control::MAX_QUESTION).unwrap();
+                assert_eq!(question.ask, Ask::Status);
+                io::Write::write_all(&mut stream, &answer).unwrap();
+            });
+        }
+    }
+
+    /// A process of ours that lives until it is dropped.
+    struct Living(Child);
+
+    impl Living {
+        fn new() -> Self {
+            Self(Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+        }
+    }
+
+    impl Drop for Living {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn report() -> Vec<u8> {
+        control::encode(&Answer::Status(Box::new(samples::service()))).unwrap()
+    }
+
+    fn check_error(scene: &Scene, pid: u32, expect: &str) {
+        let error = scene.rendezvous().ask(pid, PATIENCE).unwrap_err();
+        assert!(error.contains(expect), "{error}");
+    }
+
+    #[test]
+    fn an_agent_is_asked() {
+        let scene = Scene::new();
+        let process = Living::new();
+        scene.agent(process.0.id(), report());
+        assert_eq!(scene.rendezvous().ask(process.0.id(), PATIENCE), Ok(samples::service()));
+    }
+
+    #[test]
+    fn a_listing_holds_all_agents_and_removes_stale_sockets() {
+        let scene = Scene::new();
+        let process = Living::new();
+        scene.agent(process.0.id(), report());
+        let mut ended = Living::new();
+        ended.0.kill().unwrap();
+        ended.0.wait().unwrap();
+        drop(scene.listen(ended.0.id()));
+        let (reports, warnings) = scene.rendezvous().ask_all(PATIENCE);
+        assert_eq!(reports, [samples::service()]);
+        assert_eq!(warnings, Vec::<String>::new());
+        assert!(!control::socket_path(&scene.folder, ended.0.id()).exists());
+    }
+
+    #[test]
+    fn the_socket_of_a_living_process_is_kept() {
+        let scene = Scene::new();
+        let process = Living::new();
+        drop(scene.listen(process.0.id()));
+        let (reports, warnings) = scene.rendezvous().ask_all(PATIENCE);
+        assert_eq!(reports, []);
+        assert!(warnings[0].contains("nobody listens"), "{warnings:?}");
+        assert!(control::socket_path(&scene.folder, process.0.id()).exists());
+    }
+
+    #[test]
+    fn a_missing_agent_is_said_with_the_way_to_get_one() {
+        check_error(&Scene::new(), std::process::id(), "Start it with `neurogc run -- …`");
+    }
+
+    #[test]
+    fn a_dead_process_is_said() {
+        check_error(&Scene::new(), 4_190_000, "there is no process 4190000");
+    }
+
+    #[test]
+    fn another_users_process_is_said_with_its_user() {
+        let mut rendezvous = Scene::new().rendezvous();
+        rendezvous.uid = 3_999_999_999;
+        let error = rendezvous.ask(std::process::id(), PATIENCE).unwrap_err();
+        assert!(error.contains("belongs to user"), "{error}");
+        assert!(error.contains("sudo -u"), "{error}");
+    }
+
+    #[test]
+    fn a_silent_agent_is_not_waited_for() {
+        let scene = Scene::new();
+        let process = Living::new();
+        let _silent = scene.listen(process.0.id());
+        check_error(&scene, process.0.id(), "did not answer within 300 ms");
+    }
+
+    #[test]
+    fn a_full_queue_counts_as_silence() {
+        let scene = Scene::new();
+        let process = Living::new();
+        let _silent = scene.listen(process.0.id());
+        let path = control::socket_path(&scene.folder, process.0.id());
+        let _waiting: Vec<_> = std::iter::from_fn(|| open(&path).ok()).collect();
+        check_error(&scene, process.0.id(), "did not answer");
+    }
+
+    #[test]
+    fn another_protocol_is_said() {
+        let scene = Scene::new();
+        let process = Living::new();
+        scene.agent(process.0.id(), control::encode(&serde_json::json!({"song": 1})).unwrap());
+        check_error(&scene, process.0.id(), "speaks another protocol");
+    }
+
+    #[test]
+    fn a_refusal_is_passed_on() {
+        let scene = Scene::new();
+        let process = Living::new();
+        scene.agent(process.0.id(), control::encode(&Answer::Refused("protocol 1 is not spoken here".into())).unwrap());
+        check_error(&scene, process.0.id(), "refused: protocol 1 is not spoken here");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_enter_is_not_trusted() {
+        let scene = Scene::new();
+        fs::set_permissions(&scene.folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let (reports, warnings) = scene.rendezvous().ask_all(PATIENCE);
+        assert_eq!(reports, []);
+        assert!(warnings[0].contains("others may enter it (mode 0755)"), "{warnings:?}");
+        check_error(&scene, std::process::id(), "is not trusted");
+    }
+}

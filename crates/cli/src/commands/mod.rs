@@ -1,0 +1,30 @@
+//! The verbs of the command line, one file each: `Arguments` with its help, and `run`.
+
+pub(crate) mod ps;
+pub(crate) mod run;
+pub(crate) mod status;
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use crate::failure::Outcome;
+
+/// All verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Run(run::Arguments),
+    Ps(ps::Arguments),
+    Status(status::Arguments),
+}
+
+impl Verb {
+    /// Does what was asked, and writes what there is to report to `out`.
+    pub(crate) fn run(self, out: &mut dyn Write) -> Outcome {
+        match self {
+            Self::Run(arguments) => run::run(arguments),
+            Self::Ps(arguments) => ps::run(&arguments, out),
+            Self::Status(arguments) => status::run(&arguments, out),
+        }
+    }
+}

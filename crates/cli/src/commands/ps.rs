@@ -1,0 +1,89 @@
+//! `neurogc ps`: the processes that have an agent.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args;
+use neurogc_wire::status::Status;
+
+use crate::agents::Rendezvous;
+use crate::failure::Outcome;
+use crate::figures::{self, plain};
+use crate::notice::say;
+use crate::table::{Side, Table};
+
+/// How long one agent may take: a listing should not hang on one stopped process.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// List the processes on this machine that have an agent
+///
+/// Yours only; root sees those of all users.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  neurogc run -- uvicorn app:app &\n  neurogc ps")]
+pub(crate) struct Arguments {
+    /// Print the full status of each process as a JSON list
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+    let (reports, warnings) = Rendezvous::of_this_machine().ask_all(PATIENCE);
+    warnings.iter().for_each(say);
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&reports)?)?;
+    } else if reports.is_empty() {
+        writeln!(out, "No process with an agent is running. Start one with `neurogc run -- python app.py`.")?;
+    } else {
+        write!(out, "{}", listing(&reports))?;
+    }
+    Ok(())
+}
+
+fn listing(reports: &[Status]) -> String {
+    use Side::{Left, Right};
+    let mut table = Table::new(&[
+        ("PID", Right),
+        ("PYTHON", Left),
+        ("POLICY", Left),
+        ("UPTIME", Right),
+        ("RSS", Right),
+        ("REQ/S", Right),
+        ("P99", Right),
+        ("GC MAX", Right),
+        ("COMMAND", Left),
+    ]);
+    for status in reports {
+        let measured = status.requests.count > 0;
+        table.row([
+            status.pid.to_string(),
+            plain(&status.python),
+            plain(&status.policy),
+            figures::span(status.uptime_s),
+            figures::bytes(status.memory.rss),
+            if measured { format!("{:.1}", status.requests.rps) } else { "-".to_owned() },
+            if measured { figures::ms(status.requests.p99_ms) } else { "-".to_owned() },
+            longest_pause(status),
+            plain(&status.command),
+        ]);
+    }
+    table.render(0)
+}
+
+fn longest_pause(status: &Status) -> String {
+    let kinds = [status.gc.young, status.gc.middle, status.gc.full, status.gc.reap];
+    if kinds.iter().all(|kind| kind.count == 0) {
+        return "-".to_owned();
+    }
+    figures::ms(kinds.iter().map(|kind| kind.max_ms).fold(0.0, f64::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn listing_lines_up() {
+        insta::assert_snapshot!(listing(&[samples::service(), samples::idle()]));
+    }
+}

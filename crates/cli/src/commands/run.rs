@@ -1,0 +1,157 @@
+//! `neurogc run`: start a command under the agent, and become it.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use nix::unistd::{AccessFlags, access};
+
+use crate::failure::{Failure, Outcome};
+use crate::home::Home;
+use crate::notice::say;
+use crate::program::{self, Program};
+use crate::{injection, sources};
+
+/// What a shell answers for a command that cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// What a shell answers for a command that does not exist.
+const NOT_FOUND: u8 = 127;
+
+/// Start a Python command, and every Python child of it, under the agent
+///
+/// Nothing in the program changes. This command becomes CMD: its exit code and its signals are CMD's own.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  neurogc run -- python app.py\n  \
+    neurogc run --trace service.ngct -- gunicorn -w 4 app:app\n  \
+    neurogc run --set stall_ms=20 -- uvicorn app:app")]
+pub(crate) struct Arguments {
+    /// When to collect: auto, observe or cpython
+    #[arg(long, value_name = "P")]
+    policy: Option<String>,
+    /// Record a trace in this file; child processes add their pid to the name
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Change a setting; `neurogc doctor` lists them all
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    settings: Vec<(String, String)>,
+    /// The command with its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("it must look like KEY=VALUE, for instance stall_ms=20")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let settings = settings(&arguments)?;
+    let home = Home::find().map_err(Failure::failed)?;
+    let Some((name, rest)) = arguments.command.split_first() else {
+        return Err(Failure::usage("there is no command to run"));
+    };
+    let shown = name.to_string_lossy();
+    let Some(path) = program::find(name, env::var_os("PATH").as_deref()) else {
+        return Err(not_found(name));
+    };
+    if path.is_dir() || !program::is_executable(&path) {
+        return Err(not_executable(name, &path));
+    }
+    for remark in Program::look_at(&path, rest).remarks(&shown) {
+        say(remark);
+    }
+    let mut command = Command::new(name);
+    command.args(rest);
+    injection::inject(&mut command, &home, &settings).map_err(Failure::failed)?;
+    // Only a failure comes back from here. The standard library gives SIGPIPE its default back first.
+    let error = command.exec();
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    let hint = program::shebang(&path).map_or_else(String::new, |(interpreter, _)| {
+        format!(". Its first line asks for the interpreter {interpreter}; check that it exists")
+    });
+    Err(Failure::with_code(code, format!("cannot run {shown}: {error}{hint}")))
+}
+
+/// The settings of the command line, checked together with all other sources before anything starts.
+fn settings(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
+    let mut given = Vec::new();
+    given.extend(arguments.policy.iter().map(|policy| ("policy".to_owned(), policy.clone())));
+    if let Some(trace) = &arguments.trace {
+        let trace = trace.to_str().ok_or_else(|| Failure::usage("the path of --trace must be valid UTF-8"))?;
+        given.push(("trace".to_owned(), trace.to_owned()));
+    }
+    given.extend(arguments.settings.iter().cloned());
+    for (name, value) in &mut given {
+        if name == "trace" && !value.is_empty() {
+            *value = trace_path(value)?;
+        }
+    }
+    let sources = sources::gather(given.clone()).map_err(Failure::usage)?;
+    neurogc_settings::resolve(&sources).map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(given)
+}
+
+/// The trace's path as it holds wherever the program changes to, in a folder that can take it.
+fn trace_path(text: &str) -> Result<String, Failure> {
+    let wrong = |reason: &str| Failure::usage(format!("cannot record a trace in {text}: {reason}"));
+    let path = std::path::absolute(text).map_err(|error| wrong(&error.to_string()))?;
+    if path.is_dir() {
+        return Err(wrong("it is a folder. Name a file in it"));
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if !folder.is_dir() {
+        return Err(wrong(&format!("there is no folder {}. Create it first", folder.display())));
+    }
+    let target = if path.exists() { &path } else { folder };
+    access(target, AccessFlags::W_OK)
+        .map_err(|error| wrong(&format!("{} is not writable ({})", target.display(), error.desc())))?;
+    path.into_os_string().into_string().map_err(|_| wrong("its full path is not valid UTF-8"))
+}
+
+fn not_found(name: &OsStr) -> Failure {
+    let shown = name.to_string_lossy();
+    let message = if shown.contains('/') {
+        format!("there is no file {shown}. Check the path")
+    } else if Path::new(name).is_file() {
+        let how = start_file(&format!("./{shown}"));
+        format!("there is no command {shown} on PATH, but a file of that name is here. {how}")
+    } else {
+        let known = commands_on_path();
+        let suggestion = neurogc_policy::suggestion(&shown, known.iter().map(String::as_str));
+        format!("there is no command {shown} on PATH.{suggestion} Check its spelling, or give its full path")
+    };
+    Failure::with_code(NOT_FOUND, message)
+}
+
+fn not_executable(name: &OsStr, path: &Path) -> Failure {
+    let shown = name.to_string_lossy();
+    let message = if path.is_dir() {
+        format!("{shown} is a folder, not a command. For a package, use `neurogc run -- python3 -m NAME`")
+    } else {
+        format!("{shown} is not executable. {}", start_file(&shown))
+    };
+    Failure::with_code(NOT_EXECUTABLE, message)
+}
+
+/// How to start a file that cannot be started by its name.
+fn start_file(path: &str) -> String {
+    if path.ends_with(".py") {
+        format!("Use `neurogc run -- python3 {path}`")
+    } else {
+        format!("Make it executable with `chmod +x {path}`, or name its interpreter before it")
+    }
+}
+
+fn commands_on_path() -> Vec<String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let entries = env::split_paths(&path).filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}

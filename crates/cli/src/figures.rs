@@ -1,0 +1,132 @@
+//! Figures as a person reads them: sizes, times, counts, and text from other processes.
+
+/// A size in binary units.
+pub(crate) fn bytes(size: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = size as f64;
+    let mut unit = 0;
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 || value >= 99.95 {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// A duration given in milliseconds, in the unit that suits it.
+pub(crate) fn ms(value: f64) -> String {
+    if value == 0.0 {
+        "0 ms".to_owned()
+    } else if value < 0.9995 {
+        format!("{:.0} µs", value * 1000.0)
+    } else if value < 99.95 {
+        format!("{value:.1} ms")
+    } else if value < 9999.5 {
+        format!("{value:.0} ms")
+    } else {
+        format!("{:.1} s", value / 1000.0)
+    }
+}
+
+/// A duration given in nanoseconds.
+pub(crate) fn ns(value: u64) -> String {
+    ms(value as f64 / 1e6)
+}
+
+/// A time span of a process's life, in its two largest units.
+pub(crate) fn span(seconds: f64) -> String {
+    let whole = seconds.max(0.0) as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{} m {:02} s", whole / 60, whole % 60),
+        3600..86_400 => format!("{} h {:02} m", whole / 3600, whole / 60 % 60),
+        _ => format!("{} d {:02} h", whole / 86_400, whole / 3600 % 24),
+    }
+}
+
+/// A count with its thousands apart.
+pub(crate) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Text from another process, without what could steer a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+/// Text cut to a width, its end replaced by an ellipsis.
+pub(crate) fn shorten(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Text cut to a width from its front: of a code site the end says most.
+pub(crate) fn shorten_front(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    ['…'].into_iter().chain(text.chars().skip(length + 1 - width.max(1))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_keep_three_digits() {
+        let cases =
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (150 << 20, "150 MiB"), (u64::MAX, "16777216 TiB")];
+        for (size, expect) in cases {
+            assert_eq!(bytes(size), expect);
+        }
+    }
+
+    #[test]
+    fn times_choose_their_unit() {
+        let cases = [(0.0, "0 ms"), (0.0042, "4 µs"), (1.25, "1.2 ms"), (349.0, "349 ms"), (41_000.0, "41.0 s")];
+        for (value, expect) in cases {
+            assert_eq!(ms(value), expect);
+        }
+    }
+
+    #[test]
+    fn spans_show_two_units() {
+        let cases = [(5.9, "5 s"), (65.0, "1 m 05 s"), (7500.0, "2 h 05 m"), (270_000.0, "3 d 03 h")];
+        for (value, expect) in cases {
+            assert_eq!(span(value), expect);
+        }
+    }
+
+    #[test]
+    fn counts_have_their_thousands_apart() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn foreign_text_cannot_steer_the_terminal() {
+        assert_eq!(plain("a\x1b[2Jb\nc"), "a [2Jb c");
+    }
+
+    #[test]
+    fn long_text_is_cut_at_the_chosen_end() {
+        assert_eq!(shorten("abcdef", 4), "abc…");
+        assert_eq!(shorten_front("abcdef", 4), "…def");
+        assert_eq!(shorten("abc", 4), "abc");
+    }
+}

@@ -1,0 +1,54 @@
+//! The `neurogc` command: it starts programs under the agent, and shows what the agents saw.
+//!
+//! It meets an agent only as a file to inject and a socket to speak to.
+
+#![forbid(unsafe_code)]
+
+mod agents;
+mod commands;
+mod failure;
+mod figures;
+mod home;
+mod injection;
+mod notice;
+mod process;
+mod program;
+mod report;
+#[cfg(test)]
+mod samples;
+mod sources;
+mod table;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::commands::Verb;
+use crate::failure::Outcome;
+
+/// See, and conduct, the garbage collector of Python programs
+#[derive(Debug, Parser)]
+#[command(name = "neurogc", version, after_help = "Start with:\n  neurogc run -- python app.py\n  neurogc ps")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            notice::say(&failure);
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+/// Not locked: the terminal UI and a panic in another thread must be able to write too.
+fn run(verb: Verb) -> Outcome {
+    let mut out = io::BufWriter::new(io::stdout());
+    verb.run(&mut out)?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,257 @@
+//! A status report as text for a person.
+
+use std::fmt::{self, Write};
+
+use neurogc_wire::status::{Cause, Child, Pauses, Place, Spans, Status};
+
+use crate::figures::{bytes, count, ms, plain, span};
+use crate::table::{Side, Table};
+
+/// The whole report.
+pub(crate) fn text(status: &Status) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut text, status);
+    text
+}
+
+fn write(to: &mut String, status: &Status) -> fmt::Result {
+    writeln!(to, "process {}: {}", status.pid, plain(&status.command))?;
+    let (python, neurogc) = (plain(&status.python), plain(&status.neurogc));
+    writeln!(to, "  {python}, neurogc {neurogc}, policy {}, up {}", plain(&status.policy), span(status.uptime_s))?;
+    degraded(to, status)?;
+    requests(to, status)?;
+    collections(to, status)?;
+    stalls(to, status)?;
+    memory(to, status)?;
+    gil(to, status)?;
+    traffic(to, status)?;
+    children(to, status)?;
+    agent(to, status)
+}
+
+fn degraded(to: &mut String, status: &Status) -> fmt::Result {
+    if !status.degraded.is_empty() {
+        writeln!(to, "\ndegraded")?;
+    }
+    status.degraded.iter().try_for_each(|reason| writeln!(to, "  - {}", plain(reason)))
+}
+
+fn requests(to: &mut String, status: &Status) -> fmt::Result {
+    let requests = &status.requests;
+    writeln!(to, "\nrequests")?;
+    if requests.count == 0 && requests.in_flight == 0 {
+        return writeln!(to, "  none seen yet");
+    }
+    let finished = count(requests.count);
+    writeln!(to, "  {finished} finished, {} in flight, {:.1} per second", requests.in_flight, requests.rps)?;
+    let named = [
+        ("p50", requests.p50_ms),
+        ("p95", requests.p95_ms),
+        ("p99", requests.p99_ms),
+        ("p99.9", requests.p999_ms),
+        ("max", requests.max_ms),
+    ];
+    let named: Vec<_> = named.iter().map(|(name, value)| format!("{name} {}", ms(*value))).collect();
+    writeln!(to, "  latency  {}", named.join("   "))
+}
+
+fn collections(to: &mut String, status: &Status) -> fmt::Result {
+    use Side::{Left, Right};
+    let gc = &status.gc;
+    writeln!(to, "\ncollections")?;
+    let mut table =
+        Table::new(&[("", Left), ("COUNT", Right), ("TOTAL", Right), ("P50", Right), ("P99", Right), ("MAX", Right)]);
+    for (name, pauses) in [("young", gc.young), ("middle", gc.middle), ("full", gc.full), ("reap", gc.reap)] {
+        // Reaping is rare; an empty line for it would only ask for an explanation.
+        if pauses.count > 0 || name != "reap" {
+            table.row(pause_cells(name, pauses));
+        }
+    }
+    for (name, place) in [("in requests", gc.in_request), ("in gaps", gc.in_gap), ("forced", gc.forced)] {
+        if place.count > 0 || name != "forced" {
+            table.row(place_cells(name, place));
+        }
+    }
+    to.push_str(&table.render(2));
+    let snapshot = &gc.snapshot;
+    if snapshot.count + snapshot.failed > 0 {
+        writeln!(
+            to,
+            "  {} snapshots ({} failed), clone p50 {} max {}, flight p50 {}, {} candidates, {} freed",
+            count(snapshot.count),
+            count(snapshot.failed),
+            ms(snapshot.clone_p50_ms),
+            ms(snapshot.clone_max_ms),
+            ms(snapshot.flight_p50_ms),
+            count(snapshot.candidates),
+            count(snapshot.freed)
+        )?;
+    }
+    write!(to, "  objects: {} freed, {} uncollectable", count(gc.collected), count(gc.uncollectable))?;
+    if gc.tracked > 0 {
+        write!(to, ", {} tracked", count(gc.tracked))?;
+    }
+    if gc.frozen > 0 {
+        write!(to, ", {} frozen", count(gc.frozen))?;
+    }
+    writeln!(to)
+}
+
+fn pause_cells(name: &str, pauses: Pauses) -> [String; 6] {
+    let measured = |value: f64| if pauses.count > 0 { ms(value) } else { "-".to_owned() };
+    let [total, p50, p99, max] = [pauses.total_ms, pauses.p50_ms, pauses.p99_ms, pauses.max_ms].map(measured);
+    [name.to_owned(), count(pauses.count), total, p50, p99, max]
+}
+
+fn place_cells(name: &str, place: Place) -> [String; 6] {
+    let measured = |value: f64| if place.count > 0 { ms(value) } else { "-".to_owned() };
+    let [total, max] = [place.total_ms, place.max_ms].map(measured);
+    [name.to_owned(), count(place.count), total, String::new(), String::new(), max]
+}
+
+fn stalls(to: &mut String, status: &Status) -> fmt::Result {
+    let stalls = &status.stalls;
+    writeln!(to, "\nstalls")?;
+    if stalls.count == 0 {
+        return writeln!(to, "  none");
+    }
+    let mut by_cause = stalls.by_cause;
+    let causes = Cause::ALL.map(|cause| (cause.name(), *by_cause.of(cause)));
+    let causes: Vec<_> =
+        causes.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {}", count(*n))).collect();
+    writeln!(to, "  {}, longest {}: {}", count(stalls.count), ms(stalls.max_ms), causes.join(", "))?;
+    if stalls.recent.is_empty() {
+        return Ok(());
+    }
+    let mut table =
+        Table::new(&[("AGO", Side::Right), ("LASTED", Side::Right), ("CAUSE", Side::Left), ("SITE", Side::Left)]);
+    for stall in stalls.recent.iter().rev() {
+        let ago = span(status.uptime_s - stall.at_s);
+        let site = if stall.site.is_empty() { "-".to_owned() } else { plain(&stall.site) };
+        table.row([ago, ms(stall.ms), stall.cause.name().to_owned(), site]);
+    }
+    to.push_str(&table.render(2));
+    Ok(())
+}
+
+fn memory(to: &mut String, status: &Status) -> fmt::Result {
+    let memory = &status.memory;
+    let known = |size: Option<u64>| size.map_or_else(|| "not known".to_owned(), bytes);
+    writeln!(to, "\nmemory")?;
+    write!(to, "  rss {} (peak {})", bytes(memory.rss), bytes(memory.peak_rss))?;
+    match memory.limit {
+        Some(limit) if limit > 0 => {
+            writeln!(to, ", {:.0} % of the limit of {}", memory.rss as f64 * 100.0 / limit as f64, bytes(limit))?;
+        }
+        _ => writeln!(to, ", no limit")?,
+    }
+    let (pss, uss) = (known(memory.pss), known(memory.uss));
+    writeln!(to, "  pss {pss}, uss {uss}, address space {}, swapped {}", bytes(memory.vms), bytes(memory.swap))
+}
+
+fn gil(to: &mut String, status: &Status) -> fmt::Result {
+    let gil = &status.gil;
+    writeln!(to, "\ngil")?;
+    if gil.busy.count + gil.idle.count == 0 {
+        return writeln!(to, "  not observed");
+    }
+    let spans = |spans: Spans| {
+        format!(
+            "{} spans, p50 {}, p99 {}, max {}",
+            count(spans.count),
+            ms(spans.p50_ms),
+            ms(spans.p99_ms),
+            ms(spans.max_ms)
+        )
+    };
+    writeln!(to, "  held {:.1} % of the time: {}", gil.busy_percent, spans(gil.busy))?;
+    writeln!(to, "  free in between: {}", spans(gil.idle))
+}
+
+fn traffic(to: &mut String, status: &Status) -> fmt::Result {
+    writeln!(to, "\nprocessor and traffic")?;
+    writeln!(to, "  cpu {:.1} % of a core, {} threads, {} open files", status.cpu.percent, status.threads, status.fds)?;
+    let (io, net) = (&status.io, &status.net);
+    writeln!(
+        to,
+        "  storage {} read, {} written; network {} received, {} sent",
+        bytes(io.read_bytes),
+        bytes(io.write_bytes),
+        bytes(net.recv_bytes),
+        bytes(net.sent_bytes)
+    )
+}
+
+fn children(to: &mut String, status: &Status) -> fmt::Result {
+    if status.children.is_empty() {
+        return Ok(());
+    }
+    let total = status.children.iter().map(|child| child.rss).fold(0, u64::saturating_add);
+    writeln!(to, "\nchildren: {}, rss together {}", status.children.len(), bytes(total))?;
+    let mut shown = vec![false; status.children.len()];
+    branch(to, &status.children, status.pid, 1, &mut shown)?;
+    // A child whose parent is missing from the report still has to be seen.
+    for index in 0..shown.len() {
+        if !shown[index] {
+            leaf(to, &status.children[index], 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn branch(to: &mut String, all: &[Child], parent: u32, depth: usize, shown: &mut [bool]) -> fmt::Result {
+    for (index, child) in all.iter().enumerate().filter(|(_, child)| child.ppid == parent) {
+        // A report is not trusted to hold a tree: each child is written once, whatever it claims.
+        if !std::mem::replace(&mut shown[index], true) {
+            leaf(to, child, depth)?;
+            branch(to, all, child.pid, depth + 1, shown)?;
+        }
+    }
+    Ok(())
+}
+
+fn leaf(to: &mut String, child: &Child, depth: usize) -> fmt::Result {
+    let indent = "  ".repeat(depth.min(20));
+    write!(to, "{indent}{} {}  rss {}", child.pid, plain(&child.command), bytes(child.rss))?;
+    match child.pss {
+        Some(pss) => writeln!(to, ", pss {}", bytes(pss)),
+        None => writeln!(to),
+    }
+}
+
+fn agent(to: &mut String, status: &Status) -> fmt::Result {
+    let agent = &status.agent;
+    writeln!(to, "\ncost of the agent")?;
+    let share = if status.uptime_s > 0.0 { agent.cpu_ms / (status.uptime_s * 10.0) } else { 0.0 };
+    let (cpu, rss) = (ms(agent.cpu_ms), bytes(agent.rss_bytes));
+    writeln!(to, "  cpu {cpu} ({share:.2} % of a core), memory {rss}, {} events dropped", count(agent.dropped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn report_of_a_busy_service() {
+        insta::assert_snapshot!(text(&samples::service()));
+    }
+
+    #[test]
+    fn report_of_an_idle_process() {
+        insta::assert_snapshot!(text(&samples::idle()));
+    }
+
+    #[test]
+    fn children_in_a_circle_are_shown_once() {
+        let mut status = samples::idle();
+        status.children = vec![
+            Child { pid: 1, ppid: 2, ..Child::default() },
+            Child { pid: 2, ppid: 1, ..Child::default() },
+            Child { pid: 77, ppid: 77, ..Child::default() },
+        ];
+        let report = text(&status);
+        assert_eq!(report.matches("  rss 0 B").count(), 3 + 0, "{report}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Reports and records that the tests show and read back.
+
+use neurogc_wire::status::{
+    Agent, ByCause, Cause, Child, Cpu, Gc, Gil, Io, Memory, Net, Pauses, Place, Requests, Spans, Stall, Stalls, Status,
+};
+
+fn pauses(count: u64, total_ms: f64, p50_ms: f64, p99_ms: f64, max_ms: f64) -> Pauses {
+    Pauses { count, total_ms, p50_ms, p99_ms, max_ms }
+}
+
+fn stall(at_s: f64, ms: f64, cause: Cause, site: &str) -> Stall {
+    Stall { at_s, ms, cause, site: site.to_owned() }
+}
+
+fn child(pid: u32, ppid: u32, rss: u64, pss: Option<u64>) -> Child {
+    Child { pid, ppid, command: "python3".to_owned(), rss, pss }
+}
+
+/// A busy web service.
+pub(crate) fn service() -> Status {
+    Status {
+        pid: 4242,
+        command: "uvicorn shop.app:app --port 8000".to_owned(),
+        python: "CPython 3.12.1".to_owned(),
+        neurogc: "0.1.0".to_owned(),
+        policy: "observe".to_owned(),
+        uptime_s: 125.4,
+        degraded: vec!["the kernel denies smaps_rollup, so PSS and USS are not known".to_owned()],
+        gc: Gc {
+            young: pauses(1200, 84.0, 0.06, 0.21, 0.9),
+            middle: pauses(109, 96.2, 0.8, 2.4, 3.1),
+            full: pauses(9, 1460.0, 152.0, 401.0, 412.5),
+            in_request: Place { count: 1100, total_ms: 1500.2, max_ms: 412.5 },
+            in_gap: Place { count: 218, total_ms: 140.0, max_ms: 98.0 },
+            collected: 48_213,
+            uncollectable: 2,
+            tracked: 2_310_554,
+            ..Gc::default()
+        },
+        gil: Gil {
+            busy_percent: 61.3,
+            busy: Spans { count: 90_210, p50_ms: 0.4, p99_ms: 6.1, max_ms: 412.9 },
+            idle: Spans { count: 90_209, p50_ms: 0.2, p99_ms: 3.8, max_ms: 55.0 },
+        },
+        memory: Memory {
+            rss: 812 << 20,
+            peak_rss: 901 << 20,
+            vms: 3 << 30,
+            swap: 0,
+            limit: Some(2 << 30),
+            ..Memory::default()
+        },
+        requests: Requests {
+            count: 60_213,
+            in_flight: 4,
+            rps: 480.2,
+            p50_ms: 1.4,
+            p95_ms: 3.9,
+            p99_ms: 21.7,
+            p999_ms: 398.0,
+            max_ms: 415.2,
+        },
+        stalls: Stalls {
+            count: 31,
+            max_ms: 412.5,
+            by_cause: ByCause { gc: 9, gil_native: 12, python: 7, cpu_starved: 2, unknown: 1 },
+            recent: vec![
+                stall(101.2, 8.4, Cause::Python, "shop/rank.py:88 in score"),
+                stall(110.0, 22.5, Cause::GilNative, "shop/image.py:12 in resize (libvips.so.42)"),
+                stall(124.9, 412.5, Cause::Gc, "shop/app.py:41 in basket"),
+            ],
+        },
+        cpu: Cpu { percent: 74.2 },
+        io: Io { read_bytes: 12 << 20, write_bytes: 40_960 },
+        net: Net { sent_bytes: 93 << 20, recv_bytes: 11 << 20 },
+        fds: 31,
+        threads: 9,
+        children: vec![
+            child(4250, 4242, 210 << 20, Some(96 << 20)),
+            child(4251, 4242, 205 << 20, None),
+            child(4260, 4250, 30 << 20, None),
+        ],
+        agent: Agent { cpu_ms: 310.0, dropped: 0, rss_bytes: 5 << 20 },
+    }
+}
+
+/// A process that has done nothing yet.
+pub(crate) fn idle() -> Status {
+    Status {
+        pid: 77,
+        command: "python3 worker.py".to_owned(),
+        python: "CPython 3.13.0".to_owned(),
+        neurogc: "0.1.0".to_owned(),
+        policy: "cpython".to_owned(),
+        uptime_s: 3.0,
+        memory: Memory {
+            rss: 14 << 20,
+            peak_rss: 14 << 20,
+            pss: Some(9 << 20),
+            uss: Some(8 << 20),
+            ..Memory::default()
+        },
+        ..Status::default()
+    }
+}
