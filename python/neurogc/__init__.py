@@ -1,0 +1,79 @@
+"""NeuroGC: see what Python's garbage collector, requests and stalls do to a process, and act on it.
+
+Importing this package does nothing to the program; `install()` starts the agent. Everything that is not needed for
+that is imported on first use, because this runs at the start of every observed process.
+"""
+
+from . import _native
+from ._marks import request, step
+
+__all__ = ["__version__", "asgi", "install", "request", "status", "step", "uninstall", "wsgi"]
+
+__version__ = _native.agent.version
+
+# Equal to "auto" and yet not the same object, so that `install()` can tell a default from a word of the caller:
+# what the caller says beats the environment, a default does not.
+_DEFAULT = "".join(("au", "to"))
+
+
+def install(policy=_DEFAULT, **settings):
+    """Start the agent in this process and in the children it forks.
+
+    A second call is harmless. Settings not named here come from the environment (`NEUROGC_<NAME>`), then from
+    `neurogc.toml`, then from the defaults. An unknown name or a bad value raises `ValueError`.
+    """
+    written = {name: _written(name, value) for name, value in settings.items() if value is not None}
+    if policy is not _DEFAULT:
+        written["policy"] = _written("policy", policy)
+    _native.agent.install(written)
+    if _native.agent.installed() and _native.agent.adapters():
+        from . import _imports
+
+        _imports.watch()
+
+
+def uninstall():
+    """Stop the agent and take the adapters out again. Without an agent, nothing happens."""
+    import sys
+
+    imports = sys.modules.get(__name__ + "._imports")
+    if imports is not None:
+        imports.unwatch()
+    _native.agent.uninstall()
+
+
+def status():
+    """Everything that the agent knows, with the fields of `neurogc status --json`."""
+    import json
+
+    return json.loads(_native.agent.status_json())
+
+
+def _written(name, value):
+    """A setting as it would be written in the environment."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    import os
+
+    try:
+        return os.fsdecode(value)
+    except TypeError:
+        raise ValueError(
+            f"setting {name} = {value!r}: it must be a text, a number, a path or true/false"
+        ) from None
+
+
+def __getattr__(name):
+    if name in ("asgi", "wsgi"):
+        import importlib
+
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

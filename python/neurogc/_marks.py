@@ -1,0 +1,140 @@
+"""`request` and `step`: what a program marks by hand, where no adapter does it."""
+
+from ._native import Mark
+
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
+
+
+class _Marked:
+    """A context manager and a decorator; every use is one request of its own."""
+
+    __slots__ = ("_marks", "name")
+
+    def __init__(self, name=None):
+        self.name = name
+        self._marks = []
+
+    def __enter__(self):
+        self._marks.append(Mark())
+        return self
+
+    def __exit__(self, *error):
+        self._marks.pop().end()
+
+    async def __aenter__(self):
+        return self.__enter__()
+
+    async def __aexit__(self, *error):
+        self.__exit__()
+
+    def __call__(self, function):
+        flags = _code_flags(function)
+        for flag, marked in _BY_FLAG:
+            if flags & flag:
+                return _dressed(marked(function), function)
+        return _dressed(_marked_function(function), function)
+
+
+def request(name=None):
+    """One request: `with request():`, `async with request():` or `@request()` on any kind of function.
+
+    A generator is a request from its first value to its end.
+    """
+    return _Marked()(name) if callable(name) else _Marked(name)
+
+
+def step(name=None):
+    """The same as `request`, for a training step or one job of a batch."""
+    return request(name)
+
+
+def _marked_function(function):
+    def marked(*args, **kwargs):
+        mark = Mark()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            mark.end()
+
+    return marked
+
+
+def _marked_coroutine(function):
+    async def marked(*args, **kwargs):
+        mark = Mark()
+        try:
+            return await function(*args, **kwargs)
+        finally:
+            mark.end()
+
+    return marked
+
+
+def _marked_generator(function):
+    def marked(*args, **kwargs):
+        mark = Mark()
+        try:
+            return (yield from function(*args, **kwargs))
+        finally:
+            mark.end()
+
+    return marked
+
+
+def _marked_async_generator(function):
+    async def marked(*args, **kwargs):
+        mark = Mark()
+        inner = function(*args, **kwargs)
+        try:
+            value = await inner.__anext__()
+            while True:
+                # There is no `yield from` here, so what is sent and thrown in is handed on by hand.
+                try:
+                    sent = yield value
+                except GeneratorExit:
+                    await inner.aclose()
+                    raise
+                except BaseException as error:
+                    value = await inner.athrow(error)
+                else:
+                    value = await inner.asend(sent)
+        except StopAsyncIteration:
+            return
+        finally:
+            mark.end()
+
+    return marked
+
+
+_BY_FLAG = (
+    (_COROUTINE, _marked_coroutine),
+    (_GENERATOR, _marked_generator),
+    (_ASYNC_GENERATOR, _marked_async_generator),
+)
+
+
+def _code_flags(function):
+    """What kind of function it is, without the cost of importing `inspect`; partials and methods are looked into."""
+    for _ in range(16):
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            return code.co_flags
+        inner = getattr(function, "func", None) or getattr(function, "__func__", None)
+        if inner is None and not isinstance(function, type):
+            inner = getattr(type(function), "__call__", None)
+        if inner is None or inner is function:
+            break
+        function = inner
+    return 0
+
+
+def _dressed(marked, function):
+    """Gives the wrapper the name, the documentation and the signature of the function."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        try:
+            setattr(marked, name, getattr(function, name))
+        except (AttributeError, TypeError):
+            pass
+    marked.__dict__.update(getattr(function, "__dict__", {}))
+    marked.__wrapped__ = function
+    return marked

@@ -1,0 +1,25 @@
+"""What is adapted by itself: one small module per server or framework, each with `adapt(module, replace)`.
+
+`adapt` is called with a watched module that was just imported. `replace(owner, name, make)` puts `make(function)` in
+the place of `owner.name` and remembers how to undo it. To add an adapter, write its file and list its modules here.
+"""
+
+# The module that is watched: the adapter that knows it.
+ADAPTERS = {
+    "asyncio.selector_events": "asyncio_loop",
+    "django.core.handlers.asgi": "django",
+    "django.core.handlers.wsgi": "django",
+    "flask.app": "flask",
+    "granian.asgi": "granian",
+    "granian.rsgi": "granian",
+    "granian.wsgi": "granian",
+    "gunicorn.workers.base": "gunicorn",
+    "gunicorn.workers.gasgi": "gunicorn",
+    "hypercorn.app_wrappers": "hypercorn",
+    "starlette.applications": "starlette",
+    "starlette.middleware.wsgi": "bridges",
+    "a2wsgi.wsgi": "bridges",
+    "asgiref.wsgi": "bridges",
+    "uvicorn.config": "uvicorn",
+    "uvicorn.middleware.wsgi": "bridges",
+}

@@ -1,0 +1,36 @@
+"""asyncio: tells the agent of each turn of an event loop, just before it polls.
+
+The selector of a loop gets a subclass of its own class, in place: `selectors.DefaultSelector` and every selector
+that no event loop owns stay as they are. uvloop polls in C and is not seen.
+"""
+
+import selectors
+from asyncio import events
+
+from .._native import progress
+
+
+def adapt(module, replace):
+    def watching(initialise):
+        def __init__(self, *args, **kwargs):
+            initialise(self, *args, **kwargs)
+            _watch(self)
+
+        return __init__
+
+    replace(module.BaseSelectorEventLoop, "__init__", watching)
+    running = events._get_running_loop()
+    if isinstance(running, module.BaseSelectorEventLoop):
+        _watch(running)
+
+
+def _watch(loop):
+    # A selector of any other class is somebody's own (a test's, a framework's).
+    if type(getattr(loop, "_selector", None)) is selectors.EpollSelector:
+        loop._selector.__class__ = _WatchedSelector
+
+
+class _WatchedSelector(selectors.EpollSelector):
+    def select(self, timeout=None):
+        progress()
+        return super().select(timeout)

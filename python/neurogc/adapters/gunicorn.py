@@ -1,0 +1,31 @@
+"""gunicorn: the application that a worker loads. Workers of other servers (uvicorn's) are left to those."""
+
+from .. import asgi, wsgi
+
+# The workers that call their application by WSGI themselves. The names are looked for in the ancestry, because
+# importing the classes would import gevent and its like.
+_WSGI_WORKERS = {"SyncWorker", "ThreadWorker", "AsyncWorker", "TornadoWorker"}
+
+
+def adapt(module, replace):
+    if module.__name__ == "gunicorn.workers.gasgi":
+        replace(module.ASGIWorker, "load_wsgi", _counting_asgi)
+    else:
+        replace(module.Worker, "load_wsgi", _counting_wsgi)
+
+
+def _counting_wsgi(load):
+    def load_counting(self):
+        load(self)
+        if any(kind.__name__ in _WSGI_WORKERS for kind in type(self).__mro__):
+            self.wsgi = wsgi.Middleware(self.wsgi)
+
+    return load_counting
+
+
+def _counting_asgi(load):
+    def load_counting(self):
+        load(self)
+        self.asgi = asgi.Middleware(self.asgi)
+
+    return load_counting
