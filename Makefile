@@ -1,0 +1,29 @@
+# NeuroGC: what people run. Each target is one script under tools/ or demo/.
+#
+#   make demo    build, run a small FastAPI service under `neurogc run`, print its status report
+#   make test    everything: lints, Rust tests, the Python suite on every CPython found, the package
+#   make build   the extension and the command, for development
+#   make lint    formatting, clippy, and the walls of ARCHITECTURE.md
+#   make fuzz    hostile bytes for the parsers (FUZZ_SECONDS=60 for each)
+#
+# PYTHON=… chooses the interpreter that runs the scripts.
+
+.PHONY: demo test build lint fuzz clean
+
+demo:
+	@python=$$(tools/prerequisites) && tools/build && exec "$$python" demo/run.py
+
+test:
+	@python=$$(tools/prerequisites) && exec "$$python" -u tools/test.py
+
+build:
+	@tools/prerequisites >/dev/null && exec tools/build
+
+lint:
+	@tools/prerequisites >/dev/null && exec tools/lint
+
+fuzz:
+	@tools/prerequisites >/dev/null && exec tools/fuzz
+
+clean:
+	rm -rf target build fuzz/target .venvs python/neurogc/_agent.abi3.so

@@ -1,0 +1,85 @@
+"""The package as a user gets it: `pip install .` in a fresh environment, and a source archive that is complete."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from interpreters import ROOT
+
+PROGRAM = "import gc, neurogc, os; gc.collect(); print('policy', neurogc.status()['policy'], 'pid', os.getpid())"
+
+
+def checks(python: str) -> list[tuple[str, bool]]:
+    """Name of each check, and whether it held."""
+    with tempfile.TemporaryDirectory(prefix="neurogc-package-") as folder:
+        place = Path(folder)
+        held = [("a source archive holds the whole workspace", attempt(lambda: source_archive(python, place)))]
+        if not attempt(lambda: install(python, place)):
+            return [*held, ("pip install . works in a fresh environment", False)]
+        held.append(("pip install . works in a fresh environment", True))
+        binaries = place / "venv" / "bin"
+        held += [
+            ("the neurogc command says its version", attempt(lambda: run([binaries / "neurogc", "--version"], place))),
+            ("import neurogc works", attempt(lambda: run([binaries / "python", "-c", "import neurogc"], place))),
+            (
+                "neurogc run starts a program under the agent",
+                attempt(lambda: run([binaries / "neurogc", "run", "--", binaries / "python", "-c", PROGRAM], place)),
+            ),
+        ]
+        return held
+
+
+def attempt(action: Callable[[], None]) -> bool:
+    """Whether the action ended without an error, which is printed."""
+    try:
+        action()
+    except (OSError, AssertionError, subprocess.SubprocessError) as error:
+        print(f"test: {error}", flush=True)
+        return False
+    return True
+
+
+def run(command: list[object], place: Path) -> None:
+    """Runs a command outside of the repository, so that only what is installed is found."""
+    words = list(map(str, command))
+    print(f"test: {' '.join(words)}", flush=True)
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
+    subprocess.run(words, check=True, cwd=place, env=own, timeout=60)
+
+
+def install(python: str, place: Path) -> None:
+    """`pip install .` as in the README; the workspace's target folder is used again."""
+    # What an earlier build left here would end up in the wheel, even where its source is gone.
+    shutil.rmtree(ROOT / "build", ignore_errors=True)
+    subprocess.run([python, "-m", "venv", str(place / "venv")], check=True)
+    print("test: pip install . (in a fresh virtual environment)", flush=True)
+    command = [str(place / "venv" / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", str(ROOT)]
+    subprocess.run(command, check=True, timeout=1800)
+
+
+def source_archive(python: str, place: Path) -> None:
+    """Builds the source archive and lets Cargo read the workspace inside it."""
+    subprocess.run([python, "-m", "venv", str(place / "maker")], check=True)
+    maker = place / "maker" / "bin" / "python"
+    needs = ["setuptools>=77", "setuptools-rust>=1.13"]
+    subprocess.run([maker, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needs], check=True)
+    print("test: building the source archive", flush=True)
+    code = "import setuptools.build_meta as it, sys; print(it.build_sdist(sys.argv[1]))"
+    subprocess.run([maker, "-c", code, str(place)], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    [archive] = place.glob("neurogc-*.tar.gz")
+    with tarfile.open(archive) as members:
+        names = members.getnames()
+        members.extractall(place / "source", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    stray = [name for name in names if name.endswith((".so", ".pyc"))]
+    assert not stray, f"built files in the source archive: {stray}"
+    [source] = (place / "source").iterdir()
+    for needed in ("README.md", "LICENSE-MIT", "python/neurogc/__init__.py", "python/neurogc/_inject/sitecustomize.py"):
+        assert (source / needed).is_file(), f"{needed} is not in the source archive"
+    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--no-deps"]
+    subprocess.run(command, check=True, cwd=source, stdout=subprocess.DEVNULL)
