@@ -120,7 +120,7 @@ def environment(interpreter: Interpreter, tag: str | None = None, requirements: 
     stamp = folder / "made-from"
     if stamp.exists() and stamp.read_text() == wanted and python.exists():
         return python
-    print(f"test: making {folder.relative_to(ROOT)} for {interpreter.title} ({interpreter.executable})", flush=True)
+    print(f"making {folder.relative_to(ROOT)} for {interpreter.title} ({interpreter.executable})", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([interpreter.executable, "-m", "venv", str(folder)], check=True)
     install(python, requirements)
