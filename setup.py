@@ -8,9 +8,9 @@ from pathlib import Path
 from setuptools import setup
 from setuptools_rust import RustBin, RustExtension
 
-# One extension file serves every CPython with a GIL from 3.10 on. Free-threaded builds and PyPy have another binary
-# interface: there the extension is compiled for that one interpreter, and where that fails the package still installs
-# and measures through the public API of the gc module.
+# One extension file serves every CPython with a GIL from 3.10 on. Free-threaded builds and PyPy get none: all that
+# their agent may use is the public API, for which the package has a stand-in in Python, and an extension would bring
+# native code into processes that it was never tested in.
 HAS_STABLE_ABI = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
@@ -24,12 +24,11 @@ def version() -> str:
 
 
 CARGO = {"args": ["--profile", "release"], "cargo_manifest_args": ["--locked"], "debug": False}
+AGENT = RustExtension("neurogc._agent", path="crates/agent/Cargo.toml", **CARGO)
+COMMAND = RustBin("neurogc", path="crates/cli/Cargo.toml", **CARGO)
 
 setup(
     version=version(),
-    rust_extensions=[
-        RustExtension("neurogc._agent", path="crates/agent/Cargo.toml", optional=not HAS_STABLE_ABI, **CARGO),
-        RustBin("neurogc", path="crates/cli/Cargo.toml", **CARGO),
-    ],
+    rust_extensions=[COMMAND, AGENT] if HAS_STABLE_ABI else [COMMAND],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if HAS_STABLE_ABI else {},
 )
