@@ -31,11 +31,6 @@ pub(crate) fn ms(value: f64) -> String {
     }
 }
 
-/// A duration given in nanoseconds.
-pub(crate) fn ns(value: u64) -> String {
-    ms(value as f64 / 1e6)
-}
-
 /// A time span of a process's life, in its two largest units.
 pub(crate) fn span(seconds: f64) -> String {
     let whole = seconds.max(0.0) as u64;
@@ -45,6 +40,22 @@ pub(crate) fn span(seconds: f64) -> String {
         3600..86_400 => format!("{} h {:02} m", whole / 3600, whole / 60 % 60),
         _ => format!("{} d {:02} h", whole / 86_400, whole / 3600 % 24),
     }
+}
+
+/// A moment given in nanoseconds since 1970, to the second, in UTC.
+pub(crate) fn utc(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (day, time) = (seconds / 86_400, seconds % 86_400);
+    // Days to a date, with years that begin in March so that the leap day comes last (Howard Hinnant's algorithm).
+    let shifted = day + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day_of_month:02} {:02}:{:02}:{:02} UTC", time / 3600, time / 60 % 60, time % 60)
 }
 
 /// A count with its thousands apart.
@@ -108,6 +119,18 @@ mod tests {
         let cases = [(5.9, "5 s"), (65.0, "1 m 05 s"), (7500.0, "2 h 05 m"), (270_000.0, "3 d 03 h")];
         for (value, expect) in cases {
             assert_eq!(span(value), expect);
+        }
+    }
+
+    #[test]
+    fn moments_become_dates() {
+        let cases = [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_790_000_000, "2026-09-21 14:13:20 UTC"),
+        ];
+        for (seconds, expect) in cases {
+            assert_eq!(utc(seconds * 1_000_000_000), expect);
         }
     }
 

@@ -18,6 +18,7 @@ mod report;
 mod samples;
 mod sources;
 mod table;
+mod trace;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

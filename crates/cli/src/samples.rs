@@ -3,6 +3,7 @@
 use neurogc_wire::status::{
     Agent, ByCause, Cause, Child, Cpu, Gc, Gil, Io, Memory, Net, Pauses, Place, Requests, Spans, Stall, Stalls, Status,
 };
+use neurogc_wire::trace::{self, Damage, Header, Record, Trace};
 
 fn pauses(count: u64, total_ms: f64, p50_ms: f64, p99_ms: f64, max_ms: f64) -> Pauses {
     Pauses { count, total_ms, p50_ms, p99_ms, max_ms }
@@ -101,5 +102,49 @@ pub(crate) fn idle() -> Status {
             ..Memory::default()
         },
         ..Status::default()
+    }
+}
+
+/// A trace with every kind of record, one request unfinished and a damaged part.
+pub(crate) fn trace() -> Trace {
+    const MS: u64 = 1_000_000;
+    let collection = |at, pause, generation, place, collected| Record::Collection {
+        at,
+        pause,
+        generation,
+        place,
+        collected,
+        uncollectable: u64::from(generation == 2),
+    };
+    let site = "shop/rank.py:88 in score, hot".to_owned();
+    Trace {
+        header: Header {
+            pid: 4242,
+            command: "uvicorn shop.app:app".to_owned(),
+            python: "CPython 3.12.1".to_owned(),
+            neurogc: "0.1.0".to_owned(),
+            policy: "observe".to_owned(),
+            started_unix_ns: 1_790_000_000_123_456_789,
+            thresholds: [700, 10, 10],
+            gil_step_ns: 100_000,
+        },
+        records: vec![
+            Record::Process { at: 0, rss: 100 << 20, cpu_us: 50_000 },
+            Record::RequestStart { at: 10 * MS, id: 1 },
+            Record::RequestStart { at: 11 * MS, id: 2 },
+            Record::Gap { at: 10 * MS, busy: 15 * MS, idle: 45 * MS },
+            Record::RequestEnd { at: 12 * MS, id: 1 },
+            collection(20 * MS, 40 * MS, 2, trace::Place::InRequest, 512),
+            Record::Stall { at: 20 * MS, duration: 40 * MS, cause: Cause::Gc, site: String::new() },
+            Record::RequestEnd { at: 61 * MS, id: 2 },
+            collection(70 * MS, MS / 20, 0, trace::Place::InGap, 30),
+            Record::Gap { at: 70 * MS, busy: 2 * MS, idle: 38 * MS },
+            Record::Counts { at: 71 * MS, counts: [12, 3, 1] },
+            Record::Stall { at: 80 * MS, duration: 7 * MS, cause: Cause::Python, site },
+            Record::RequestStart { at: 90 * MS, id: 3 },
+            Record::Dropped { at: 95 * MS, count: 4 },
+            Record::Process { at: 100 * MS, rss: 120 << 20, cpu_us: 110_000 },
+        ],
+        damage: vec![Damage { offset: 900, length: 128, what: "the last block is cut off" }],
     }
 }

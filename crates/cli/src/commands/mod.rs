@@ -3,6 +3,7 @@
 pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod trace;
 
 use std::io::Write;
 
@@ -16,6 +17,8 @@ pub(crate) enum Verb {
     Run(run::Arguments),
     Ps(ps::Arguments),
     Status(status::Arguments),
+    #[command(subcommand)]
+    Trace(trace::Verb),
 }
 
 impl Verb {
@@ -25,6 +28,7 @@ impl Verb {
             Self::Run(arguments) => run::run(arguments),
             Self::Ps(arguments) => ps::run(&arguments, out),
             Self::Status(arguments) => status::run(&arguments, out),
+            Self::Trace(verb) => verb.run(out),
         }
     }
 }

@@ -1,0 +1,109 @@
+//! `neurogc trace export`: a trace in a format that other tools read.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use neurogc_wire::trace::Trace;
+
+use crate::failure::{Failure, Outcome};
+use crate::notice::say;
+use crate::trace::{csv, load, parquet, perfetto};
+
+/// Turn a trace into a table or a timeline
+///
+/// parquet and csv hold one row per record; perfetto opens at ui.perfetto.dev.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  neurogc trace export service.ngct --to parquet\n  \
+    neurogc trace export service.ngct --to csv -o - | head\n  \
+    neurogc trace export service.ngct --to perfetto -o timeline.json")]
+pub(crate) struct Arguments {
+    /// The trace
+    file: PathBuf,
+    /// The format
+    #[arg(long, value_name = "FORMAT")]
+    to: Format,
+    /// Where to write; - is standard output [default: FILE with the format's extension]
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Overwrite an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+/// The formats there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A typed table for dataframes
+    Parquet,
+    /// A table as text
+    Csv,
+    /// A timeline of trace events in JSON
+    Perfetto,
+}
+
+impl Format {
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Csv => "csv",
+            Self::Perfetto => "perfetto.json",
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+    let to_stdout = arguments.output.as_deref() == Some(Path::new("-"));
+    if to_stdout && arguments.to == Format::Parquet {
+        return Err(Failure::usage("parquet cannot go to standard output. Name a file with -o"));
+    }
+    let trace = load(&arguments.file)?;
+    if to_stdout {
+        return Ok(write_text(arguments.to, &trace, out)?);
+    }
+    let path = arguments.output.clone().unwrap_or_else(|| arguments.file.with_extension(arguments.to.extension()));
+    let shown = path.display();
+    match fs::metadata(&path) {
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(Failure::failed(format!("{shown} is a folder. Name a file in it")));
+        }
+        Ok(metadata) if metadata.is_file() && !arguments.force => {
+            let message = format!("{shown} exists already. Use --force to overwrite it, or -o to write elsewhere");
+            return Err(Failure::failed(message));
+        }
+        // A device or a pipe is written to as it is: a rename would replace it.
+        Ok(metadata) if !metadata.is_file() => write_file(arguments.to, &trace, &path)?,
+        _ => write_aside(arguments.to, &trace, &path)?,
+    }
+    say(format_args!("wrote {} records to {shown}", trace.records.len()));
+    Ok(())
+}
+
+/// Writes beside the target and renames, so that nobody ever sees half a file.
+fn write_aside(format: Format, trace: &Trace, path: &Path) -> anyhow::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".{}.part", std::process::id()));
+    let aside = PathBuf::from(aside);
+    let written = write_file(format, trace, &aside)
+        .and_then(|()| fs::rename(&aside, path).with_context(|| format!("cannot write {}", path.display())));
+    if written.is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+    written
+}
+
+fn write_file(format: Format, trace: &Trace, path: &Path) -> anyhow::Result<()> {
+    let what = || format!("cannot write {}", path.display());
+    let mut file = BufWriter::new(File::create(path).with_context(what)?);
+    match format {
+        Format::Parquet => parquet::write(trace, &mut file).with_context(what)?,
+        Format::Csv | Format::Perfetto => write_text(format, trace, &mut file).with_context(what)?,
+    }
+    file.flush().with_context(what)
+}
+
+fn write_text(format: Format, trace: &Trace, to: &mut dyn Write) -> std::io::Result<()> {
+    if format == Format::Perfetto { perfetto::write(trace, to) } else { csv::write(trace, to) }
+}

@@ -1,0 +1,26 @@
+//! `neurogc trace`: what is done with recorded traces.
+
+pub(crate) mod export;
+pub(crate) mod show;
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use crate::failure::Outcome;
+
+/// Read a recorded trace
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Show(show::Arguments),
+    Export(export::Arguments),
+}
+
+impl Verb {
+    pub(crate) fn run(self, out: &mut dyn Write) -> Outcome {
+        match self {
+            Self::Show(arguments) => show::run(&arguments, out),
+            Self::Export(arguments) => export::run(&arguments, out),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `neurogc trace show`: what a trace holds.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::Outcome;
+use crate::trace::load;
+use crate::trace::summary::Summary;
+
+/// Sum a trace up: requests, collections, stalls, gaps, memory
+///
+/// Of a damaged file everything readable is shown.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  neurogc run --trace service.ngct -- python app.py\n  neurogc trace show service.ngct"
+)]
+pub(crate) struct Arguments {
+    /// The trace
+    file: PathBuf,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+    let summary = Summary::of(&load(&arguments.file)?);
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
+    } else {
+        write!(out, "{summary}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! A trace as one flat table: the columns that every tabular export writes.
+
+use neurogc_wire::trace::Record;
+
+use super::kind;
+
+/// One column: its name and how a record fills it. An empty cell is one that the record's kind does not have.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) cell: Cell,
+}
+
+/// How a cell is found.
+#[derive(Debug)]
+pub(crate) enum Cell {
+    Number(fn(&Record) -> Option<u64>),
+    Text(fn(&Record) -> Option<&str>),
+}
+
+const fn number(name: &'static str, cell: fn(&Record) -> Option<u64>) -> Column {
+    Column { name, cell: Cell::Number(cell) }
+}
+
+const fn text(name: &'static str, cell: fn(&Record) -> Option<&str>) -> Column {
+    Column { name, cell: Cell::Text(cell) }
+}
+
+/// All columns, in their order.
+pub(crate) const COLUMNS: &[Column] = &[
+    text("kind", |record| Some(kind(record))),
+    number("at_ns", |record| Some(record.at())),
+    number("id", |record| match record {
+        Record::RequestStart { id, .. } | Record::RequestEnd { id, .. } => Some(*id),
+        _ => None,
+    }),
+    number("duration_ns", |record| match record {
+        Record::Collection { pause, .. } => Some(*pause),
+        Record::Gap { busy, .. } => Some(*busy),
+        Record::Stall { duration, .. } => Some(*duration),
+        _ => None,
+    }),
+    number("idle_ns", |record| match record {
+        Record::Gap { idle, .. } => Some(*idle),
+        _ => None,
+    }),
+    number("generation", |record| match record {
+        Record::Collection { generation, .. } => Some(u64::from(*generation)),
+        _ => None,
+    }),
+    text("place", |record| match record {
+        Record::Collection { place, .. } => Some(place.name()),
+        _ => None,
+    }),
+    number("collected", |record| match record {
+        Record::Collection { collected, .. } => Some(*collected),
+        _ => None,
+    }),
+    number("uncollectable", |record| match record {
+        Record::Collection { uncollectable, .. } => Some(*uncollectable),
+        _ => None,
+    }),
+    text("cause", |record| match record {
+        Record::Stall { cause, .. } => Some(cause.name()),
+        _ => None,
+    }),
+    text("site", |record| match record {
+        Record::Stall { site, .. } => Some(site),
+        _ => None,
+    }),
+    number("rss", |record| match record {
+        Record::Process { rss, .. } => Some(*rss),
+        _ => None,
+    }),
+    number("cpu_us", |record| match record {
+        Record::Process { cpu_us, .. } => Some(*cpu_us),
+        _ => None,
+    }),
+    number("young", |record| counter(record, 0)),
+    number("middle", |record| counter(record, 1)),
+    number("full", |record| counter(record, 2)),
+    number("dropped", |record| match record {
+        Record::Dropped { count, .. } => Some(*count),
+        _ => None,
+    }),
+];
+
+fn counter(record: &Record, generation: usize) -> Option<u64> {
+    match record {
+        Record::Counts { counts, .. } => counts.get(generation).map(|&count| u64::from(count)),
+        _ => None,
+    }
+}

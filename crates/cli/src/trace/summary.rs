@@ -1,0 +1,367 @@
+//! What a trace holds, in figures.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use neurogc_wire::status::Cause;
+use neurogc_wire::trace::{Header, Place, Record, Trace};
+use serde::Serialize;
+
+use super::{end, generation_name, kind};
+use crate::figures::{bytes, count, ms, plain, utc};
+use crate::table::{Side, Table};
+
+/// The figures of one trace. Times are milliseconds and sizes bytes, as in a status report.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    header: Header,
+    duration_ms: f64,
+    records: BTreeMap<&'static str, u64>,
+    requests: Requests,
+    collections: BTreeMap<&'static str, Collections>,
+    places: BTreeMap<&'static str, Durations>,
+    stalls: BTreeMap<&'static str, Durations>,
+    gil: Gil,
+    memory: Option<Memory>,
+    cpu_percent: Option<f64>,
+    dropped: u64,
+    damage: Vec<Damage>,
+}
+
+#[derive(Debug, Serialize)]
+struct Requests {
+    unfinished: u64,
+    per_second: f64,
+    #[serde(flatten)]
+    latency: Durations,
+}
+
+#[derive(Debug, Serialize)]
+struct Collections {
+    collected: u64,
+    uncollectable: u64,
+    #[serde(flatten)]
+    pauses: Durations,
+}
+
+#[derive(Debug, Serialize)]
+struct Gil {
+    busy_ms: f64,
+    idle_ms: f64,
+    /// Share of the observed time in which nobody held it.
+    gap_percent: f64,
+    gaps: Durations,
+}
+
+#[derive(Debug, Serialize)]
+struct Memory {
+    first: u64,
+    min: u64,
+    max: u64,
+    last: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Damage {
+    offset: usize,
+    length: usize,
+    what: &'static str,
+}
+
+/// Exact percentiles: a trace is small enough to sort.
+#[derive(Debug, Default, Serialize)]
+struct Durations {
+    count: u64,
+    total_ms: f64,
+    p50_ms: f64,
+    p95_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+    max_ms: f64,
+}
+
+impl Durations {
+    fn of(mut ns: Vec<u64>) -> Self {
+        ns.sort_unstable();
+        let Some(&max) = ns.last() else { return Self::default() };
+        // The nearest rank: a value that was really measured.
+        let quantile = |share: f64| {
+            let rank = (share * ns.len() as f64).ceil() as usize;
+            to_ms(ns[rank.clamp(1, ns.len()) - 1])
+        };
+        Self {
+            count: ns.len() as u64,
+            total_ms: ns.iter().map(|&value| to_ms(value)).sum(),
+            p50_ms: quantile(0.5),
+            p95_ms: quantile(0.95),
+            p99_ms: quantile(0.99),
+            p999_ms: quantile(0.999),
+            max_ms: to_ms(max),
+        }
+    }
+}
+
+fn to_ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+impl Summary {
+    /// Sums a trace up.
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let records = &trace.records;
+        let duration_ms = to_ms(records.iter().map(end).max().unwrap_or(0));
+        let mut kinds = BTreeMap::new();
+        for record in records {
+            *kinds.entry(kind(record)).or_default() += 1;
+        }
+        let damage = trace.damage.iter();
+        Self {
+            header: trace.header.clone(),
+            duration_ms,
+            records: kinds,
+            requests: requests(records, duration_ms),
+            collections: collections(records),
+            places: places(records),
+            stalls: stalls(records),
+            gil: gil(records),
+            memory: memory(records),
+            cpu_percent: cpu_percent(records),
+            dropped: records
+                .iter()
+                .map(|record| if let Record::Dropped { count, .. } = record { *count } else { 0 })
+                .sum(),
+            damage: damage.map(|part| Damage { offset: part.offset, length: part.length, what: part.what }).collect(),
+        }
+    }
+}
+
+fn requests(records: &[Record], duration_ms: f64) -> Requests {
+    let mut open = HashMap::new();
+    let mut latency = Vec::new();
+    for record in records {
+        match record {
+            Record::RequestStart { at, id } => drop(open.insert(*id, *at)),
+            Record::RequestEnd { at, id } => {
+                latency.extend(open.remove(id).map(|start| at.saturating_sub(start)));
+            }
+            _ => {}
+        }
+    }
+    let per_second = if duration_ms > 0.0 { latency.len() as f64 * 1000.0 / duration_ms } else { 0.0 };
+    Requests { unfinished: open.len() as u64, per_second, latency: Durations::of(latency) }
+}
+
+fn collections(records: &[Record]) -> BTreeMap<&'static str, Collections> {
+    let mut found: BTreeMap<_, (Vec<u64>, u64, u64)> = BTreeMap::new();
+    for record in records {
+        if let Record::Collection { pause, generation, collected, uncollectable, .. } = record {
+            let entry = found.entry(generation_name(*generation)).or_default();
+            entry.0.push(*pause);
+            entry.1 = entry.1.saturating_add(*collected);
+            entry.2 = entry.2.saturating_add(*uncollectable);
+        }
+    }
+    let sum_up =
+        |(pauses, collected, uncollectable)| Collections { collected, uncollectable, pauses: Durations::of(pauses) };
+    found.into_iter().map(|(name, parts)| (name, sum_up(parts))).collect()
+}
+
+fn places(records: &[Record]) -> BTreeMap<&'static str, Durations> {
+    by_name(records, |record| match record {
+        Record::Collection { pause, place, .. } => Some((place.name(), *pause)),
+        _ => None,
+    })
+}
+
+fn stalls(records: &[Record]) -> BTreeMap<&'static str, Durations> {
+    by_name(records, |record| match record {
+        Record::Stall { duration, cause, .. } => Some((cause.name(), *duration)),
+        _ => None,
+    })
+}
+
+fn by_name(
+    records: &[Record],
+    pick: impl Fn(&Record) -> Option<(&'static str, u64)>,
+) -> BTreeMap<&'static str, Durations> {
+    let mut found: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+    for (name, ns) in records.iter().filter_map(pick) {
+        found.entry(name).or_default().push(ns);
+    }
+    found.into_iter().map(|(name, ns)| (name, Durations::of(ns))).collect()
+}
+
+fn gil(records: &[Record]) -> Gil {
+    let mut busy_ms = 0.0;
+    let mut gaps = Vec::new();
+    for record in records {
+        if let Record::Gap { busy, idle, .. } = record {
+            busy_ms += to_ms(*busy);
+            gaps.push(*idle);
+        }
+    }
+    let gaps = Durations::of(gaps);
+    let observed = busy_ms + gaps.total_ms;
+    let gap_percent = if observed > 0.0 { gaps.total_ms * 100.0 / observed } else { 0.0 };
+    Gil { busy_ms, idle_ms: gaps.total_ms, gap_percent, gaps }
+}
+
+fn looks(records: &[Record]) -> impl Iterator<Item = (u64, u64, u64)> {
+    records.iter().filter_map(|record| match record {
+        Record::Process { at, rss, cpu_us } => Some((*at, *rss, *cpu_us)),
+        _ => None,
+    })
+}
+
+fn memory(records: &[Record]) -> Option<Memory> {
+    let sizes: Vec<_> = looks(records).map(|(_, rss, _)| rss).collect();
+    Some(Memory { first: *sizes.first()?, min: *sizes.iter().min()?, max: *sizes.iter().max()?, last: *sizes.last()? })
+}
+
+fn cpu_percent(records: &[Record]) -> Option<f64> {
+    let (start, _, before) = looks(records).next()?;
+    let (end, _, after) = looks(records).last()?;
+    (end > start).then(|| after.saturating_sub(before) as f64 * 1e5 / (end - start) as f64)
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = &self.header;
+        writeln!(to, "trace of process {}: {}", header.pid, plain(&header.command))?;
+        let (python, neurogc) = (plain(&header.python), plain(&header.neurogc));
+        writeln!(to, "  {python}, neurogc {neurogc}, policy {}", plain(&header.policy))?;
+        writeln!(to, "  from {} for {}", utc(header.started_unix_ns), ms(self.duration_ms))?;
+        let [young, middle, full] = header.thresholds;
+        writeln!(to, "  thresholds {young}, {middle}, {full}; GIL seen every {}", ms(to_ms(header.gil_step_ns)))?;
+        let records: Vec<_> = self.records.iter().map(|(kind, n)| format!("{kind} {}", count(*n))).collect();
+        writeln!(to, "\nrecords\n  {}", if records.is_empty() { "none".to_owned() } else { records.join(", ") })?;
+        if self.dropped > 0 {
+            writeln!(to, "  {} events were lost while recording", count(self.dropped))?;
+        }
+        self.write_requests(to)?;
+        self.write_collections(to)?;
+        writeln!(to, "\nstalls")?;
+        to.write_str(&durations_table(Cause::ALL.map(Cause::name), &self.stalls))?;
+        self.write_process(to)?;
+        if !self.damage.is_empty() {
+            let lost: usize = self.damage.iter().map(|part| part.length).sum();
+            writeln!(to, "\ndamage\n  {} could not be read, in places: {}", bytes(lost as u64), self.damage.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl Summary {
+    fn write_requests(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Requests { unfinished, per_second, latency } = &self.requests;
+        writeln!(to, "\nrequests")?;
+        if latency.count + unfinished == 0 {
+            return writeln!(to, "  none");
+        }
+        writeln!(
+            to,
+            "  {} finished, {} unfinished, {per_second:.1} per second",
+            count(latency.count),
+            count(*unfinished)
+        )?;
+        let [p50, p95, p99] = [latency.p50_ms, latency.p95_ms, latency.p99_ms].map(ms);
+        let (p999, max) = (ms(latency.p999_ms), ms(latency.max_ms));
+        writeln!(to, "  latency  p50 {p50}   p95 {p95}   p99 {p99}   p99.9 {p999}   max {max}")
+    }
+
+    fn write_collections(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Side::{Left, Right};
+        writeln!(to, "\ncollections")?;
+        if self.collections.is_empty() {
+            return writeln!(to, "  none");
+        }
+        let columns = [
+            ("", Left),
+            ("COUNT", Right),
+            ("TOTAL", Right),
+            ("P50", Right),
+            ("P99", Right),
+            ("MAX", Right),
+            ("FREED", Right),
+        ];
+        let mut table = Table::new(&columns);
+        for name in [0, 1, 2].map(generation_name) {
+            if let Some(found) = self.collections.get(name) {
+                table.row(cells(name, &found.pauses).into_iter().chain([count(found.collected)]));
+            }
+        }
+        for name in [Place::InRequest, Place::InGap, Place::Forced].map(Place::name) {
+            if let Some(found) = self.places.get(name) {
+                table.row(cells(name, found).into_iter().chain([String::new()]));
+            }
+        }
+        to.write_str(&table.render(2))?;
+        let uncollectable: u64 = self.collections.values().map(|found| found.uncollectable).sum();
+        if uncollectable > 0 { writeln!(to, "  uncollectable objects: {}", count(uncollectable)) } else { Ok(()) }
+    }
+
+    fn write_process(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(to, "\ngil")?;
+        let Gil { busy_ms, idle_ms, gap_percent, gaps } = &self.gil;
+        if gaps.count == 0 {
+            writeln!(to, "  not observed")?;
+        } else {
+            writeln!(to, "  held {}, free {} ({gap_percent:.1} % of the time)", ms(*busy_ms), ms(*idle_ms))?;
+            let (p50, p99, max) = (ms(gaps.p50_ms), ms(gaps.p99_ms), ms(gaps.max_ms));
+            writeln!(to, "  {} gaps, p50 {p50}, p99 {p99}, max {max}", count(gaps.count))?;
+        }
+        writeln!(to, "\nprocess")?;
+        match &self.memory {
+            Some(Memory { first, min, max, last }) => {
+                let [first, min, max, last] = [first, min, max, last].map(|size| bytes(*size));
+                writeln!(to, "  rss from {first} to {last} (least {min}, most {max})")?;
+            }
+            None => writeln!(to, "  memory not observed")?,
+        }
+        self.cpu_percent.map_or(Ok(()), |percent| writeln!(to, "  cpu {percent:.1} % of a core"))
+    }
+}
+
+fn durations_table<const N: usize>(order: [&'static str; N], found: &BTreeMap<&'static str, Durations>) -> String {
+    use Side::{Left, Right};
+    if found.is_empty() {
+        return "  none\n".to_owned();
+    }
+    let mut table =
+        Table::new(&[("", Left), ("COUNT", Right), ("TOTAL", Right), ("P50", Right), ("P99", Right), ("MAX", Right)]);
+    for name in order {
+        if let Some(durations) = found.get(name) {
+            table.row(cells(name, durations));
+        }
+    }
+    table.render(2)
+}
+
+fn cells(name: &str, of: &Durations) -> [String; 6] {
+    [name.to_owned(), count(of.count), ms(of.total_ms), ms(of.p50_ms), ms(of.p99_ms), ms(of.max_ms)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn summary_of_a_small_trace() {
+        insta::assert_snapshot!(Summary::of(&samples::trace()).to_string());
+    }
+
+    #[test]
+    fn summary_of_a_trace_without_records() {
+        insta::assert_snapshot!(Summary::of(&Trace { records: Vec::new(), ..samples::trace() }).to_string());
+    }
+
+    #[test]
+    fn percentiles_are_measured_values() {
+        let durations = Durations::of((1..=1000).map(|n| n * 1_000_000).collect());
+        assert_eq!(
+            [durations.p50_ms, durations.p99_ms, durations.p999_ms, durations.max_ms],
+            [500.0, 990.0, 999.0, 1000.0]
+        );
+    }
+}
