@@ -1,0 +1,76 @@
+"""Fixtures of the Python-level tests, and the rule for tests that need the extension module."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+
+import neurogc  # noqa: E402
+from neurogc import _native  # noqa: E402
+
+HAS_AGENT = _native.agent.__name__.endswith("._agent")
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "needs_agent: needs the extension module; fails without it, unless NEUROGC_ALLOW_FALLBACK=1"
+    )
+    config.addinivalue_line("markers", "ability(name): only for servers that are not listed as lacking it")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out the combinations of test and server that do not exist, so that a skip always means a loss."""
+    lacking = []
+    for item in items:
+        ability = item.get_closest_marker("ability")
+        if ability is not None and ability.args[0] in item.callspec.params["server"][-1].split():
+            lacking.append(item)
+    if lacking:
+        config.hook.pytest_deselected(items=lacking)
+        items[:] = [item for item in items if item not in set(lacking)]
+
+
+def pytest_runtest_setup(item):
+    if HAS_AGENT or item.get_closest_marker("needs_agent") is None:
+        return
+    if os.environ.get("NEUROGC_ALLOW_FALLBACK") == "1":
+        pytest.skip("the extension module is not built, and NEUROGC_ALLOW_FALLBACK=1")
+    pytest.fail("python/neurogc/_agent.abi3.so could not be loaded: build it first (make build)", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def _installed():
+    # The settings of the test run are not settings of an agent.
+    own = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("NEUROGC_")}
+    neurogc.install(policy="observe", adapters=False)
+    yield
+    neurogc.uninstall()
+    os.environ.update(own)
+
+
+@pytest.fixture
+def requests(_installed):
+    """Requests measured in this very process since the test began."""
+    return Requests()
+
+
+class Requests:
+    """Counts relative to the moment of construction."""
+
+    def __init__(self):
+        self._before = self._now()
+
+    @staticmethod
+    def _now():
+        return neurogc.status()["requests"]
+
+    @property
+    def count(self):
+        return self._now()["count"] - self._before["count"]
+
+    @property
+    def in_flight(self):
+        return self._now()["in_flight"] - self._before["in_flight"]

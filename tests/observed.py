@@ -1,0 +1,118 @@
+"""Running programs under the agent, and asking an agent for its status."""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HOME = ROOT / "python" / "neurogc"
+APPS = Path(__file__).resolve().parent / "apps"
+
+# What a shell does in the place of `neurogc run`, where the command has not been built.
+_AS_RUN = 'NEUROGC_ROOT_PID=$$ exec "$@"'
+
+
+def environment(**extra):
+    """The environment of an observed program: ours, without what tells this test run how to run."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
+    own["PYTHONDONTWRITEBYTECODE"] = "1"
+    for name, value in extra.items():
+        own[name] = str(value)
+    if not binary():
+        inherited = own.get("PYTHONPATH")
+        own["PYTHONPATH"] = os.pathsep.join([str(HOME / "_inject"), *([inherited] if inherited else [])])
+        own["NEUROGC_HOME"] = str(HOME)
+    return own
+
+
+def binary():
+    """The `neurogc` command, where it has been built."""
+    named = os.environ.get("NEUROGC_BIN")
+    return named if named and os.access(named, os.X_OK) and (HOME / "_agent.abi3.so").exists() else None
+
+
+def command(*words):
+    """The command line that starts a command under the agent."""
+    words = [str(word) for word in words]
+    if binary():
+        return [binary(), "run", "--", *words]
+    return ["/bin/sh", "-c", _AS_RUN, "sh", *words]
+
+
+def start(*words, cwd=None, stdin=None, **env):
+    """Starts a command under the agent, its output captured."""
+    return subprocess.Popen(
+        command(*words),
+        env=environment(**env),
+        cwd=cwd,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(*words, timeout=60, **options):
+    """Runs a command under the agent to its end."""
+    process = start(*words, **options)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"{words} did not end in {timeout} s\nstdout: {out}\nstderr: {err}") from None
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def python(code, *options, **keywords):
+    """Runs Python code under the agent and expects it to succeed with nothing on stderr."""
+    done = run(sys.executable, *options, "-c", code, **keywords)
+    assert (done.returncode, done.stderr) == (0, ""), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def socket_path(pid):
+    """Where the agent of a process listens."""
+    return Path(f"/tmp/neurogc-{os.getuid()}/{pid}.sock")
+
+
+def ask(pid):
+    """The status report of a process, through its socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(str(socket_path(pid)))
+        question = json.dumps({"protocol": 1, "ask": "status"}).encode()
+        connection.sendall(struct.pack("<I", len(question)) + question)
+        (length,) = struct.unpack("<I", _exactly(connection, 4))
+        answer = json.loads(_exactly(connection, length))
+    assert "status" in answer, answer
+    return answer["status"]
+
+
+def _exactly(connection, count):
+    received = b""
+    while len(received) < count:
+        part = connection.recv(count - len(received))
+        assert part, "the agent closed the connection"
+        received += part
+    return received
+
+
+def eventually(look, *, within=20, what="the expected state"):
+    """The first true value of `look`, asked again and again until the deadline. `OSError` means "not yet"."""
+    deadline = time.monotonic() + within
+    seen = None
+    while time.monotonic() < deadline:
+        try:
+            seen = look()
+            if seen:
+                return seen
+        except (OSError, AssertionError) as error:
+            seen = error
+        time.sleep(0.01)
+    raise AssertionError(f"{what} did not come within {within} s; last seen: {seen!r}")
