@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-settings", &["neurogc-policy"]),
     ("neurogc-agent", &["neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-cli", &["neurogc-policy", "neurogc-settings", "neurogc-wire"]),
-    ("xtask", &["neurogc-settings"]),
+    ("xtask", &["neurogc-settings", "neurogc-wire"]),
 ];
 
 /// What is loaded into the user's process carries none of these, however deep.

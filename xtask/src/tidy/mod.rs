@@ -10,6 +10,7 @@ mod names;
 mod openings;
 mod pages;
 mod rust_text;
+mod status_page;
 mod tree;
 mod unsafety;
 
@@ -49,6 +50,7 @@ const CHECKS: &[Check] = &[
     machines::check,
     directions::check,
     pages::check,
+    status_page::check,
 ];
 
 /// Runs every check; the error is the list of findings.
