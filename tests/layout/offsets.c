@@ -43,12 +43,8 @@ int main(void)
     FIELD("gc_generation.count", struct gc_generation, count);
 
 #if PY_VERSION_HEX >= 0x030B0000
-    FIELD("interpreter.thread_head", PyInterpreterState, threads.head);
     FIELD("thread.native_thread_id", PyThreadState, native_thread_id);
-#else
-    FIELD("interpreter.thread_head", PyInterpreterState, tstate_head);
 #endif
-    FIELD("thread.next", PyThreadState, next);
     FIELD("thread.thread_id", PyThreadState, thread_id);
 
 #if PY_VERSION_HEX >= 0x030D0000
@@ -73,7 +69,6 @@ int main(void)
 #if PY_VERSION_HEX >= 0x030B0000
     FIELD("frame.previous", _PyInterpreterFrame, previous);
     FIELD("frame.localsplus", _PyInterpreterFrame, localsplus);
-    FIELD("frame.owner", _PyInterpreterFrame, owner);
 #else
     FIELD("frame.previous", PyFrameObject, f_back);
     FIELD("frame.localsplus", PyFrameObject, f_localsplus);
@@ -98,5 +93,12 @@ int main(void)
     FIELD("bytes.size", PyVarObject, ob_size);
     FIELD("bytes.data", PyBytesObject, ob_sval);
     FIELD("object.type", PyObject, ob_type);
+    FIELD("cfunction.method", PyCFunctionObject, m_ml);
+    FIELD("cfunction.module", PyCFunctionObject, m_module);
+    FIELD("method_descriptor.type", PyMethodDescrObject, d_common.d_type);
+    FIELD("method_descriptor.method", PyMethodDescrObject, d_method);
+    FIELD("method.name", PyMethodDef, ml_name);
+    FIELD("method.function", PyMethodDef, ml_meth);
+    FIELD("type.name", PyTypeObject, tp_name);
     return 0;
 }

@@ -311,6 +311,6 @@ pub struct Agent {
     pub cpu_ms: f64,
     /// Events that found the queue full, and trace blocks that could not be written.
     pub dropped: u64,
-    /// Memory of the agent: its heap, its code and its threads' stacks.
+    /// Memory of the agent: its heap and its library.
     pub rss_bytes: u64,
 }

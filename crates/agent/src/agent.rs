@@ -1,0 +1,225 @@
+//! One installed agent: its state, its two threads, and how they are stopped around a fork.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use neurogc_settings::Settings;
+use nix::sys::signal::{SigSet, SigmaskHow};
+
+use crate::cpython::Interpreter;
+use crate::cpython::native::{leave_shared_descriptors, monotonic_ns};
+use crate::hooks::Hooks;
+use crate::ledger::Ledger;
+use crate::uplink::Descriptors;
+use crate::{conductor, uplink};
+
+/// Trace blocks that may wait to be written.
+const BLOCKS: usize = 16;
+
+/// How long a fork waits for the threads to end.
+const FORK_PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long the end of the program waits for them.
+pub(crate) const EXIT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// An installed agent.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) settings: Settings,
+    pub(crate) interpreter: Interpreter,
+    pub(crate) command: String,
+    pub(crate) installed: u64,
+    pub(crate) hooks: Hooks,
+    /// Blocks of the trace on their way to the file.
+    pub(crate) blocks: ArrayQueue<Vec<u8>>,
+    /// The collector's thresholds when the agent was installed.
+    pub(crate) thresholds: [u32; 3],
+    /// Whether this process records into the trace's own name, or adds its pid.
+    pub(crate) owns_trace: bool,
+    ledger: Mutex<Ledger>,
+    stop: AtomicBool,
+    threads: Mutex<Option<Threads>>,
+    pub(crate) rounds: Rounds,
+}
+
+/// What the agent was told about its process.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    pub(crate) command: String,
+    pub(crate) thresholds: [u32; 3],
+    pub(crate) owns_trace: bool,
+}
+
+/// How often each thread has gone round, so that somebody can wait for fresh figures.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    pub(crate) conductor: AtomicU64,
+    pub(crate) uplink: AtomicU64,
+    /// Somebody wants the process to be looked at now.
+    pub(crate) wanted: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Threads {
+    uplink: JoinHandle<()>,
+    /// The conductor is started by the uplink, whose private descriptors it shares, and joined by it.
+    conductor: Arc<Mutex<Option<Thread>>>,
+}
+
+impl Agent {
+    pub(crate) fn new(settings: Settings, interpreter: Interpreter, host: Host) -> Self {
+        let installed = monotonic_ns();
+        let ledger = Ledger::new(installed, settings.trace.is_some());
+        Self {
+            settings,
+            interpreter,
+            command: host.command,
+            installed,
+            hooks: Hooks::default(),
+            blocks: ArrayQueue::new(BLOCKS),
+            thresholds: host.thresholds,
+            owns_trace: host.owns_trace,
+            ledger: Mutex::new(ledger),
+            stop: AtomicBool::new(false),
+            threads: Mutex::new(None),
+            rounds: Rounds::default(),
+        }
+    }
+
+    /// The books. A thread that panicked while it held them has left them readable.
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the threads should end.
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Starts both threads.
+    pub(crate) fn start(self: &Arc<Self>) {
+        let mut threads = lock(&self.threads);
+        if threads.is_some() {
+            return;
+        }
+        self.stop.store(false, Ordering::Release);
+        let conductor = Arc::new(Mutex::new(None));
+        let (agent, slot) = (Arc::clone(self), Arc::clone(&conductor));
+        let begun = with_signals_blocked(|| spawn("neurogc-uplink", move || run_both(&agent, &slot)));
+        match begun {
+            Ok(uplink) => *threads = Some(Threads { uplink, conductor }),
+            Err(error) => self.ledger().trouble(format!("the agent's threads did not start: {error}")),
+        }
+    }
+
+    /// Ends both threads, waiting at most `patience`. One that does not end in time ends by itself later.
+    pub(crate) fn stop(&self, patience: Duration) {
+        let Some(threads) = lock(&self.threads).take() else { return };
+        self.stop.store(true, Ordering::Release);
+        let deadline = Instant::now() + patience;
+        loop {
+            threads.unpark();
+            if threads.uplink.is_finished() {
+                // The code is over; the join waits for the kernel to take the thread away.
+                let _ = threads.uplink.join();
+                return;
+            }
+            if Instant::now() > deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// Stops the threads before the program forks: a forked process has none, and CPython warns about them.
+    pub(crate) fn before_fork(&self) {
+        self.stop(FORK_PATIENCE);
+    }
+
+    /// The agent of a forked child: the same settings, and empty books.
+    pub(crate) fn in_child(&self) -> Self {
+        let host = Host { command: self.command.clone(), thresholds: self.thresholds, owns_trace: false };
+        Self::new(self.settings.clone(), self.interpreter.clone(), host)
+    }
+
+    /// Waits, for a short while, until everything that has happened is in the books.
+    pub(crate) fn refresh(&self) {
+        let before = self.rounds();
+        self.rounds.wanted.store(true, Ordering::Release);
+        let deadline = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < deadline {
+            match &*lock(&self.threads) {
+                Some(threads) => threads.unpark(),
+                None => return,
+            }
+            let now = self.rounds();
+            // The round that was running when we asked may have looked too early; the next one has not.
+            if now.0 >= before.0 + 2 && now.1 >= before.1 + 2 {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.
+    pub(crate) fn close_block(&self, ledger: &mut Ledger) {
+        if let Some(trace) = ledger.trace.as_mut().filter(|trace| !trace.is_empty())
+            && self.blocks.push(trace.take()).is_err()
+        {
+            ledger.lost_blocks += 1;
+        }
+    }
+
+    fn rounds(&self) -> (u64, u64) {
+        (self.rounds.conductor.load(Ordering::Acquire), self.rounds.uplink.load(Ordering::Acquire))
+    }
+}
+
+impl Threads {
+    fn unpark(&self) {
+        self.uplink.thread().unpark();
+        if let Some(conductor) = &*lock(&self.conductor) {
+            conductor.unpark();
+        }
+    }
+}
+
+/// The uplink's thread: it leaves the program's descriptors, starts the conductor, and outlives it.
+fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
+    let descriptors = if leave_shared_descriptors() { Descriptors::Private } else { Descriptors::Shared };
+    let agent_of_conductor = Arc::clone(agent);
+    let conductor = spawn("neurogc", move || conductor::run(&agent_of_conductor));
+    match &conductor {
+        Ok(handle) => *lock(slot) = Some(handle.thread().clone()),
+        Err(error) => agent.ledger().trouble(format!("the conductor thread did not start: {error}")),
+    }
+    let alive = || conductor.as_ref().is_ok_and(|handle| !handle.is_finished());
+    uplink::run(agent, descriptors, alive);
+    if let Ok(handle) = conductor {
+        let _ = handle.join();
+    }
+}
+
+/// Starts a thread whose panic ends nothing but itself.
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(256 * 1024).spawn(move || {
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    })
+}
+
+/// Threads inherit the mask of signals: with all blocked, the program's handlers never run in ours.
+fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    let result = body();
+    if let Ok(before) = before {
+        let _ = before.thread_set_mask();
+    }
+    result
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,92 @@
+//! The collector's own counters, read without the GIL.
+
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use super::layout::Layout;
+use super::memory::Pages;
+
+/// More frozen objects than this are not counted.
+const MOST_FROZEN: usize = 10_000_000;
+
+/// A view of the main interpreter's `_gc_runtime_state`, which lives as long as the interpreter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Collector {
+    address: usize,
+    layout: &'static Layout,
+}
+
+impl Collector {
+    /// # Safety
+    /// `address` must be that of the main interpreter's `_gc_runtime_state` laid out as `layout` says, which the
+    /// self-check has shown by reading it through `memory`.
+    pub(super) unsafe fn at(address: usize, layout: &'static Layout) -> Self {
+        Self { address, layout }
+    }
+
+    /// Net allocations since the last young collection, young collections since the last middle one, middle ones
+    /// since the last full one.
+    pub(crate) fn counts(self) -> [u32; 3] {
+        [0, 1, 2].map(|generation| {
+            let offset = self.layout.gc_generations
+                + generation * self.layout.gc_generation_size
+                + self.layout.gc_generation_count;
+            self.int(offset).max(0) as u32
+        })
+    }
+
+    /// About how many objects are tracked: those that survived the last full collection, those that reached the
+    /// oldest generation since, and the youngest. Nothing is walked, so what died old since then still counts.
+    pub(crate) fn tracked_estimate(self) -> u64 {
+        let old = self.word(self.layout.gc_long_lived_total) + self.word(self.layout.gc_long_lived_pending);
+        old as u64 + u64::from(self.counts()[0])
+    }
+
+    /// How many objects are frozen. The list is followed through safe reads while the program may change it: a walk
+    /// that loses its way gives `None`.
+    pub(crate) fn frozen(self) -> Option<u64> {
+        match walk(self.address + self.layout.gc_permanent_generation, MOST_FROZEN)? {
+            Walk::Whole(length) => Some(length as u64),
+            Walk::Partly => Some(MOST_FROZEN as u64),
+        }
+    }
+
+    fn int(self, offset: usize) -> i32 {
+        // SAFETY: the constructor's contract: a live, aligned int; a torn read is impossible at this size, and a
+        // stale one does no harm.
+        unsafe { &*((self.address + offset) as *const AtomicI32) }.load(Ordering::Relaxed)
+    }
+
+    fn word(self, offset: usize) -> usize {
+        // SAFETY: as for `int`, with a `Py_ssize_t`.
+        unsafe { &*((self.address + offset) as *const AtomicUsize) }.load(Ordering::Relaxed)
+    }
+}
+
+/// How far a walk came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Walk {
+    /// Round the list, which has so many members.
+    Whole(usize),
+    /// As far as allowed.
+    Partly,
+}
+
+/// Follows a list of `PyGC_Head` and checks that every neighbour points back.
+pub(super) fn walk(head: usize, longest: usize) -> Option<Walk> {
+    const PREVIOUS: usize = size_of::<usize>();
+    // Both pointers carry flags in their low bits.
+    const FLAGS: usize = 3;
+    let mut pages = Pages::new();
+    let mut at = head;
+    for length in 0..longest {
+        let next = pages.word(at)? & !FLAGS;
+        if pages.word(next + PREVIOUS)? & !FLAGS != at {
+            return None;
+        }
+        if next == head {
+            return Some(Walk::Whole(length));
+        }
+        at = next;
+    }
+    Some(Walk::Partly)
+}

@@ -1,0 +1,34 @@
+//! Everything that depends on CPython's version or needs `unsafe`; the rest of the agent sees only what is exported
+//! here.
+
+pub(crate) mod collector;
+pub(crate) mod frames;
+pub(crate) mod gil;
+pub(crate) mod heap;
+pub(crate) mod layout;
+mod lines;
+mod memory;
+pub(crate) mod native;
+pub(crate) mod selfcheck;
+pub(crate) mod threads;
+
+use pyo3::ffi;
+
+pub(crate) use gil::ThreadState;
+pub(crate) use selfcheck::Interpreter;
+
+unsafe extern "C" {
+    /// CPython exports its runtime; only its address is taken.
+    static _PyRuntime: u8;
+}
+
+/// Where the runtime is.
+fn runtime_address() -> usize {
+    &raw const _PyRuntime as usize
+}
+
+/// The thread state of the calling thread, which must hold the GIL.
+fn current_thread() -> ThreadState {
+    // SAFETY: the callers have a `Python` token, so a thread state exists.
+    ThreadState(unsafe { ffi::PyThreadState_Get() } as usize)
+}

@@ -1,0 +1,101 @@
+//! The few calls into libc that have no safe wrapper.
+
+use std::ffi::{CStr, c_void};
+use std::os::raw::c_char;
+
+/// The file name of the library that holds an address, for instance `_json.cpython-312-x86_64-linux-gnu.so`.
+pub(crate) fn library_of(address: usize) -> Option<String> {
+    let path = library_path(address)?;
+    Some(path.rsplit('/').next().unwrap_or(&path).to_owned())
+}
+
+/// The path of the agent's own library.
+pub(crate) fn own_library() -> Option<String> {
+    library_path(own_library as *const () as usize)
+}
+
+fn library_path(address: usize) -> Option<String> {
+    // SAFETY: an all-zero `Dl_info` is valid, and `dladdr` only fills it.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `dladdr` takes any address and writes to `info` alone.
+    let found = unsafe { libc::dladdr(address as *const c_void, &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: `dladdr` gave a C string that lives while the library is loaded, and it is copied at once.
+    let path = unsafe { CStr::from_ptr(info.dli_fname as *const c_char) };
+    path.to_str().ok().map(str::to_owned)
+}
+
+/// Gives the calling thread a file-descriptor table of its own, with nothing in it, so that neither side can close,
+/// reuse or inherit the other's descriptors. False where the kernel refuses.
+pub(crate) fn leave_shared_descriptors() -> bool {
+    const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
+    // SAFETY: the flag makes the kernel copy the table first, so only this thread's copies are closed.
+    let result =
+        unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX as libc::c_ulong, CLOSE_RANGE_UNSHARE) };
+    result == 0 || leave_one_by_one()
+}
+
+/// The same for kernels before 5.9, which have no `close_range`.
+fn leave_one_by_one() -> bool {
+    // SAFETY: the call takes no pointers; from here on the table belongs to this thread alone.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+        return false;
+    }
+    let Ok(entries) = std::fs::read_dir("/proc/thread-self/fd") else { return false };
+    let open: Vec<libc::c_int> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for descriptor in open {
+        // SAFETY: the table is this thread's own and nothing in it is in use: the listing above was closed before.
+        unsafe { libc::close(descriptor) };
+    }
+    true
+}
+
+/// The calling thread's `pthread_t`, as CPython stores it in `PyThreadState.thread_id`.
+pub(crate) fn pthread_self() -> usize {
+    // SAFETY: it has no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Processor time of the calling thread in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The monotonic clock in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+fn clock(id: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clocks exist on every Linux, and `time` is valid for the write.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_table_leaves_the_others_alone() {
+        let file = std::fs::File::open("/proc/self/stat").map(|file| (file.metadata().is_ok(), file));
+        for leave in [leave_shared_descriptors, leave_one_by_one] {
+            let left =
+                std::thread::spawn(move || (leave(), std::fs::read_dir("/proc/thread-self/fd").map(Iterator::count)));
+            // Only the listing itself is open.
+            assert!(left.join().is_ok_and(|(left, open)| left && open.ok() == Some(1)));
+        }
+        assert!(file.is_ok_and(|(_, file)| file.metadata().is_ok()));
+    }
+
+    #[test]
+    fn clocks_go_on() {
+        let before = (monotonic_ns(), thread_cpu_ns());
+        let sum: u64 = (0..100_000_u64).map(std::hint::black_box).sum();
+        assert!(sum > 0 && monotonic_ns() > before.0 && thread_cpu_ns() > before.1);
+    }
+}

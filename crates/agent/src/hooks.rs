@@ -1,0 +1,162 @@
+//! What runs inside the program's own threads: a few atomics and a bounded queue.
+//!
+//! Everything here is called with the program waiting: no locks, no allocation, no system calls but the clock. An
+//! event that finds the queue full is counted and forgotten.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::cpython::native::monotonic_ns;
+
+/// How many events may wait for the conductor. It empties the queue at least every 50 ms, so this lasts for 80 000
+/// requests per second.
+const QUEUE: usize = 8192;
+
+/// Something that happened in the program. Times are `monotonic_ns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A request began.
+    Start { at: u64, id: u64 },
+    /// A request ended.
+    End { at: u64, id: u64, began: u64 },
+    /// A collection ended.
+    Collection { at: u64, pause: u64, generation: u8, in_request: bool, collected: u32, uncollectable: u32 },
+}
+
+/// The program's side of the agent.
+#[derive(Debug)]
+pub(crate) struct Hooks {
+    events: ArrayQueue<Event>,
+    dropped: AtomicU64,
+    in_flight: AtomicU64,
+    next_id: AtomicU64,
+    progress: AtomicU64,
+    collecting_since: AtomicU64,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self {
+            events: ArrayQueue::new(QUEUE),
+            dropped: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            next_id: AtomicU64::new(0),
+            progress: AtomicU64::new(0),
+            collecting_since: AtomicU64::new(0),
+        }
+    }
+}
+
+/// A request that has begun; whoever holds it must end it once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Open {
+    id: u64,
+    began: u64,
+}
+
+impl Hooks {
+    /// A request begins.
+    pub(crate) fn begin(&self) -> Open {
+        let open = Open { id: self.next_id.fetch_add(1, Ordering::Relaxed), began: monotonic_ns() };
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.push(Event::Start { at: open.began, id: open.id });
+        self.progress();
+        open
+    }
+
+    /// A request has sent its last byte.
+    pub(crate) fn end(&self, open: Open) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.push(Event::End { at: monotonic_ns(), id: open.id, began: open.began });
+        self.progress();
+    }
+
+    /// The program came to a point where it could have done something else.
+    pub(crate) fn progress(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A collection begins.
+    pub(crate) fn collection_starts(&self) {
+        self.collecting_since.store(monotonic_ns(), Ordering::Relaxed);
+    }
+
+    /// The collection that began last is over.
+    pub(crate) fn collection_stops(&self, generation: u8, collected: u32, uncollectable: u32) {
+        let began = self.collecting_since.swap(0, Ordering::Relaxed);
+        // Without a start (the agent came in the middle of a collection) there is nothing to report.
+        if began != 0 {
+            let pause = monotonic_ns().saturating_sub(began);
+            let in_request = self.in_flight() > 0;
+            self.push(Event::Collection { at: began, pause, generation, in_request, collected, uncollectable });
+        }
+    }
+
+    fn push(&self, event: Event) {
+        if self.events.push(event).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The oldest event that nobody has taken.
+    pub(crate) fn take(&self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Requests being served now.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// How often the program has come to a point where it could have done something else.
+    pub(crate) fn progress_made(&self) -> u64 {
+        self.progress.load(Ordering::Relaxed)
+    }
+
+    /// When the collection that is running now began.
+    pub(crate) fn collecting_since(&self) -> Option<u64> {
+        let since = self.collecting_since.load(Ordering::Relaxed);
+        (since != 0).then_some(since)
+    }
+
+    /// Events that found the queue full.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_drops_and_counts() {
+        let hooks = Hooks::default();
+        for _ in 0..QUEUE + 10 {
+            hooks.collection_starts();
+            hooks.collection_stops(0, 1, 0);
+        }
+        assert_eq!(hooks.dropped(), 10);
+        assert_eq!(std::iter::from_fn(|| hooks.take()).count(), QUEUE);
+    }
+
+    #[test]
+    fn a_collection_in_a_request_says_so() {
+        let hooks = Hooks::default();
+        let open = hooks.begin();
+        hooks.collection_starts();
+        hooks.collection_stops(2, 7, 0);
+        hooks.end(open);
+        let events: Vec<_> = std::iter::from_fn(|| hooks.take()).collect();
+        assert!(matches!(events[1], Event::Collection { generation: 2, in_request: true, collected: 7, .. }));
+        assert_eq!((events.len(), hooks.in_flight()), (3, 0));
+    }
+
+    #[test]
+    fn a_stop_without_a_start_is_no_collection() {
+        let hooks = Hooks::default();
+        hooks.collection_stops(2, 7, 0);
+        assert_eq!(hooks.take(), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! What the agent knows: the senses' results, behind one lock that is never held for long.
+
+use neurogc_wire::trace::{BlockWriter, Place, Record};
+
+use crate::hooks::Event;
+use crate::senses::collections::{Collection, Collections};
+use crate::senses::gaps::{Gap, Gaps};
+use crate::senses::process::Seen;
+use crate::senses::requests::Requests;
+use crate::senses::stalls::{Stalls, Verdict};
+
+/// The books of one process.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    installed: u64,
+    pub(crate) collections: Collections,
+    pub(crate) requests: Requests,
+    pub(crate) gaps: Gaps,
+    pub(crate) stalls: Stalls,
+    pub(crate) seen: Seen,
+    /// What went wrong while running, in words.
+    pub(crate) troubles: Vec<String>,
+    /// Processor time of the conductor and of the uplink.
+    pub(crate) conductor_cpu_ns: u64,
+    pub(crate) uplink_cpu_ns: u64,
+    /// Trace blocks that could not be written.
+    pub(crate) lost_blocks: u64,
+    /// The block of the trace that is being filled, if one is recorded.
+    pub(crate) trace: Option<BlockWriter>,
+    dropped_noted: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new(installed: u64, traced: bool) -> Self {
+        Self {
+            installed,
+            collections: Collections::default(),
+            requests: Requests::default(),
+            gaps: Gaps::default(),
+            stalls: Stalls::default(),
+            seen: Seen::default(),
+            troubles: Vec::new(),
+            conductor_cpu_ns: 0,
+            uplink_cpu_ns: 0,
+            lost_blocks: 0,
+            trace: traced.then(BlockWriter::new),
+            dropped_noted: 0,
+        }
+    }
+
+    /// Adds a trouble once.
+    pub(crate) fn trouble(&mut self, what: String) {
+        if !self.troubles.contains(&what) {
+            self.troubles.push(what);
+        }
+    }
+
+    /// Books an event from the program.
+    pub(crate) fn event(&mut self, event: Event) {
+        match event {
+            Event::Start { at, id } => self.record(at, |at| Record::RequestStart { at, id }),
+            Event::End { at, id, began } => {
+                self.requests.add(at.saturating_sub(began), at.saturating_sub(self.installed) / 1_000_000_000);
+                self.record(at, |at| Record::RequestEnd { at, id });
+            }
+            Event::Collection { at, pause, generation, in_request, collected, uncollectable } => {
+                self.collections.add(Collection { pause, generation, in_request, collected, uncollectable });
+                let place = if in_request { Place::InRequest } else { Place::InGap };
+                self.record(at, |at| Record::Collection {
+                    at,
+                    pause,
+                    generation,
+                    place,
+                    collected: u64::from(collected),
+                    uncollectable: u64::from(uncollectable),
+                });
+            }
+        }
+    }
+
+    /// Books a stall.
+    pub(crate) fn stall(&mut self, verdict: Verdict) {
+        self.stalls.add(&verdict, self.installed);
+        let Verdict { at, duration, cause, site } = verdict;
+        self.record(at, |at| Record::Stall { at, duration, cause, site });
+    }
+
+    /// Books a busy-idle pair of the GIL.
+    pub(crate) fn gap(&mut self, gap: Gap) {
+        self.record(gap.at, |at| Record::Gap { at, busy: gap.busy, idle: gap.idle });
+    }
+
+    /// Books the collector's counters.
+    pub(crate) fn counts(&mut self, at: u64, counts: [u32; 3]) {
+        self.record(at, |at| Record::Counts { at, counts });
+    }
+
+    /// Books a look at the process.
+    pub(crate) fn process(&mut self, at: u64, seen: Seen) {
+        self.seen = seen;
+        self.record(at, |at| Record::Process { at, rss: seen.memory.rss, cpu_us: seen.cpu_us });
+    }
+
+    /// Books what the queue has dropped so far.
+    pub(crate) fn dropped(&mut self, at: u64, total: u64) {
+        let count = total - std::mem::replace(&mut self.dropped_noted, total);
+        if count > 0 {
+            self.record(at, |at| Record::Dropped { at, count });
+        }
+    }
+
+    fn record(&mut self, at: u64, record: impl FnOnce(u64) -> Record) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(&record(at.saturating_sub(self.installed)));
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The Python face of the agent: `neurogc._agent`.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use neurogc_settings::{Effective, FILE_NAME, Sources, env, resolve};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::agent::{Agent, EXIT_PATIENCE, Host};
+use crate::cpython::Interpreter;
+use crate::hooks::{Hooks, Open};
+use crate::status;
+
+/// The installed agent. Only threads that hold the GIL write here, so no forked child finds it locked.
+static CURRENT: RwLock<Option<Arc<Agent>>> = RwLock::new(None);
+
+/// Whether the hooks that cannot be taken back (fork, exit) are in place.
+static HOOKED: AtomicBool = AtomicBool::new(false);
+
+fn current() -> Option<Arc<Agent>> {
+    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn set_current(agent: Option<Arc<Agent>>) {
+    *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = agent;
+}
+
+/// The extension module.
+#[pymodule(gil_used = false)]
+mod _agent {
+    #[pymodule_export]
+    use super::{
+        Mark, adapters, after_fork_in_child, after_fork_in_parent, before_fork, gc_event, install, installed, layout,
+        progress, shutdown, status_json, uninstall,
+    };
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // A panic is caught where it happens; its message would only disturb the program's output.
+        std::panic::set_hook(Box::new(|_| {}));
+        module.add("version", super::status::VERSION)
+    }
+}
+
+/// Installs the agent with these settings, or takes them over if it is there already.
+#[pyfunction]
+fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
+    let effective = effective_settings(py, settings)?;
+    if let Some(agent) = current() {
+        if agent.settings == effective.settings {
+            return Ok(());
+        }
+        uninstall(py)?;
+    }
+    let interpreter = Interpreter::examine(py)?;
+    let agent = Arc::new(Agent::new(effective.settings, interpreter, host(py)?));
+    set_current(Some(Arc::clone(&agent)));
+    hook_in(py)?;
+    py.detach(|| agent.start());
+    Ok(())
+}
+
+/// Takes the agent out again. What it has learned is gone.
+#[pyfunction]
+fn uninstall(py: Python<'_>) -> PyResult<()> {
+    let Some(agent) = current() else { return Ok(()) };
+    set_current(None);
+    py.detach(|| agent.stop(EXIT_PATIENCE));
+    let module = py.import("neurogc._agent")?;
+    let callbacks = py.import("gc")?.getattr("callbacks")?;
+    let hook = module.getattr("gc_event")?;
+    if callbacks.contains(&hook)? {
+        callbacks.call_method1("remove", (hook,))?;
+    }
+    Ok(())
+}
+
+/// Whether the agent is installed.
+#[pyfunction]
+fn installed() -> bool {
+    current().is_some()
+}
+
+/// Whether web servers and frameworks are to be adapted.
+#[pyfunction]
+fn adapters() -> bool {
+    current().is_some_and(|agent| agent.settings.adapters)
+}
+
+/// The status report as JSON.
+#[pyfunction]
+fn status_json(py: Python<'_>) -> PyResult<String> {
+    let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
+    py.detach(|| {
+        agent.refresh();
+        serde_json::to_string(&status::report(&agent))
+    })
+    .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+/// The offsets that this interpreter is read with, for the comparison with its headers.
+#[pyfunction]
+fn layout(py: Python<'_>) -> PyResult<Vec<(&'static str, usize)>> {
+    Ok(Interpreter::examine(py)?.layout.map_or_else(Vec::new, |layout| layout.named()))
+}
+
+/// The program could have done something else here.
+#[pyfunction]
+fn progress() {
+    if let Some(agent) = &*CURRENT.read().unwrap_or_else(PoisonError::into_inner) {
+        agent.hooks.progress();
+    }
+}
+
+/// A request or a training step: it begins with the object and ends with `end()`, at the latest when it is freed.
+#[pyclass(frozen, module = "neurogc._agent")]
+struct Mark {
+    open: Open,
+    agent: Option<Arc<Agent>>,
+    ended: AtomicBool,
+}
+
+#[pymethods]
+impl Mark {
+    #[new]
+    fn new() -> Self {
+        let agent = current();
+        let open = agent.as_ref().map_or_else(Open::default, |agent| agent.hooks.begin());
+        Self { open, agent, ended: AtomicBool::new(false) }
+    }
+
+    /// Ends it; again does nothing.
+    fn end(&self) {
+        if let Some(agent) = &self.agent
+            && !self.ended.swap(true, Ordering::Relaxed)
+        {
+            agent.hooks.end(self.open);
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What stands in `gc.callbacks`.
+#[pyfunction]
+fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
+    let Ok(current) = CURRENT.try_read() else { return };
+    let Some(agent) = &*current else { return };
+    if phase.len().is_ok_and(|length| length == "start".len()) {
+        agent.hooks.collection_starts();
+    } else {
+        collection_stops(&agent.hooks, info);
+    }
+}
+
+fn collection_stops(hooks: &Hooks, info: &Bound<'_, PyDict>) {
+    let py = info.py();
+    let number = |name: &Bound<'_, PyString>| -> u32 {
+        info.get_item(name).ok().flatten().and_then(|value| value.extract().ok()).unwrap_or(0)
+    };
+    let generation = number(pyo3::intern!(py, "generation"));
+    let collected = number(pyo3::intern!(py, "collected"));
+    let uncollectable = number(pyo3::intern!(py, "uncollectable"));
+    hooks.collection_stops(generation.min(2) as u8, collected, uncollectable);
+}
+
+/// Registered with `os.register_at_fork`.
+#[pyfunction]
+fn before_fork(py: Python<'_>) {
+    if let Some(agent) = current() {
+        py.detach(|| agent.before_fork());
+    }
+}
+
+/// Registered with `os.register_at_fork`.
+#[pyfunction]
+fn after_fork_in_parent() {
+    if let Some(agent) = current() {
+        agent.start();
+    }
+}
+
+/// Registered with `os.register_at_fork`. The parent's agent is left alone as it was at the moment of the fork: one of
+/// its threads may have held a lock.
+#[pyfunction]
+fn after_fork_in_child() {
+    if let Some(parents) = current() {
+        let agent = Arc::new(parents.in_child());
+        set_current(Some(Arc::clone(&agent)));
+        std::mem::forget(parents);
+        agent.start();
+    }
+}
+
+/// Registered with `atexit`.
+#[pyfunction]
+fn shutdown(py: Python<'_>) {
+    if let Some(agent) = current() {
+        py.detach(|| agent.stop(EXIT_PATIENCE));
+    }
+}
+
+/// Puts the agent's functions where Python calls them.
+fn hook_in(py: Python<'_>) -> PyResult<()> {
+    let module = py.import("neurogc._agent")?;
+    let callbacks = py.import("gc")?.getattr("callbacks")?;
+    let hook = module.getattr("gc_event")?;
+    if !callbacks.contains(&hook)? {
+        callbacks.call_method1("append", (hook,))?;
+    }
+    if HOOKED.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    let keywords = PyDict::new(py);
+    keywords.set_item("before", module.getattr("before_fork")?)?;
+    keywords.set_item("after_in_parent", module.getattr("after_fork_in_parent")?)?;
+    keywords.set_item("after_in_child", module.getattr("after_fork_in_child")?)?;
+    py.import("os")?.call_method("register_at_fork", (), Some(&keywords))?;
+    py.import("atexit")?.call_method1("register", (module.getattr("shutdown")?,))?;
+    Ok(())
+}
+
+/// Puts the settings together from keywords, environment and file.
+fn effective_settings(py: Python<'_>, keywords: &Bound<'_, PyDict>) -> PyResult<Effective> {
+    let keywords = keywords
+        .iter()
+        .map(|(name, value)| Ok((name.extract::<String>()?, value.str()?.extract::<String>()?)))
+        .collect::<PyResult<Vec<_>>>()?;
+    // Python's view of the environment: programs change it without telling the C library.
+    let environ = py.import("os")?.getattr("environ")?;
+    let environment = environ
+        .call_method0("items")?
+        .try_iter()?
+        .filter_map(|item| item.ok()?.extract::<(String, String)>().ok())
+        .filter(|(name, _)| name.starts_with(neurogc_settings::ENVIRONMENT_PREFIX))
+        .collect::<Vec<_>>();
+    let named = environment.iter().find(|(name, _)| name == env::CONFIG).map(|(_, path)| PathBuf::from(path));
+    let file = match read_file(named) {
+        Ok(file) => file,
+        Err((path, error)) => return Err(PyValueError::new_err(format!("{}: {error}", path.display()))),
+    };
+    resolve(&Sources { keywords, environment, file }).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The settings file: the named one must be readable, the one in the working directory may be missing.
+fn read_file(named: Option<PathBuf>) -> Result<Option<(PathBuf, String)>, (PathBuf, std::io::Error)> {
+    let must_exist = named.is_some();
+    let path = named.unwrap_or_else(|| PathBuf::from(FILE_NAME));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some((path, text))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => Ok(None),
+        Err(error) => Err((path, error)),
+    }
+}
+
+fn host(py: Python<'_>) -> PyResult<Host> {
+    let root = py.import("os")?.getattr("environ")?.call_method1("get", (env::ROOT_PID,))?;
+    let root: Option<u32> = root.extract::<String>().ok().and_then(|pid| pid.parse().ok());
+    Ok(Host {
+        command: command(),
+        thresholds: py.import("gc")?.call_method0("get_threshold")?.extract()?,
+        owns_trace: root.is_none_or(|root| root == std::process::id()),
+    })
+}
+
+/// The command line, shortened. At start-up Python has not split it yet, so the kernel is asked.
+fn command() -> String {
+    const LONGEST: usize = 200;
+    let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let mut words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let program = words.next().map(String::from_utf8_lossy).unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let rest = words.map(String::from_utf8_lossy);
+    let line = std::iter::once(program.into()).chain(rest).collect::<Vec<_>>().join(" ");
+    line.chars().take(LONGEST).map(|character| if character.is_control() { ' ' } else { character }).collect()
+}

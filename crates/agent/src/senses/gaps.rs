@@ -1,0 +1,99 @@
+//! Spans in which somebody held the GIL and spans in which nobody did, as far as samples can tell.
+
+use neurogc_wire::status::Gil;
+
+use super::spans::Spans;
+
+/// A busy span and the gap after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) at: u64,
+    pub(crate) busy: u64,
+    pub(crate) idle: u64,
+}
+
+/// All spans so far.
+#[derive(Debug)]
+pub(crate) struct Gaps {
+    busy: Spans,
+    idle: Spans,
+    busy_ns: u64,
+    idle_ns: u64,
+    last: Option<(u64, bool)>,
+    /// Where the running span began, and the busy one before it.
+    since: u64,
+    before: Option<(u64, u64)>,
+}
+
+impl Default for Gaps {
+    fn default() -> Self {
+        Self { busy: Spans::new(2), idle: Spans::new(2), busy_ns: 0, idle_ns: 0, last: None, since: 0, before: None }
+    }
+}
+
+impl Gaps {
+    /// Takes a sample and gives the busy-idle pair that it closes.
+    pub(crate) fn look(&mut self, at: u64, held: bool) -> Option<Gap> {
+        let Some((last_at, last_held)) = self.last.replace((at, held)) else {
+            self.since = at;
+            return None;
+        };
+        let step = at - last_at;
+        if last_held == held {
+            *(if held { &mut self.busy_ns } else { &mut self.idle_ns }) += step;
+            return None;
+        }
+        // The change fell somewhere between the two samples: in the middle, on average.
+        let change = last_at + step / 2;
+        self.busy_ns += step / 2;
+        self.idle_ns += step - step / 2;
+        let length = change - self.since;
+        let began = std::mem::replace(&mut self.since, change);
+        if held {
+            self.idle.add(length);
+            self.before.take().map(|(at, busy)| Gap { at, busy, idle: length })
+        } else {
+            self.busy.add(length);
+            self.before = Some((began, length));
+            None
+        }
+    }
+
+    /// How long the GIL has been free.
+    pub(crate) fn idle_for(&self) -> u64 {
+        self.last.map_or(0, |(at, held)| if held { 0 } else { at - self.since })
+    }
+
+    pub(crate) fn report(&self) -> Gil {
+        let total = self.busy_ns + self.idle_ns;
+        let percent = if total == 0 { 0.0 } else { 100.0 * self.busy_ns as f64 / total as f64 };
+        Gil { busy_percent: (percent * 100.0).round() / 100.0, busy: self.busy.report(), idle: self.idle.report() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alternating_samples_become_spans() {
+        let mut gaps = Gaps::default();
+        let looks = [(0, false), (10, true), (20, true), (30, false), (50, false), (60, true)];
+        let closed: Vec<_> = looks.iter().filter_map(|&(at, held)| gaps.look(at * 1_000_000, held)).collect();
+        assert_eq!(closed, [Gap { at: 5_000_000, busy: 20_000_000, idle: 30_000_000 }]);
+        let report = gaps.report();
+        assert_eq!((report.busy.count, report.idle.count), (1, 2));
+        assert_eq!(report.busy_percent, 41.67);
+    }
+
+    #[test]
+    fn an_idle_program_shows_for_how_long() {
+        let mut gaps = Gaps::default();
+        gaps.look(0, true);
+        gaps.look(10, false);
+        gaps.look(100, false);
+        assert_eq!(gaps.idle_for(), 95);
+        gaps.look(110, true);
+        assert_eq!(gaps.idle_for(), 0);
+    }
+}

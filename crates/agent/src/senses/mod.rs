@@ -1,0 +1,12 @@
+//! What the agent perceives: collections, GIL gaps, stalls, requests and the process. Each sense is a small state
+//! machine that is fed by the conductor or the uplink and asked by the status report.
+
+pub(crate) mod cgroup;
+pub(crate) mod children;
+pub(crate) mod collections;
+pub(crate) mod gaps;
+pub(crate) mod process;
+pub(crate) mod requests;
+pub(crate) mod schedule;
+pub(crate) mod spans;
+pub(crate) mod stalls;

@@ -1,0 +1,198 @@
+//! The process as the kernel sees it: memory, processor, I/O, descriptors and threads.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use neurogc_wire::status::{Cpu, Io, Memory, Net};
+
+use super::cgroup;
+use crate::cpython::native::monotonic_ns;
+
+/// How much of a core `smaps_rollup` may cost: it is read again after this many times what the last read took.
+const ROLLUP_RARITY: u64 = 1000;
+const ROLLUP_SOONEST_NS: u64 = 10_000_000_000;
+
+/// What was seen at the last look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) memory: Memory,
+    pub(crate) cpu: Cpu,
+    pub(crate) cpu_us: u64,
+    pub(crate) io: Io,
+    pub(crate) net: Net,
+    pub(crate) fds: u64,
+    pub(crate) threads: u64,
+}
+
+/// Looks at this process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    statm: Option<File>,
+    page: u64,
+    tick_us: u64,
+    seen: Seen,
+    cpu_before: Option<(u64, u64)>,
+    net_before: Option<Net>,
+    rollup_due: u64,
+}
+
+impl Process {
+    /// Opens what is kept open. Must be called in the thread that looks, whose descriptors are its own.
+    pub(crate) fn new() -> Self {
+        let number = |name| nix::unistd::sysconf(name).ok().flatten().and_then(|value| u64::try_from(value).ok());
+        Self {
+            statm: File::open("/proc/self/statm").ok(),
+            page: number(nix::unistd::SysconfVar::PAGE_SIZE).unwrap_or(4096),
+            tick_us: 1_000_000 / number(nix::unistd::SysconfVar::CLK_TCK).unwrap_or(100).max(1),
+            seen: Seen {
+                memory: Memory { limit: cgroup::memory_limit(Path::new("/")), ..Memory::default() },
+                ..Seen::default()
+            },
+            cpu_before: None,
+            net_before: None,
+            rollup_due: 0,
+        }
+    }
+
+    /// Looks at everything that is cheap, and at the rest when it is due.
+    pub(crate) fn look(&mut self) -> Seen {
+        let now = monotonic_ns();
+        self.look_at_memory(now);
+        self.look_at_cpu(now);
+        if let Some(io) = fs::read_to_string("/proc/self/io").ok().and_then(|text| parse_io(&text)) {
+            self.seen.io = io;
+        }
+        if let Some(net) = fs::read_to_string("/proc/self/net/dev").ok().map(|text| parse_net(&text)) {
+            let before = *self.net_before.get_or_insert(net);
+            self.seen.net = Net {
+                sent_bytes: net.sent_bytes.saturating_sub(before.sent_bytes),
+                recv_bytes: net.recv_bytes.saturating_sub(before.recv_bytes),
+            };
+        }
+        self.seen.fds = count_fds();
+        self.seen
+    }
+
+    fn look_at_memory(&mut self, now: u64) {
+        let memory = &mut self.seen.memory;
+        let mut text = [0; 128];
+        let length = self.statm.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        if let Some((size, resident)) = std::str::from_utf8(&text[..length]).ok().and_then(parse_statm) {
+            memory.vms = size * self.page;
+            memory.rss = resident * self.page;
+        }
+        if let Ok(status) = fs::read_to_string("/proc/self/status") {
+            memory.peak_rss = kilobytes(&status, "VmHWM:").unwrap_or(0).max(memory.rss);
+            memory.swap = kilobytes(&status, "VmSwap:").unwrap_or(0);
+        }
+        if now >= self.rollup_due {
+            let rollup = read_slowly("/proc/self/smaps_rollup");
+            memory.pss = rollup.as_deref().and_then(|text| kilobytes(text, "Pss:"));
+            memory.uss = rollup.as_deref().and_then(|text| {
+                Some(
+                    kilobytes(text, "Private_Clean:")?
+                        + kilobytes(text, "Private_Dirty:")?
+                        + kilobytes(text, "Private_Hugetlb:").unwrap_or(0),
+                )
+            });
+            memory.limit = cgroup::memory_limit(Path::new("/"));
+            let took = monotonic_ns() - now;
+            self.rollup_due = now + (took * ROLLUP_RARITY).max(ROLLUP_SOONEST_NS);
+        }
+    }
+
+    fn look_at_cpu(&mut self, now: u64) {
+        let Some(stat) = fs::read_to_string("/proc/self/stat").ok().and_then(|text| parse_stat(&text)) else { return };
+        self.seen.threads = stat.threads;
+        self.seen.cpu_us = stat.ticks * self.tick_us;
+        if let Some((then, cpu_us)) = self.cpu_before.replace((now, self.seen.cpu_us)) {
+            let wall_us = (now - then) / 1000;
+            if wall_us > 0 {
+                let percent = 100.0 * self.seen.cpu_us.saturating_sub(cpu_us) as f64 / wall_us as f64;
+                self.seen.cpu.percent = (percent * 10.0).round() / 10.0;
+            }
+        }
+    }
+}
+
+fn read_slowly(path: &str) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// Open descriptors. From Linux 6.2 on the folder's size says it; before that they are listed.
+fn count_fds() -> u64 {
+    match fs::metadata("/proc/self/fd").map(|folder| folder.size()) {
+        Ok(count) if count > 0 => count,
+        _ => fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
+    }
+}
+
+fn parse_statm(text: &str) -> Option<(u64, u64)> {
+    let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// The fields of `/proc/PID/stat` that are used.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    ticks: u64,
+    threads: u64,
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The command may hold spaces and parentheses, so the rest begins after the last one.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let fields: Vec<_> = rest.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Stat { ticks: number(11)? + number(12)?, threads: number(17)? })
+}
+
+fn parse_io(text: &str) -> Option<Io> {
+    let number = |name| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
+    Some(Io { read_bytes: number("read_bytes:")?, write_bytes: number("write_bytes:")? })
+}
+
+/// All interfaces of the network namespace together.
+fn parse_net(text: &str) -> Net {
+    let mut net = Net::default();
+    for line in text.lines().skip(2) {
+        let Some((_, numbers)) = line.split_once(':') else { continue };
+        let numbers: Vec<u64> = numbers.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect();
+        net.recv_bytes += numbers.first().copied().unwrap_or(0);
+        net.sent_bytes += numbers.get(8).copied().unwrap_or(0);
+    }
+    net
+}
+
+pub(super) fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_texts_are_read() {
+        let stat = "12 (a) b) S 1 12 12 0 -1 4194560 1 2 3 4 50 7 0 0 20 0 9 0 100 200 300";
+        assert_eq!(parse_stat(stat), Some(Stat { ticks: 57, threads: 9 }));
+        assert_eq!(parse_statm("100 20 3 4 0 5 0\n"), Some((100, 20)));
+        let io = "rchar: 5\nwchar: 6\nread_bytes: 70\nwrite_bytes: 80\ncancelled_write_bytes: 1\n";
+        assert_eq!(parse_io(io), Some(Io { read_bytes: 70, write_bytes: 80 }));
+        assert_eq!(kilobytes("Rss: 3 kB\nPss:      12 kB\n", "Pss:"), Some(12 * 1024));
+        let net = "Inter-| x\n face | y\n    lo: 10 1 0 0 0 0 0 0 20 1 0\n  eth0: 1 1 0 0 0 0 0 0 2 1 0\n";
+        assert_eq!(parse_net(net), Net { recv_bytes: 11, sent_bytes: 22 });
+    }
+
+    #[test]
+    fn this_process_is_seen() {
+        let seen = Process::new().look();
+        assert!(seen.memory.rss > 0 && seen.memory.peak_rss >= seen.memory.rss && seen.memory.vms > seen.memory.rss);
+        assert!(seen.threads >= 1 && seen.fds >= 3);
+    }
+}

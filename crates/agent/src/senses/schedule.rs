@@ -1,0 +1,86 @@
+//! What the kernel's scheduler says about a thread: time on a processor, time waiting for one, and whether it sleeps.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// A thread's account, as in `/proc/self/task/TID/schedstat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    /// Time on a processor. The kernel adds to it at its timer ticks, so it may lag by some milliseconds.
+    pub(crate) run_ns: u64,
+    /// Time spent ready to run without a processor. Added when the thread gets one.
+    pub(crate) wait_ns: u64,
+    /// How often it was put on a processor.
+    pub(crate) slices: u64,
+}
+
+/// Reads accounts, keeping the files of the latest threads open.
+#[derive(Debug, Default)]
+pub(crate) struct Scheduler {
+    open: Vec<(i32, File)>,
+}
+
+const KEPT: usize = 8;
+
+impl Scheduler {
+    /// The account of a thread.
+    pub(crate) fn schedule(&mut self, thread: i32) -> Option<Schedule> {
+        let mut text = [0; 96];
+        let index = match self.open.iter().position(|(id, _)| *id == thread) {
+            Some(index) => index,
+            None => {
+                let file = File::open(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+                if self.open.len() == KEPT {
+                    self.open.remove(0);
+                }
+                self.open.push((thread, file));
+                self.open.len() - 1
+            }
+        };
+        let Ok(length) = self.open[index].1.read_at(&mut text, 0) else {
+            // The thread is gone; its number may be given to another one.
+            self.open.remove(index);
+            return None;
+        };
+        parse_schedule(std::str::from_utf8(&text[..length]).ok()?)
+    }
+}
+
+/// How often a thread gave up its processor by itself, which it does when it blocks.
+pub(crate) fn voluntary_switches(thread: i32) -> Option<u64> {
+    parse_voluntary(&std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?)
+}
+
+fn parse_schedule(text: &str) -> Option<Schedule> {
+    let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
+    Some(Schedule { run_ns: numbers.next()??, wait_ns: numbers.next()??, slices: numbers.next()?? })
+}
+
+fn parse_voluntary(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_read() {
+        assert_eq!(parse_schedule("12 34 5\n"), Some(Schedule { run_ns: 12, wait_ns: 34, slices: 5 }));
+        assert_eq!(parse_schedule("12 34"), None);
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t18\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(parse_voluntary(status), Some(18));
+    }
+
+    #[test]
+    fn this_thread_has_an_account() {
+        let thread = nix::unistd::gettid().as_raw();
+        let mut scheduler = Scheduler::default();
+        let before = scheduler.schedule(thread);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let after = scheduler.schedule(thread);
+        assert!(before.zip(after).is_some_and(|(before, after)| after.slices > before.slices));
+        assert!(voluntary_switches(thread).is_some_and(|count| count > 0));
+        assert_eq!(scheduler.schedule(-1), None);
+    }
+}

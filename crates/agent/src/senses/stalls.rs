@@ -1,0 +1,311 @@
+//! Stalls: stretches in which one thread kept the interpreter, or could not get a processor, for too long.
+//!
+//! A pure state machine. The conductor feeds it looks at the GIL; when a stretch grows suspicious it asks for
+//! evidence, and when the stretch ends it gives a verdict. Collections are known exactly and are judged by
+//! themselves; the rest of a stretch is judged without them.
+
+use std::collections::VecDeque;
+
+use neurogc_wire::status::{Cause, Stall, Stalls as Report};
+
+use super::schedule::Schedule;
+use super::spans::ms;
+use crate::cpython::ThreadState;
+use crate::cpython::frames::Sample;
+
+/// Stalls that are kept in full.
+const RECENT: usize = 32;
+
+/// Different places that are told apart within one stretch.
+const SITES: usize = 16;
+
+/// Samples taken at once to see whether bytecode is running: a loop of a few instructions may be met at the same one
+/// twice, but hardly this often.
+const BURST: usize = 8;
+
+/// One look at the GIL.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) at: u64,
+    pub(crate) held: bool,
+    pub(crate) holder: ThreadState,
+    /// A number that changes whenever the program could have done something else.
+    pub(crate) progress: u64,
+    pub(crate) collecting_since: Option<u64>,
+}
+
+/// Where the state machine gets its evidence from.
+pub(crate) trait Evidence {
+    /// What a thread executes now.
+    fn sample(&mut self, thread: ThreadState) -> Option<Sample>;
+    /// The scheduler's account of a thread.
+    fn schedule(&mut self, thread: ThreadState) -> Option<Schedule>;
+    /// How often a thread has blocked.
+    fn voluntary_switches(&mut self, thread: ThreadState) -> Option<u64>;
+    /// Where in the code a sample is.
+    fn site(&mut self, sample: &Sample) -> Option<String>;
+    /// The native function that a sampled frame calls.
+    fn native_callee(&mut self, sample: &Sample) -> Option<String>;
+}
+
+/// A stall that has just ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) at: u64,
+    pub(crate) duration: u64,
+    pub(crate) cause: Cause,
+    pub(crate) site: String,
+}
+
+/// A stretch in which one thread has kept the GIL.
+#[derive(Debug)]
+struct Stretch {
+    since: u64,
+    last: u64,
+    holder: ThreadState,
+    progress: u64,
+    python: u64,
+    native: u64,
+    collecting: u64,
+    waiting: u64,
+    sample: Option<Sample>,
+    voluntary: Option<u64>,
+    sites: Vec<(Sample, String, u32)>,
+    native_site: Option<String>,
+}
+
+/// Watches for stalls.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    threshold: u64,
+    stretch: Option<Stretch>,
+    /// The last account of the thread that held the GIL last.
+    account: Option<(ThreadState, u64, Schedule)>,
+    /// Where the running collection was met.
+    collection_site: Option<String>,
+}
+
+impl Watch {
+    pub(crate) fn new(threshold: u64) -> Self {
+        Self { threshold, stretch: None, account: None, collection_site: None }
+    }
+
+    /// How long the running stretch has lasted.
+    pub(crate) fn stretch_age(&self, now: u64) -> u64 {
+        self.stretch.as_ref().map_or(0, |stretch| now.saturating_sub(stretch.since))
+    }
+
+    /// A collection has ended. Must be called before the next look.
+    pub(crate) fn collection(&mut self, at: u64, pause: u64, evidence: &mut impl Evidence) -> Option<Verdict> {
+        let site = self.collection_site.take().unwrap_or_default();
+        if let Some(stretch) = self.stretch.as_mut().filter(|stretch| at + pause > stretch.since) {
+            stretch.collecting += pause.min(at + pause - stretch.since);
+        }
+        if pause < self.threshold {
+            return None;
+        }
+        let waited = self.take_wait(at + pause, evidence);
+        let cause = if waited * 2 > pause { Cause::CpuStarved } else { Cause::Gc };
+        Some(Verdict { at, duration: pause, cause, site })
+    }
+
+    /// Takes a look and gives the stall that it ends, if any.
+    pub(crate) fn look(&mut self, look: Look, evidence: &mut impl Evidence) -> Option<Verdict> {
+        let Some(stretch) = &self.stretch else {
+            let starved = self.look_between(look, evidence);
+            if look.held {
+                self.begin(look);
+            }
+            return starved;
+        };
+        let same = look.held && look.holder == stretch.holder && look.progress == stretch.progress;
+        if same && !self.continues(look, evidence) {
+            // It blocked and came back between two looks: the program was not held up.
+            self.begin(look);
+            return None;
+        }
+        if same {
+            return None;
+        }
+        let verdict = self.end(look, evidence);
+        if look.held {
+            self.begin(look);
+        }
+        verdict
+    }
+
+    fn begin(&mut self, look: Look) {
+        self.stretch = Some(Stretch {
+            since: look.at,
+            last: look.at,
+            holder: look.holder,
+            progress: look.progress,
+            python: 0,
+            native: 0,
+            collecting: 0,
+            waiting: 0,
+            sample: None,
+            voluntary: None,
+            sites: Vec::new(),
+            native_site: None,
+        });
+    }
+
+    /// Nobody held the GIL at the last look. A thread that waited for a processor meanwhile could not even ask.
+    fn look_between(&mut self, look: Look, evidence: &mut impl Evidence) -> Option<Verdict> {
+        let due = self.account.is_none_or(|(_, at, _)| look.at.saturating_sub(at) >= self.threshold / 2);
+        if !due {
+            return None;
+        }
+        let waited = self.take_wait_of(look.holder, look.at, evidence);
+        (waited >= self.threshold).then(|| Verdict {
+            at: look.at.saturating_sub(waited),
+            duration: waited,
+            cause: Cause::CpuStarved,
+            site: String::new(),
+        })
+    }
+
+    /// Gathers evidence on a stretch that goes on. False when it turns out to have been interrupted.
+    fn continues(&mut self, look: Look, evidence: &mut impl Evidence) -> bool {
+        let waited = if self.account.is_none_or(|(_, at, _)| look.at.saturating_sub(at) >= self.threshold / 2) {
+            self.take_wait_of(look.holder, look.at, evidence)
+        } else {
+            0
+        };
+        let Some(stretch) = &mut self.stretch else { return false };
+        stretch.waiting += waited;
+        let step = look.at - std::mem::replace(&mut stretch.last, look.at);
+        if look.at - stretch.since < self.threshold / 2 {
+            return true;
+        }
+        if let Some(since) = look.collecting_since {
+            if look.at.saturating_sub(since) >= self.threshold / 2 && self.collection_site.is_none() {
+                self.collection_site = evidence.sample(stretch.holder).and_then(|sample| evidence.site(&sample));
+            }
+            stretch.sample = None;
+            return true;
+        }
+        let Some(sample) = evidence.sample(stretch.holder) else { return true };
+        let first = stretch.sample.is_none();
+        let stuck = (first || stretch.sample == Some(sample)) && is_stuck(sample, stretch.holder, evidence);
+        stretch.sample = Some(sample);
+        if stuck {
+            stretch.native += step;
+            if stretch.native_site.is_none() {
+                stretch.native_site = native_site(&sample, evidence);
+            }
+            return true;
+        }
+        stretch.python += step;
+        note_site(&mut stretch.sites, sample, evidence);
+        // A thread that blocked and yet moved on has let others run in between.
+        let voluntary = evidence.voluntary_switches(stretch.holder);
+        let blocked = stretch.voluntary.zip(voluntary).is_some_and(|(before, now)| now > before);
+        stretch.voluntary = voluntary;
+        !blocked
+    }
+
+    fn end(&mut self, look: Look, evidence: &mut impl Evidence) -> Option<Verdict> {
+        let mut stretch = self.stretch.take()?;
+        // It ended between the two looks: in the middle, on average.
+        let step = look.at - stretch.last;
+        let end = stretch.last + step / 2;
+        if end - stretch.since < self.threshold {
+            return None;
+        }
+        stretch.waiting += self.take_wait_of(stretch.holder, look.at, evidence);
+        let duration = (end - stretch.since).saturating_sub(stretch.collecting);
+        if duration < self.threshold {
+            return None;
+        }
+        let (cause, site) = stretch.judge(duration);
+        Some(Verdict { at: stretch.since, duration, cause, site })
+    }
+
+    fn take_wait(&mut self, now: u64, evidence: &mut impl Evidence) -> u64 {
+        let holder = self.stretch.as_ref().map(|stretch| stretch.holder).or(self.account.map(|(holder, ..)| holder));
+        holder.map_or(0, |holder| self.take_wait_of(holder, now, evidence))
+    }
+
+    /// How long a thread has waited for a processor since it was last asked.
+    fn take_wait_of(&mut self, thread: ThreadState, now: u64, evidence: &mut impl Evidence) -> u64 {
+        let account = evidence.schedule(thread);
+        let before = self.account.take().filter(|(known, ..)| *known == thread);
+        self.account = account.map(|account| (thread, now, account));
+        match (before, account) {
+            (Some((_, _, before)), Some(account)) => account.wait_ns.saturating_sub(before.wait_ns),
+            _ => 0,
+        }
+    }
+}
+
+impl Stretch {
+    fn judge(&self, duration: u64) -> (Cause, String) {
+        let python_site = || most_frequent(&self.sites).unwrap_or_default();
+        if self.waiting * 2 > duration {
+            return (Cause::CpuStarved, self.native_site.clone().unwrap_or_else(python_site));
+        }
+        match (self.python, self.native) {
+            (0, 0) => (Cause::Unknown, String::new()),
+            (python, native) if native > python => (Cause::GilNative, self.native_site.clone().unwrap_or_default()),
+            _ => (Cause::Python, python_site()),
+        }
+    }
+}
+
+/// Whether no bytecode runs: all of a burst of samples are equal.
+fn is_stuck(first: Sample, thread: ThreadState, evidence: &mut impl Evidence) -> bool {
+    (1..BURST).all(|_| evidence.sample(thread) == Some(first))
+}
+
+fn native_site(sample: &Sample, evidence: &mut impl Evidence) -> Option<String> {
+    let site = evidence.site(sample)?;
+    Some(match evidence.native_callee(sample) {
+        Some(callee) => format!("{site} → {callee}"),
+        None => site,
+    })
+}
+
+fn note_site(sites: &mut Vec<(Sample, String, u32)>, sample: Sample, evidence: &mut impl Evidence) {
+    if let Some(known) = sites.iter_mut().find(|(known, ..)| known.same_instruction(&sample)) {
+        known.2 += 1;
+    } else if sites.len() < SITES
+        && let Some(site) = evidence.site(&sample)
+    {
+        sites.push((sample, site, 1));
+    }
+}
+
+fn most_frequent(sites: &[(Sample, String, u32)]) -> Option<String> {
+    let weight = |site: &str| sites.iter().filter(|(_, other, _)| other == site).map(|(.., count)| count).sum::<u32>();
+    sites.iter().map(|(_, site, _)| site).rev().max_by_key(|site| weight(site)).cloned()
+}
+
+/// All stalls so far.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls {
+    report: Report,
+    recent: VecDeque<Stall>,
+}
+
+impl Stalls {
+    pub(crate) fn add(&mut self, verdict: &Verdict, installed: u64) {
+        self.report.count += 1;
+        self.report.max_ms = self.report.max_ms.max(ms(verdict.duration));
+        *self.report.by_cause.of(verdict.cause) += 1;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Stall {
+            at_s: ms(verdict.at.saturating_sub(installed)) / 1000.0,
+            ms: ms(verdict.duration),
+            cause: verdict.cause,
+            site: verdict.site.clone(),
+        });
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        Report { recent: self.recent.iter().cloned().collect(), ..self.report.clone() }
+    }
+}

@@ -1,0 +1,55 @@
+//! The status report, put together from what the agent knows.
+
+use neurogc_wire::status::{Agent as Cost, Status};
+
+use crate::agent::Agent;
+use crate::cpython::heap;
+use crate::cpython::native::{monotonic_ns, own_library};
+use crate::senses::children::children_of;
+use crate::senses::spans::ms;
+
+/// The version of this build.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Everything the agent knows. It reads files below `/proc`, so it must not run with the program waiting.
+pub(crate) fn report(agent: &Agent) -> Status {
+    let pid = std::process::id();
+    let children = children_of(pid);
+    let uptime = monotonic_ns().saturating_sub(agent.installed);
+    let ledger = agent.ledger();
+    let mut gc = ledger.collections.report();
+    gc.tracked = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
+    gc.frozen = agent.interpreter.collector.and_then(|collector| collector.frozen()).unwrap_or(0);
+    let mut degraded = agent.interpreter.degraded.clone();
+    degraded.extend(ledger.troubles.iter().cloned());
+    Status {
+        pid,
+        command: agent.command.clone(),
+        python: agent.interpreter.version.to_string(),
+        neurogc: VERSION.to_owned(),
+        policy: agent.settings.policy.resolve().to_string(),
+        uptime_s: ms(uptime) / 1000.0,
+        degraded,
+        gc,
+        gil: ledger.gaps.report(),
+        memory: ledger.seen.memory,
+        requests: ledger.requests.report(agent.hooks.in_flight(), uptime / 1_000_000_000),
+        stalls: ledger.stalls.report(),
+        cpu: ledger.seen.cpu,
+        io: ledger.seen.io,
+        net: ledger.seen.net,
+        fds: ledger.seen.fds,
+        threads: ledger.seen.threads,
+        children,
+        agent: Cost {
+            cpu_ms: ms(ledger.conductor_cpu_ns + ledger.uplink_cpu_ns),
+            dropped: agent.hooks.dropped() + ledger.lost_blocks,
+            rss_bytes: heap::allocated() as u64 + library_size(),
+        },
+    }
+}
+
+/// The size of the agent's library, which is the most that its code can take.
+fn library_size() -> u64 {
+    own_library().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |file| file.len())
+}

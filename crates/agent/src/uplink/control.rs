@@ -1,0 +1,101 @@
+//! The control socket: one question and one answer per connection, for the same user and root alone.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use neurogc_wire::control::{self, Answer, Ask, MAX_QUESTION, PROTOCOL, Question};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
+
+use crate::agent::Agent;
+use crate::status;
+
+/// How long a peer may take to ask or to listen. A fork of the program may have to wait for that.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Connections answered in one round, so that nobody can keep the thread from its other work.
+const PER_ROUND: usize = 16;
+
+/// A listening control socket; it is removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Control {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Control {
+    /// Opens the socket of this process, or says in words why it cannot.
+    pub(crate) fn open() -> Result<Self, String> {
+        let folder = control::socket_folder(geteuid().as_raw());
+        make_private_folder(&folder).map_err(|reason| format!("no control socket: {} {reason}", folder.display()))?;
+        let path = control::socket_path(&folder, std::process::id());
+        listen(&path)
+            .map(|listener| Self { listener, path: path.clone() })
+            .map_err(|error| format!("no control socket: {}: {error}", path.display()))
+    }
+
+    /// Answers everybody who is waiting.
+    pub(crate) fn answer_all(&self, agent: &Agent) {
+        for _ in 0..PER_ROUND {
+            let Ok((stream, _)) = self.listener.accept() else { return };
+            // Whatever goes wrong here is the peer's loss.
+            let _ = answer(&stream, agent);
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    // A socket left by an earlier process of this number, or by this one before it called exec.
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Makes the folder, or checks that the one that is there is ours alone.
+fn make_private_folder(folder: &Path) -> Result<(), String> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(format!("cannot be made: {error}")),
+    }
+    let found = fs::symlink_metadata(folder).map_err(|error| format!("cannot be looked at: {error}"))?;
+    if !found.is_dir() || found.uid() != geteuid().as_raw() {
+        return Err("is not a folder of this user".to_owned());
+    }
+    if found.mode() & 0o077 != 0 {
+        return Err("is open to other users; make it mode 0700".to_owned());
+    }
+    Ok(())
+}
+
+fn answer(stream: &UnixStream, agent: &Agent) -> Result<(), control::MessageError> {
+    let uid = getsockopt(stream, PeerCredentials).map_err(io::Error::from)?.uid();
+    if uid != geteuid().as_raw() && uid != 0 {
+        return Ok(());
+    }
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = stream;
+    let answer = match control::read::<Question>(&mut stream, MAX_QUESTION) {
+        Ok(Question { protocol: PROTOCOL, ask: Ask::Status }) => Answer::Status(Box::new(status::report(agent))),
+        Ok(Question { protocol, .. }) => {
+            Answer::Refused(format!("this agent speaks protocol {PROTOCOL}, the question is in {protocol}"))
+        }
+        Err(control::MessageError::Broken(error)) => return Err(error.into()),
+        Err(error) => Answer::Refused(error.to_string()),
+    };
+    control::write(&mut stream, &answer)
+}

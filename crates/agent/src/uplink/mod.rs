@@ -1,0 +1,115 @@
+//! The thread that speaks to the outside: it looks at the process, answers on the control socket and writes the trace.
+//!
+//! It works with descriptors of its own. Where the kernel does not give it a private table it opens nothing that it
+//! would write to: the program could close such a descriptor and open a file of its own under the same number.
+
+mod control;
+mod trace_file;
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::agent::Agent;
+use crate::cpython::native::{monotonic_ns, thread_cpu_ns};
+use crate::senses::process::Process;
+use control::Control;
+use trace_file::TraceFile;
+
+/// How often questions and trace blocks are looked for.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// Whose file descriptors this thread uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Descriptors {
+    /// Its own.
+    Private,
+    /// The program's.
+    Shared,
+}
+
+/// Serves until it is told to stop. `conductor_alive` says whether the other thread still senses.
+pub(crate) fn run(agent: &Agent, descriptors: Descriptors, conductor_alive: impl Fn() -> bool) {
+    let mut uplink = Uplink::open(agent, descriptors);
+    while !agent.stopping() {
+        uplink.round(false);
+        if !conductor_alive() && !agent.stopping() {
+            agent.ledger().trouble("the conductor thread has failed: nothing is sensed any more".to_owned());
+        }
+        agent.rounds.uplink.fetch_add(1, Ordering::AcqRel);
+        std::thread::park_timeout(ROUND);
+    }
+    // The conductor closes its last block when it stops, which it does at once.
+    while conductor_alive() {
+        std::thread::park_timeout(Duration::from_micros(50));
+    }
+    uplink.round(true);
+}
+
+struct Uplink<'a> {
+    agent: &'a Agent,
+    process: Process,
+    look_due: u64,
+    control: Option<Control>,
+    trace: Option<TraceFile>,
+    cpu_before: u64,
+}
+
+impl<'a> Uplink<'a> {
+    fn open(agent: &'a Agent, descriptors: Descriptors) -> Self {
+        let mut control = None;
+        let mut trace = None;
+        if descriptors == Descriptors::Private {
+            control = Control::open().map_err(|reason| agent.ledger().trouble(reason)).ok();
+            trace = agent.settings.trace.as_deref().and_then(|path| open_trace(agent, path));
+        } else {
+            let reason = "the kernel gives the agent no descriptors of its own: no control socket, no trace";
+            agent.ledger().trouble(reason.to_owned());
+        }
+        let cpu_before = agent.ledger().uplink_cpu_ns;
+        Self { agent, process: Process::new(), look_due: 0, control, trace, cpu_before }
+    }
+
+    fn round(&mut self, last: bool) {
+        let now = monotonic_ns();
+        if now >= self.look_due || self.agent.rounds.wanted.swap(false, Ordering::AcqRel) || last {
+            self.look_due = now + self.agent.settings.sample.as_nanos() as u64;
+            let seen = self.process.look();
+            let mut ledger = self.agent.ledger();
+            ledger.process(now, seen);
+            ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
+            if last {
+                self.agent.close_block(&mut ledger);
+            }
+        }
+        if let Some(control) = &self.control {
+            control.answer_all(self.agent);
+        }
+        while let Some(block) = self.agent.blocks.pop() {
+            self.write(&block);
+        }
+    }
+
+    fn write(&mut self, block: &[u8]) {
+        let Some(trace) = &mut self.trace else { return };
+        if let Err(error) = trace.write(block) {
+            let mut ledger = self.agent.ledger();
+            ledger.lost_blocks += 1;
+            ledger.trouble(format!("the trace ends here: {error}"));
+            ledger.trace = None;
+            self.trace = None;
+        }
+    }
+}
+
+fn open_trace(agent: &Agent, path: &Path) -> Option<TraceFile> {
+    match TraceFile::open(agent, path) {
+        Ok(trace) => Some(trace),
+        Err(reason) => {
+            let mut ledger = agent.ledger();
+            ledger.trouble(reason);
+            ledger.trace = None;
+            None
+        }
+    }
+}
