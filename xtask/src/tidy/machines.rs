@@ -3,17 +3,17 @@
 use super::Finding;
 use super::tree::Tree;
 
-// Written in two pieces, so that this file does not find itself.
-const TRACES: [(&str, &str); 8] = [
-    (concat!("/wo", "rk/"), "a path of one machine"),
-    (concat!("/ro", "ot/"), "a path of one machine"),
-    (concat!("/ho", "me/"), "a path of one machine"),
-    (concat!("/Us", "ers/"), "a path of one machine"),
-    (concat!("arti", "factory"), "a private package index"),
-    (concat!("index", "-url"), "a private package index"),
-    (concat!("find", "-links"), "a private package index"),
-    (concat!("replace", "-with"), "a private package index"),
-];
+// All of these are written in two pieces, so that this file does not find itself.
+
+/// Folders of one machine.
+const FOLDERS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
+
+/// Folders of which each person has one.
+const HOMES: [&str; 2] = [concat!("/ho", "me/"), concat!("/Us", "ers/")];
+
+/// Words that come with a private package index.
+const INDEXES: [&str; 4] =
+    [concat!("arti", "factory"), concat!("index", "-url"), concat!("find", "-links"), concat!("replace", "-with")];
 
 const PUBLIC_INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
@@ -26,11 +26,23 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 if is_lock && line.starts_with("source = ") && !line.contains(PUBLIC_INDEX) {
                     return Some(Finding::new(&file.path, number, "a crate that does not come from crates.io"));
                 }
-                let (trace, what) = TRACES.iter().find(|(trace, _)| line.contains(trace))?;
-                Some(Finding::new(&file.path, number, format!("`{trace}` is {what}")))
+                Some(Finding::new(&file.path, number, machine_in(line)?))
             })
         })
         .collect()
+}
+
+fn machine_in(line: &str) -> Option<String> {
+    if let Some(index) = INDEXES.iter().find(|it| line.contains(*it)) {
+        return Some(format!("`{index}` speaks of a private package index"));
+    }
+    let is_name = |it: char| it.is_alphanumeric() || "_-.".contains(it);
+    let starts = |at: usize| !line[..at].chars().next_back().is_some_and(is_name);
+    let named = |rest: &str| rest.trim_start_matches(is_name).starts_with('/') && rest.starts_with(is_name);
+    let folder = |it: &&&str| line.match_indices(**it).any(|(at, _)| starts(at));
+    let home = |it: &&&str| line.match_indices(**it).any(|(at, _)| starts(at) && named(&line[at + it.len()..]));
+    let found = FOLDERS.iter().find(folder).or_else(|| HOMES.iter().find(home))?;
+    Some(format!("`{found}` is a path of one machine"))
 }
 
 #[cfg(test)]
@@ -42,7 +54,10 @@ mod tests {
     fn paths_of_a_machine_are_found() {
         let text = format!("see {}ada/x\n", concat!("/ho", "me/"));
         assert_eq!(check_one(check, "docs/a.md", &text).len(), 1);
-        assert!(check_one(check, "docs/a.md", "see /proc/self/status and /tmp/x\n").is_empty());
+        let text = format!("see {}x\n", FOLDERS[0]);
+        assert_eq!(check_one(check, "docs/a.md", &text).len(), 1);
+        let harmless = format!("see /proc/1{}x, /tmp/x and {}inject:/b\n", FOLDERS[1], HOMES[0]);
+        assert_eq!(check_one(check, "docs/a.md", &harmless), [""; 0]);
     }
 
     #[test]
