@@ -30,7 +30,7 @@ def connection(port: int, end: float, times: list[float], failures: list[str]) -
     chosen = random.Random(threading.get_ident())
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     while time.monotonic() < end:
-        path = "/stream" if chosen.random() < 0.05 else f"/record/{chosen.randrange(1_000_000)}"
+        path = "/stream" if chosen.random() < 0.004 else f"/record/{chosen.randrange(1_000_000)}"
         start = time.monotonic()
         try:
             client.request("GET", path)

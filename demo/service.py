@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import deque
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
@@ -12,6 +13,10 @@ app = FastAPI()
 
 # What a service keeps for ever: a cache, a model's tables, open sessions. Every full collection walks all of it.
 live = {number: {"id": number, "tags": [number, str(number)]} for number in range(RECORDS)}
+
+
+# What a service keeps for a while. It grows old before it dies, so only a full collection frees it.
+sessions: deque = deque(maxlen=2000)
 
 
 class Node:
@@ -35,6 +40,7 @@ def ring(size: int) -> Node:
 async def record(number: int) -> dict:
     """Looks a record up, and makes garbage while doing so, as parsers, ORMs and tracebacks do."""
     ring(200)
+    sessions.append(ring(60))
     return live[number % RECORDS]
 
 
