@@ -29,7 +29,8 @@ SERVERS = [
     ("uvicorn, Django", "uvicorn django",
      (*UVICORN, "--lifespan", "off", "django_app:asgi_app"), "background"),
     ("hypercorn, FastAPI", "hypercorn fastapi", (*HYPERCORN, "fastapi_app:app"), ""),
-    ("hypercorn, Flask", "hypercorn flask", (*HYPERCORN, "flask_app:app"), "background"),
+    # hypercorn lets a WSGI application run on when its client has left, so the request really does not end.
+    ("hypercorn, Flask", "hypercorn flask", (*HYPERCORN, "flask_app:app"), "background endless"),
     ("gunicorn sync, no framework", "gunicorn", (*GUNICORN, "-k", "sync", "plain_wsgi:app"),
      "background together"),
     ("gunicorn gthread, Flask", "gunicorn flask",
