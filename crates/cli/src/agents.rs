@@ -113,7 +113,7 @@ impl Rendezvous {
 }
 
 /// Whether there is a folder, and whether its owner alone can put sockets there.
-fn check_folder(folder: &Path, uid: u32) -> Result<bool, String> {
+pub(crate) fn check_folder(folder: &Path, uid: u32) -> Result<bool, String> {
     let metadata = match fs::symlink_metadata(folder) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

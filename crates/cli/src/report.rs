@@ -192,12 +192,8 @@ fn children(to: &mut String, status: &Status) -> fmt::Result {
     let mut shown = vec![false; status.children.len()];
     branch(to, &status.children, status.pid, 1, &mut shown)?;
     // A child whose parent is missing from the report still has to be seen.
-    for index in 0..shown.len() {
-        if !shown[index] {
-            leaf(to, &status.children[index], 1)?;
-        }
-    }
-    Ok(())
+    let orphans = status.children.iter().zip(shown).filter(|(_, shown)| !shown);
+    orphans.map(|(child, _)| child).try_for_each(|child| leaf(to, child, 1))
 }
 
 fn branch(to: &mut String, all: &[Child], parent: u32, depth: usize, shown: &mut [bool]) -> fmt::Result {

@@ -68,7 +68,7 @@ pub(crate) fn service() -> Status {
             recent: vec![
                 stall(101.2, 8.4, Cause::Python, "shop/rank.py:88 in score"),
                 stall(110.0, 22.5, Cause::GilNative, "shop/image.py:12 in resize (libvips.so.42)"),
-                stall(124.9, 412.5, Cause::Gc, "shop/app.py:41 in basket"),
+                stall(124.1, 412.5, Cause::Gc, "shop/app.py:41 in basket"),
             ],
         },
         cpu: Cpu { percent: 74.2 },

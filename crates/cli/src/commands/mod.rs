@@ -1,8 +1,10 @@
 //! The verbs of the command line, one file each: `Arguments` with its help, and `run`.
 
+pub(crate) mod doctor;
 pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod trace;
 
 use std::io::Write;
@@ -17,6 +19,8 @@ pub(crate) enum Verb {
     Run(run::Arguments),
     Ps(ps::Arguments),
     Status(status::Arguments),
+    Top(top::Arguments),
+    Doctor(doctor::Arguments),
     #[command(subcommand)]
     Trace(trace::Verb),
 }
@@ -28,6 +32,8 @@ impl Verb {
             Self::Run(arguments) => run::run(arguments),
             Self::Ps(arguments) => ps::run(&arguments, out),
             Self::Status(arguments) => status::run(&arguments, out),
+            Self::Top(arguments) => top::run(&arguments),
+            Self::Doctor(arguments) => doctor::run(&arguments, out),
             Self::Trace(verb) => verb.run(out),
         }
     }

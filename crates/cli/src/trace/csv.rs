@@ -17,10 +17,7 @@ pub(crate) fn write(trace: &Trace, to: &mut dyn Write) -> io::Result<()> {
                 to.write_all(b",")?;
             }
             match &column.cell {
-                Cell::Number(cell) => match cell(record) {
-                    Some(value) => write!(to, "{value}")?,
-                    None => {}
-                },
+                Cell::Number(cell) => cell(record).map_or(Ok(()), |value| write!(to, "{value}"))?,
                 Cell::Text(cell) => to.write_all(quote(cell(record).unwrap_or_default()).as_bytes())?,
             }
         }

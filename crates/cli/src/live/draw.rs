@@ -1,0 +1,271 @@
+//! Drawing the live view: made for 80×24, growing with the terminal.
+
+use neurogc_wire::status::Status;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Sparkline, Table, TableState, Wrap};
+
+use super::history::Rates;
+use super::screen::Screen;
+use crate::figures::{bytes, count, ms, plain, shorten, shorten_front, span};
+
+const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+const FAINT: Style = Style::new().fg(Color::DarkGray);
+const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+
+/// Draws the whole view.
+pub(crate) fn draw(screen: &Screen, frame: &mut Frame<'_>) {
+    let [body, footer] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
+    match (screen.watched, screen.history.latest()) {
+        (Some(_), Some(status)) => process(screen, status, frame, body),
+        _ => choice(screen, frame, body),
+    }
+    frame.render_widget(self::footer(screen), footer);
+    if screen.help {
+        help(frame);
+    }
+}
+
+fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
+    // Three lines a course at 24 lines; half of what is more goes to the courses.
+    let course = 3 + area.height.saturating_sub(23) / 6;
+    let [head, latency, pauses, memory, details] = Layout::vertical([
+        Constraint::Length(3),
+        Constraint::Length(course),
+        Constraint::Length(course),
+        Constraint::Length(course),
+        Constraint::Fill(1),
+    ])
+    .areas(area);
+    header(screen, status, frame, head);
+    let history = &screen.history;
+    let requests = &status.requests;
+    let title = if requests.count == 0 {
+        " p99 latency: no requests yet ".to_owned()
+    } else {
+        let figures = [requests.p50_ms, requests.p99_ms, requests.max_ms].map(ms);
+        format!(" p99 latency {} (p50 {}, max {}) ", figures[1], figures[0], figures[2])
+    };
+    let room = usize::from(area.width);
+    draw_course(title, Color::Cyan, &history.p99_us.last(room), frame, latency);
+    let longest =
+        [status.gc.young, status.gc.middle, status.gc.full].iter().map(|kind| kind.max_ms).fold(0.0, f64::max);
+    let newest = ms(history.pause_us.newest() as f64 / 1000.0);
+    let title = format!(" longest GC pause per second: {newest} (max {}) ", ms(longest));
+    draw_course(title, Color::Yellow, &history.pause_us.last(room), frame, pauses);
+    let limit = status.memory.limit.map_or_else(String::new, |limit| format!(", limit {}", bytes(limit)));
+    let (base, points) = above_base(&history.rss.last(room));
+    let (rss, peak) = (bytes(status.memory.rss), bytes(status.memory.peak_rss));
+    let title = format!(" memory {rss} (peak {peak}{limit}), drawn from {} ", bytes(base));
+    draw_course(title, Color::Green, &points, frame, memory);
+    let wide = area.width >= 100;
+    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(if wide { 34 } else { 26 })])
+        .spacing(1)
+        .areas(details);
+    stalls(status, frame, left);
+    collections(status, wide, frame, right);
+}
+
+fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
+    let Rates { requests, collections, paused_ms, .. } = screen.history.rates;
+    let first = Line::from(vec![
+        Span::styled(format!("{} ", status.pid), STRONG),
+        Span::raw(format!("{}  policy {}  up {}", plain(&status.python), plain(&status.policy), span(status.uptime_s))),
+        Span::styled(if status.degraded.is_empty() { "" } else { "  degraded: see `neurogc status`" }, ALARM),
+    ]);
+    let second = Line::styled(shorten(&plain(&status.command), area.width.into()), FAINT);
+    let third = Line::raw(format!(
+        "{requests:.0} req/s  {} in flight  cpu {:.0} %  gil {:.0} %  {collections:.1} gc/s  {paused_ms:.1} ms/s paused",
+        status.requests.in_flight, status.cpu.percent, status.gil.busy_percent
+    ));
+    frame.render_widget(Paragraph::new(vec![first, second, third]), area);
+}
+
+/// Memory moves little against its size, so a course from zero would be flat. Gives the base and what is above it.
+fn above_base(points: &[u64]) -> (u64, Vec<u64>) {
+    let least = points.iter().min().copied().unwrap_or(0);
+    let base = least - least / 20;
+    (base, points.iter().map(|point| point - base).collect())
+}
+
+fn draw_course(title: String, color: Color, points: &[u64], frame: &mut Frame<'_>, area: Rect) {
+    let block = Block::new().borders(Borders::TOP).title(title).border_style(FAINT);
+    frame.render_widget(Sparkline::default().block(block).data(points).style(Style::new().fg(color)), area);
+}
+
+fn stalls(status: &Status, frame: &mut Frame<'_>, area: Rect) {
+    let stalls = &status.stalls;
+    let title = format!(" {} stalls, longest {} ", count(stalls.count), ms(stalls.max_ms));
+    let block = Block::new().borders(Borders::TOP).title(title).border_style(FAINT);
+    let site_width = usize::from(area.width.saturating_sub(8 + 7 + 11 + 3));
+    let rows = stalls.recent.iter().rev().map(|stall| {
+        let ago = span(status.uptime_s - stall.at_s);
+        let site = shorten_front(&plain(&stall.site), site_width);
+        Row::new([ago, ms(stall.ms), stall.cause.name().to_owned(), site])
+    });
+    let widths = [Constraint::Length(8), Constraint::Length(7), Constraint::Length(11), Constraint::Fill(1)];
+    let table = Table::new(rows, widths).header(Row::new(["AGO", "LASTED", "CAUSE", "SITE"]).style(STRONG));
+    frame.render_widget(table.block(block), area);
+}
+
+fn collections(status: &Status, wide: bool, frame: &mut Frame<'_>, area: Rect) {
+    let gc = &status.gc;
+    let block = Block::new().borders(Borders::TOP).title(" collections ").border_style(FAINT);
+    let kinds = [("young", gc.young), ("middle", gc.middle), ("full", gc.full)];
+    let kinds = kinds.map(|(name, pauses)| (name, pauses.count, pauses.total_ms, pauses.max_ms));
+    let places = [("in request", gc.in_request), ("in gap", gc.in_gap), ("forced", gc.forced)];
+    let places = places.map(|(name, place)| (name, place.count, place.total_ms, place.max_ms));
+    let row = |name: &str, rest: [String; 3]| {
+        let [times, total, max] = rest.map(|cell| Text::from(cell).right_aligned());
+        let cells = [Text::from(name.to_owned()), times, max];
+        if wide { Row::new(cells.into_iter().chain([total])) } else { Row::new(cells) }
+    };
+    let rows = kinds.into_iter().chain(places).map(|(name, times, total, max)| {
+        let measured = |value: f64| if times > 0 { ms(value) } else { "-".to_owned() };
+        row(name, [times.to_string(), measured(total), measured(max)])
+    });
+    let widths = [10, 7, 7].into_iter().chain(wide.then_some(7)).map(Constraint::Length);
+    let header = row("", ["COUNT", "TOTAL", "MAX"].map(str::to_owned)).style(STRONG);
+    frame.render_widget(Table::new(rows, widths).header(header).block(block), area);
+}
+
+fn choice(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
+    let block = Block::new().borders(Borders::TOP).title(" processes with an agent ").border_style(FAINT);
+    if screen.processes.is_empty() {
+        let text = "None is running. Start one with `neurogc run -- python app.py`.";
+        frame.render_widget(Paragraph::new(text).block(block), area);
+        return;
+    }
+    let rows = screen.processes.iter().map(|status| {
+        Row::new([
+            status.pid.to_string(),
+            plain(&status.python),
+            span(status.uptime_s),
+            bytes(status.memory.rss),
+            format!("{:.1}", status.requests.rps),
+            plain(&status.command),
+        ])
+    });
+    let widths = [7, 15, 10, 9, 8].map(Constraint::Length).into_iter().chain([Constraint::Fill(1)]);
+    let table = Table::new(rows, widths)
+        .header(Row::new(["PID", "PYTHON", "UPTIME", "RSS", "REQ/S", "COMMAND"]).style(STRONG))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+        .highlight_symbol("> ")
+        .block(block);
+    let mut state = TableState::new().with_selected(Some(screen.selected));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn footer(screen: &Screen) -> Line<'_> {
+    if screen.ended {
+        Line::styled("The process has ended; this is its last report.  ← list  q quit", ALARM)
+    } else if let Some(trouble) = &screen.trouble {
+        Line::styled(plain(trouble), ALARM)
+    } else if screen.paused {
+        Line::styled("Paused.  p continue  q quit  h help", STRONG)
+    } else if screen.watched.is_none() {
+        Line::styled("↑↓ select  Enter watch  q quit  h help", FAINT)
+    } else {
+        Line::styled("q quit  p pause  ← list  h help", FAINT)
+    }
+}
+
+fn help(frame: &mut Frame<'_>) {
+    const TEXT: &str = "q, Esc    quit\n↑ ↓       select a process\nEnter     watch it\n←         back to the list\n\
+                        p         pause and continue\nh         this help\n\n\
+                        One point a second. p99 is over the agent's whole time. The pause is the longest of each \
+                        second; where several short ones fell into it, at least their mean.";
+    let area = frame.area().centered(Constraint::Length(52.min(frame.area().width)), Constraint::Length(13));
+    frame.render_widget(Clear, area);
+    let block = Block::bordered().title(" keys ");
+    frame.render_widget(Paragraph::new(TEXT).wrap(Wrap { trim: false }).block(block), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use neurogc_wire::status::Stall;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::poller::News;
+    use super::*;
+    use crate::samples;
+
+    fn render(screen: &Screen, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(screen, frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    /// The sample over a minute, with a slow full collection now and then.
+    fn watched() -> Screen {
+        let mut status = samples::service();
+        status.degraded.clear();
+        status.uptime_s -= 60.0;
+        status.requests.p99_ms = 5.0;
+        let recent = std::mem::take(&mut status.stalls.recent);
+        let mut screen = Screen::watching(status.clone());
+        for second in 0..60_u64 {
+            status.uptime_s += 1.0;
+            status.requests.count += 480;
+            status.requests.p99_ms = 5.0 + (second % 12) as f64;
+            status.gc.young.count += 10;
+            status.gc.young.total_ms += 0.7;
+            status.memory.rss += 1 << 20;
+            if second % 15 == 7 {
+                status.gc.full.count += 1;
+                status.gc.full.total_ms += 150.0;
+            }
+            let over = |stall: &&Stall| stall.at_s + stall.ms / 1000.0 < status.uptime_s;
+            status.stalls.recent = recent.iter().filter(over).cloned().collect();
+            screen.take(News::Report(Box::new(status.clone())));
+        }
+        screen
+    }
+
+    #[test]
+    fn a_service_at_80x24() {
+        insta::assert_snapshot!(render(&watched(), 80, 24));
+    }
+
+    #[test]
+    fn a_service_at_120x40() {
+        insta::assert_snapshot!(render(&watched(), 120, 40));
+    }
+
+    #[test]
+    fn an_ended_process_keeps_its_last_report() {
+        let mut screen = watched();
+        screen.take(News::Ended(4242));
+        let text = render(&screen, 80, 24);
+        assert!(text.contains("The process has ended") && text.contains("4242 CPython 3.12.1"), "{text}");
+    }
+
+    #[test]
+    fn a_choice_of_processes() {
+        let mut screen = Screen::choosing(vec![samples::service(), samples::idle()]);
+        screen.selected = 1;
+        insta::assert_snapshot!(render(&screen, 80, 8));
+    }
+
+    #[test]
+    fn help_over_a_service() {
+        let mut screen = watched();
+        screen.help = true;
+        insta::assert_snapshot!(render(&screen, 80, 24));
+    }
+
+    #[test]
+    fn no_size_is_too_small() {
+        let mut screen = watched();
+        for help in [false, true] {
+            screen.help = help;
+            for (width, height) in [(1, 1), (10, 3), (40, 10), (300, 5)] {
+                render(&screen, width, height);
+            }
+        }
+        render(&Screen::choosing(Vec::new()), 5, 2);
+    }
+}
