@@ -30,15 +30,13 @@ def install(policy=_DEFAULT, **settings):
         from . import _imports
 
         _imports.watch()
+    else:
+        _leave_imports_alone()
 
 
 def uninstall():
     """Stop the agent and take the adapters out again. Without an agent, nothing happens."""
-    import sys
-
-    imports = sys.modules.get(__name__ + "._imports")
-    if imports is not None:
-        imports.unwatch()
+    _leave_imports_alone()
     _native.agent.uninstall()
 
 
@@ -46,7 +44,16 @@ def status():
     """Everything that the agent knows, with the fields of `neurogc status --json`."""
     import json
 
-    return json.loads(_native.agent.status_json())
+    report = json.loads(_native.agent.status_json())
+    if "_imports" in globals():
+        report["degraded"].extend(_imports.problems.values())
+    return report
+
+
+def _leave_imports_alone():
+    # The submodule is a name of this package once somebody has imported it.
+    if "_imports" in globals():
+        _imports.unwatch()
 
 
 def _written(name, value):

@@ -59,7 +59,6 @@ class _State:
         self.in_flight = 0
         self.collected = 0
         self.uncollectable = 0
-        self.degraded = []
 
 
 _state = _State()
@@ -120,12 +119,6 @@ def adapters():
     return _state.settings.get("adapters", True)
 
 
-def degrade(reason):
-    """Adds a reason to those in the status report."""
-    if reason not in _state.degraded:
-        _state.degraded.append(reason)
-
-
 def progress():
     """Nothing: stalls are not measured here."""
 
@@ -156,6 +149,8 @@ class Mark:
 
 def status_json():
     """The status report, with every field of the real one."""
+    if not _installed:
+        raise RuntimeError("neurogc is not installed: call neurogc.install()")
     import json
 
     return json.dumps(_report())
@@ -247,8 +242,7 @@ def _report():
         "policy": _resolved(state.settings.get("policy", "auto")),
         "uptime_s": now - state.since,
         "degraded": [
-            f"{_reason}: stalls, GIL gaps, processor, I/O, traces and the control socket are not available",
-            *state.degraded,
+            f"{_reason}: stalls, GIL gaps, processor, I/O, traces and the control socket are not available"
         ],
         "gc": {
             "young": young,

@@ -10,6 +10,9 @@ from _thread import get_ident
 
 from .adapters import ADAPTERS
 
+# What could not be adapted and why, by module.
+problems = {}
+
 _replaced = []
 
 
@@ -91,6 +94,7 @@ def unwatch():
     """Puts back all that was replaced, unless somebody else replaced it since."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+    problems.clear()
     while _replaced:
         owner, name, original, replacement = _replaced.pop()
         if vars(owner).get(name) is replacement:
@@ -106,12 +110,8 @@ def _adapt(name, module):
 
         import_module(".adapters." + adapter, __package__).adapt(module, _replace)
     except Exception as error:
-        # A version of the module that the adapter does not know: its requests are not measured, and that is said.
-        from . import _native
-
-        degrade = getattr(_native.agent, "degrade", None)
-        if degrade is not None:
-            degrade(f"requests of {name} are not measured: {type(error).__name__}: {error}")
+        # A version of the module that the adapter does not know. The program must not notice.
+        problems[name] = f"requests of {name} are not measured: {type(error).__name__}: {error}"
 
 
 def _replace(owner, name, make):
