@@ -17,6 +17,9 @@ use crate::senses::stalls::{Evidence, Look, Watch};
 /// Step of the looks while something is going on.
 pub(crate) const STEP_NS: u64 = 1_000_000;
 
+/// Step of the looks when nothing has changed for a while.
+const RARE_STEP_NS: u64 = 5_000_000;
+
 /// Longest step, so that the queue is emptied in time.
 const LONGEST_STEP_NS: u64 = 50_000_000;
 
@@ -130,14 +133,18 @@ impl Conductor<'_> {
 
 /// Looks are close together while something runs, and grow rarer the longer nothing changes.
 fn next_step(stretch_age: u64, idle_for: u64, stall: u64) -> u64 {
-    let step = if stretch_age > 0 {
-        stretch_age / 16
-    } else if idle_for > 1_000_000_000 {
-        stall
+    const SECOND_NS: u64 = 1_000_000_000;
+    let rare = stall.min(RARE_STEP_NS);
+    let (step, longest) = if stretch_age > SECOND_NS {
+        (stretch_age / 200, LONGEST_STEP_NS)
+    } else if stretch_age > 0 {
+        (stretch_age / 8, rare)
+    } else if idle_for > SECOND_NS {
+        (rare, rare)
     } else {
-        idle_for / 32
+        (idle_for / 32, rare)
     };
-    step.clamp(STEP_NS.min(stall / 2), if stretch_age > 0 { LONGEST_STEP_NS } else { stall.min(LONGEST_STEP_NS / 10) })
+    step.clamp(STEP_NS.min(stall / 2), longest)
 }
 
 /// Evidence from the running process.
@@ -186,6 +193,7 @@ mod tests {
         let stall = 5 * MS;
         assert_eq!(next_step(0, 0, stall), MS);
         assert_eq!(next_step(2 * MS, 0, stall), MS);
+        assert_eq!(next_step(40 * MS, 0, stall), 5 * MS);
         assert_eq!(next_step(10_000 * MS, 0, stall), 50 * MS);
         assert_eq!(next_step(0, 100 * MS, stall), 100 * MS / 32);
         assert_eq!(next_step(0, 5_000 * MS, stall), 5 * MS);

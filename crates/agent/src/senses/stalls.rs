@@ -81,13 +81,15 @@ pub(crate) struct Watch {
     stretch: Option<Stretch>,
     /// The last account of the thread that held the GIL last.
     account: Option<(ThreadState, u64, Schedule)>,
+    /// The last look that found the GIL free.
+    free_at: Option<u64>,
     /// Where the running collection was met.
     collection_site: Option<String>,
 }
 
 impl Watch {
     pub(crate) fn new(threshold: u64) -> Self {
-        Self { threshold, stretch: None, account: None, collection_site: None }
+        Self { threshold, stretch: None, account: None, free_at: None, collection_site: None }
     }
 
     /// How long the running stretch has lasted.
@@ -114,29 +116,30 @@ impl Watch {
         let Some(stretch) = &self.stretch else {
             let starved = self.look_between(look, evidence);
             if look.held {
-                self.begin(look);
+                // It began between the two looks: in the middle, on average.
+                let free_at = self.free_at.unwrap_or(look.at);
+                self.begin(look, free_at + (look.at - free_at) / 2);
             }
+            self.free_at = (!look.held).then_some(look.at);
             return starved;
         };
         let same = look.held && look.holder == stretch.holder && look.progress == stretch.progress;
-        if same && !self.continues(look, evidence) {
-            // It blocked and came back between two looks: the program was not held up.
-            self.begin(look);
+        let last = stretch.last;
+        if same && self.continues(look, evidence) {
             return None;
         }
-        if same {
-            return None;
-        }
-        let verdict = self.end(look, evidence);
+        // It ended between the two looks: in the middle, on average. One that blocked and came back did so, too.
+        let verdict = self.end(last + (look.at - last) / 2, look.at, evidence);
+        self.free_at = (!look.held).then_some(look.at);
         if look.held {
-            self.begin(look);
+            self.begin(look, look.at);
         }
         verdict
     }
 
-    fn begin(&mut self, look: Look) {
+    fn begin(&mut self, look: Look, since: u64) {
         self.stretch = Some(Stretch {
-            since: look.at,
+            since,
             last: look.at,
             holder: look.holder,
             progress: look.progress,
@@ -168,17 +171,16 @@ impl Watch {
 
     /// Gathers evidence on a stretch that goes on. False when it turns out to have been interrupted.
     fn continues(&mut self, look: Look, evidence: &mut impl Evidence) -> bool {
-        let waited = if self.account.is_none_or(|(_, at, _)| look.at.saturating_sub(at) >= self.threshold / 2) {
-            self.take_wait_of(look.holder, look.at, evidence)
-        } else {
-            0
-        };
         let Some(stretch) = &mut self.stretch else { return false };
-        stretch.waiting += waited;
         let step = look.at - std::mem::replace(&mut stretch.last, look.at);
         if look.at - stretch.since < self.threshold / 2 {
             return true;
         }
+        let slices_before = self.account.map(|(.., account)| account.slices);
+        let waited = self.take_wait_of(look.holder, look.at, evidence);
+        let scheduled = slices_before != self.account.map(|(.., account)| account.slices);
+        let Some(stretch) = &mut self.stretch else { return false };
+        stretch.waiting += waited;
         if let Some(since) = look.collecting_since {
             if look.at.saturating_sub(since) >= self.threshold / 2 && self.collection_site.is_none() {
                 self.collection_site = evidence.sample(stretch.holder).and_then(|sample| evidence.site(&sample));
@@ -187,10 +189,11 @@ impl Watch {
             return true;
         }
         let Some(sample) = evidence.sample(stretch.holder) else { return true };
-        let first = stretch.sample.is_none();
-        let stuck = (first || stretch.sample == Some(sample)) && is_stuck(sample, stretch.holder, evidence);
-        stretch.sample = Some(sample);
-        if stuck {
+        let Some(before) = stretch.sample.replace(sample) else {
+            stretch.voluntary = evidence.voluntary_switches(stretch.holder);
+            return true;
+        };
+        if before == sample && is_stuck(sample, stretch.holder, evidence) {
             stretch.native += step;
             if stretch.native_site.is_none() {
                 stretch.native_site = native_site(&sample, evidence);
@@ -199,6 +202,9 @@ impl Watch {
         }
         stretch.python += step;
         note_site(&mut stretch.sites, sample, evidence);
+        if !scheduled {
+            return true;
+        }
         // A thread that blocked and yet moved on has let others run in between.
         let voluntary = evidence.voluntary_switches(stretch.holder);
         let blocked = stretch.voluntary.zip(voluntary).is_some_and(|(before, now)| now > before);
@@ -206,15 +212,12 @@ impl Watch {
         !blocked
     }
 
-    fn end(&mut self, look: Look, evidence: &mut impl Evidence) -> Option<Verdict> {
+    fn end(&mut self, end: u64, now: u64, evidence: &mut impl Evidence) -> Option<Verdict> {
         let mut stretch = self.stretch.take()?;
-        // It ended between the two looks: in the middle, on average.
-        let step = look.at - stretch.last;
-        let end = stretch.last + step / 2;
         if end - stretch.since < self.threshold {
             return None;
         }
-        stretch.waiting += self.take_wait_of(stretch.holder, look.at, evidence);
+        stretch.waiting += self.take_wait_of(stretch.holder, now, evidence);
         let duration = (end - stretch.since).saturating_sub(stretch.collecting);
         if duration < self.threshold {
             return None;
@@ -246,7 +249,8 @@ impl Stretch {
         if self.waiting * 2 > duration {
             return (Cause::CpuStarved, self.native_site.clone().unwrap_or_else(python_site));
         }
-        match (self.python, self.native) {
+        // A thread without a processor does not move either, and looked like native code meanwhile.
+        match (self.python, self.native.saturating_sub(self.waiting)) {
             (0, 0) => (Cause::Unknown, String::new()),
             (python, native) if native > python => (Cause::GilNative, self.native_site.clone().unwrap_or_default()),
             _ => (Cause::Python, python_site()),
