@@ -12,7 +12,7 @@ from pathlib import Path
 
 from interpreters import ROOT
 
-PROGRAM = "import gc, neurogc, os; gc.collect(); print('policy', neurogc.status()['policy'], 'pid', os.getpid())"
+PROGRAM = "import gc, neurogc, neurogc._agent; gc.collect(); print('policy', neurogc.status()['policy'])"
 
 
 def checks(python: str) -> list[tuple[str, bool]]:
