@@ -1,0 +1,61 @@
+//! `ps`, `status` and `top` where there is nothing to ask, and the help of every verb.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+
+use crate::scene::{NEUROGC, Scene, check, text};
+
+#[test]
+fn a_listing_never_fails() {
+    let scene = Scene::new();
+    scene.check(&["ps"], 0, "");
+    let json = scene.check(&["ps", "--json"], 0, "");
+    assert!(serde_json::from_slice::<Vec<serde_json::Value>>(&json.stdout).is_ok());
+}
+
+#[test]
+fn a_process_without_an_agent_is_said() {
+    let scene = Scene::new();
+    let own = std::process::id().to_string();
+    scene.check(&["status", &own], 1, "Start it with `neurogc run -- …`");
+    scene.check(&["status", "4190000"], 1, "there is no process 4190000");
+    scene.check(&["status", "me"], 2, "invalid");
+    scene.check(&["status"], 2, "PID");
+}
+
+#[test]
+fn another_users_process_is_said() {
+    let scene = Scene::new();
+    if !nix::unistd::geteuid().is_root() {
+        // Only root can become somebody else to ask.
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = folder.path().join("neurogc");
+    fs::copy(NEUROGC, &binary).unwrap();
+    let mut command = scene.command(&binary);
+    command.args(["status", "1"]).current_dir("/").uid(65_534).gid(65_534);
+    check(&mut command, 1, "process 1 belongs to user root");
+}
+
+#[test]
+fn the_live_view_needs_a_terminal() {
+    let scene = Scene::new();
+    scene.check(&["top", "77"], 1, "`neurogc status 77`");
+    scene.check(&["top"], 1, "`neurogc ps`");
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    let scene = Scene::new();
+    let verbs: [&[&str]; 8] =
+        [&[], &["run"], &["ps"], &["status"], &["top"], &["doctor"], &["trace", "show"], &["trace", "export"]];
+    for verb in verbs {
+        let output = check(scene.neurogc(verb).arg("--help"), 0, "");
+        assert!(text(&output).contains("  neurogc "), "{verb:?}: {}", text(&output));
+    }
+    scene.check(&["sing"], 2, "sing");
+    scene.check(&[], 2, "Usage");
+}

@@ -1,0 +1,9 @@
+//! The real binary, driven in folders of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod asking;
+mod doctor;
+mod run;
+mod scene;
+mod trace;
