@@ -77,22 +77,27 @@ class Service:
         """What the application says of itself; asking is a request of its own, in flight while it is answered."""
         return json.loads(self.get("/figures")[1])
 
+    def settled(self):
+        """Figures at a moment when every earlier request has ended. The question itself may end a little later."""
+        return eventually(lambda: _if((now := self.figures())["in_flight"] == 1, now), what="an idle server")
+
     def settles_at(self, count, since):
-        """Waits until this many requests, and no others, have ended since these figures, and none is in flight."""
+        """Waits until this many requests, and no others, have ended since these figures."""
         questions = 1  # The question that `since` answers had not ended yet.
 
-        def settled():
+        def counted():
             nonlocal questions
             now = self.figures()
             grown = now["count"] - since["count"] - questions
             questions += 1
-            return (grown, now["in_flight"]) == (count, 1) or _show(f"{grown} requests, {now['in_flight']} in flight")
+            assert (grown, now["in_flight"]) == (count, 1), f"{grown} requests, {now['in_flight']} in flight"
+            return now
 
-        eventually(settled, what=f"{count} counted requests")
+        return eventually(counted, what=f"{count} counted requests")
 
 
-def _show(state):
-    raise AssertionError(state)
+def _if(condition, value):
+    return value if condition else None
 
 
 def _free_port():

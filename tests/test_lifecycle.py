@@ -400,5 +400,16 @@ assert after["full"]["max_ms"] > 0
 """)
 
 
+def test_requests_per_second_are_measured():
+    python("""
+import time, neurogc
+deadline = time.monotonic() + 10
+while not neurogc.status()["requests"]["rps"] > 0:
+    assert time.monotonic() < deadline
+    with neurogc.request():
+        time.sleep(0.01)
+""")
+
+
 def test_the_apps_of_these_tests_are_there():
     assert {path.stem for path in Path(APPS).glob("*.py")} >= {"plain_asgi", "plain_wsgi", "flask_app"}
