@@ -74,12 +74,12 @@ impl Rendezvous {
         for ((uid, pid, path), answer) in sockets.into_iter().zip(answers) {
             match answer {
                 Ok(status) => reports.push(status),
-                Err(AskError::Nobody) if process::look_up(pid).is_none() => {
-                    // In another user's folder root would remove on behalf of someone who can swap the folder.
-                    if uid == self.uid {
-                        let _ = fs::remove_file(path);
-                    }
+                // It ended before it answered, or left its socket behind. In another user's folder root would remove on
+                // behalf of someone who can swap the folder.
+                Err(AskError::Nobody) if process::look_up(pid).is_none() && uid == self.uid => {
+                    let _ = fs::remove_file(path);
                 }
+                Err(_) if process::look_up(pid).is_none() => {}
                 Err(error) => warnings.push(format!("process {pid}: {error}")),
             }
         }

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 /// The oldest supported CPython.
 const OLDEST: (u32, u32) = (3, 10);
 
+/// Where the system looks for commands when `PATH` is not set.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
 /// What is known about a program before it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Program {
@@ -66,7 +69,8 @@ pub(crate) fn find(command: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if command.as_bytes().contains(&b'/') {
         return Path::new(command).exists().then(|| command.into());
     }
-    let candidates = std::env::split_paths(path?).map(|folder| folder.join(command));
+    let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
+    let candidates = std::env::split_paths(path).map(|folder| folder.join(command));
     let found: Vec<_> = candidates.filter(|candidate| candidate.is_file()).collect();
     found.iter().find(|candidate| is_executable(candidate)).or_else(|| found.first()).cloned()
 }

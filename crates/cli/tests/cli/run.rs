@@ -91,6 +91,12 @@ fn the_dashes_may_be_left_out() {
 }
 
 #[test]
+fn commands_are_found_without_a_path() {
+    let scene = Scene::new();
+    check(scene.neurogc(&["run", "--", "sh", "-c", "exit 3"]).env_remove("PATH"), 3, "");
+}
+
+#[test]
 fn wrong_usage_is_said_before_anything_starts() {
     let scene = Scene::new();
     let cases: &[(&[&str], &str)] = &[
