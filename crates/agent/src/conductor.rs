@@ -164,6 +164,10 @@ impl Evidence for Eyes<'_> {
         self.interpreter.frames?.sample(thread)
     }
 
+    fn is_stuck(&mut self, thread: ThreadState, sample: &Sample) -> bool {
+        self.interpreter.frames.is_some_and(|frames| frames.is_stuck(thread, sample))
+    }
+
     fn schedule(&mut self, thread: ThreadState) -> Option<Schedule> {
         let id = self.thread_id(thread)?;
         self.scheduler.schedule(id)

@@ -12,6 +12,9 @@ use super::{lines, memory, native};
 /// How many bytes of a frame's locals and stack are compared to see whether it made progress.
 const FINGERPRINT: usize = 256;
 
+/// How much of a frame is read at once: its header, which is longest in 3.10, and the fingerprint.
+const FRAME_BYTES: usize = 352 + FINGERPRINT;
+
 /// The types by which objects are recognised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Types {
@@ -30,6 +33,8 @@ pub(crate) struct Frames {
 /// The running frame of a thread at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
+    /// The `_PyCFrame` that leads to the frame in 3.11 and 3.12, else zero.
+    cframe: usize,
     frame: usize,
     code: usize,
     instruction: usize,
@@ -45,7 +50,7 @@ impl Sample {
     /// A sample as tests need it.
     #[cfg(test)]
     pub(crate) fn fake(instruction: usize, fingerprint: u64) -> Self {
-        Self { frame: 1, code: 1, instruction, fingerprint }
+        Self { cframe: 0, frame: 1, code: 1, instruction, fingerprint }
     }
 }
 
@@ -54,30 +59,59 @@ impl Frames {
         Self { layout, types }
     }
 
-    /// What the thread executes now. Two equal samples mean that no bytecode ran between them.
+    /// What the thread executes now. Two equal samples mean that hardly any bytecode ran between them.
     pub(crate) fn sample(self, thread: ThreadState) -> Option<Sample> {
         let layout = self.layout;
-        let frame = match (layout.thread_frame, layout.thread_cframe) {
-            (Some(offset), _) => memory::word(thread.0 + offset)?,
-            (None, Some(offset)) => memory::word(memory::word(thread.0 + offset)? + layout.cframe_current_frame?)?,
+        let (cframe, frame) = match (layout.thread_frame, layout.thread_cframe) {
+            (Some(offset), _) => (0, memory::word(thread.0 + offset)?),
+            (None, Some(offset)) => {
+                let cframe = memory::word(thread.0 + offset)?;
+                (cframe, memory::word(cframe + layout.cframe_current_frame?)?)
+            }
             (None, None) => return None,
         };
         if frame == 0 {
             return None;
         }
-        let mut bytes = [0; 512];
-        let wanted = (layout.frame_localsplus + FINGERPRINT).min(bytes.len());
-        let length = memory::read_some(frame, &mut bytes[..wanted]);
-        let bytes = &bytes[..length];
+        let mut bytes = [0; FRAME_BYTES];
+        let length = memory::read_some(frame, &mut bytes);
+        self.sample_from(cframe, frame, &bytes[..length])
+    }
+
+    /// Whether the thread stays where the sample met it: reads again and again until it has moved, or often enough.
+    /// A loop of a few instructions is met at the same one many times, so a few looks would not do.
+    pub(crate) fn is_stuck(self, thread: ThreadState, sample: &Sample) -> bool {
+        const WORD: usize = size_of::<usize>();
+        const LOOKS: usize = 48;
+        let layout = self.layout;
+        // The pointers that lead to the frame are read together with it. Where there are only two, the first is
+        // read twice.
+        let (first, second) = match (layout.thread_frame, layout.thread_cframe.zip(layout.cframe_current_frame)) {
+            (None, Some((cframe, frame))) => (thread.0 + cframe, sample.cframe + frame),
+            (offset, _) => (thread.0 + offset.unwrap_or(0), thread.0 + offset.unwrap_or(0)),
+        };
+        let places = [(first, WORD), (second, WORD), (sample.frame, FRAME_BYTES)];
+        let mut bytes = [0; 2 * WORD + FRAME_BYTES];
+        (0..LOOKS).all(|_| {
+            let length = memory::gather(&places, &mut bytes);
+            length > 2 * WORD
+                && (sample.cframe == 0 || word_in(&bytes, 0) == Some(sample.cframe))
+                && word_in(&bytes, WORD) == Some(sample.frame)
+                && self.sample_from(sample.cframe, sample.frame, &bytes[2 * WORD..length]).as_ref() == Some(sample)
+        })
+    }
+
+    fn sample_from(self, cframe: usize, frame: usize, bytes: &[u8]) -> Option<Sample> {
+        let layout = self.layout;
         let mut hasher = DefaultHasher::new();
-        hasher.write(bytes.get(layout.frame_localsplus..)?);
+        hasher.write(bytes.get(layout.frame_localsplus..)?.chunks(FINGERPRINT).next()?);
         // Before 3.11 an int index, later a pointer; from 3.14 on the code pointer carries tag bits.
         let instruction = match layout.code_instructions {
             Some(_) => word_in(bytes, layout.frame_instruction)?,
             None => word_in(bytes, layout.frame_instruction)? as u32 as usize,
         };
         let code = word_in(bytes, layout.frame_code)? & !7;
-        Some(Sample { frame, code, instruction, fingerprint: hasher.finish() })
+        Some(Sample { cframe, frame, code, instruction, fingerprint: hasher.finish() })
     }
 
     /// `file.py:12 in function` for a sample.

@@ -13,9 +13,15 @@ pub(crate) fn read(address: usize, to: &mut [u8]) -> bool {
 /// Fills as much of `to` as can be read and says how much that is.
 pub(crate) fn read_some(address: usize, to: &mut [u8]) -> usize {
     let length = to.len();
+    gather(&[(address, length)], to)
+}
+
+/// Reads several places one after the other into `to`, in one call, and says how much could be read.
+pub(crate) fn gather<const N: usize>(places: &[(usize, usize); N], to: &mut [u8]) -> usize {
     // Asked anew each time: the id changes when the process forks.
     let this = Pid::this();
-    process_vm_readv(this, &mut [IoSliceMut::new(to)], &[RemoteIoVec { base: address, len: length }]).unwrap_or(0)
+    let places = places.map(|(base, len)| RemoteIoVec { base, len });
+    process_vm_readv(this, &mut [IoSliceMut::new(to)], &places).unwrap_or(0)
 }
 
 /// A word.

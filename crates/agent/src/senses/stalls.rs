@@ -19,10 +19,6 @@ const RECENT: usize = 32;
 /// Different places that are told apart within one stretch.
 const SITES: usize = 16;
 
-/// Samples taken at once to see whether bytecode is running: a loop of a few instructions may be met at the same one
-/// twice, but hardly this often.
-const BURST: usize = 8;
-
 /// One look at the GIL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
@@ -38,6 +34,8 @@ pub(crate) struct Look {
 pub(crate) trait Evidence {
     /// What a thread executes now.
     fn sample(&mut self, thread: ThreadState) -> Option<Sample>;
+    /// Whether a thread stays where a sample met it, as it does in native code and without a processor.
+    fn is_stuck(&mut self, thread: ThreadState, sample: &Sample) -> bool;
     /// The scheduler's account of a thread.
     fn schedule(&mut self, thread: ThreadState) -> Option<Schedule>;
     /// How often a thread has blocked.
@@ -193,7 +191,7 @@ impl Watch {
             stretch.voluntary = evidence.voluntary_switches(stretch.holder);
             return true;
         };
-        if before == sample && is_stuck(sample, stretch.holder, evidence) {
+        if before == sample && evidence.is_stuck(stretch.holder, &sample) {
             stretch.native += step;
             if stretch.native_site.is_none() {
                 stretch.native_site = native_site(&sample, evidence);
@@ -252,15 +250,11 @@ impl Stretch {
         // A thread without a processor does not move either, and looked like native code meanwhile.
         match (self.python, self.native.saturating_sub(self.waiting)) {
             (0, 0) => (Cause::Unknown, String::new()),
-            (python, native) if native > python => (Cause::GilNative, self.native_site.clone().unwrap_or_default()),
+            // Native code is met standing still at nearly every look; a busy machine makes Python look so at some.
+            (python, native) if native > 2 * python => (Cause::GilNative, self.native_site.clone().unwrap_or_default()),
             _ => (Cause::Python, python_site()),
         }
     }
-}
-
-/// Whether no bytecode runs: all of a burst of samples are equal.
-fn is_stuck(first: Sample, thread: ThreadState, evidence: &mut impl Evidence) -> bool {
-    (1..BURST).all(|_| evidence.sample(thread) == Some(first))
 }
 
 fn native_site(sample: &Sample, evidence: &mut impl Evidence) -> Option<String> {
