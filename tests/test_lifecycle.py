@@ -58,7 +58,10 @@ assert (status["count"], status["in_flight"]) == (1, 0), status
 """)
 
 
-def test_forking_gives_no_warning():
+@pytest.mark.parametrize("action", ["error", "always"])
+def test_forking_gives_no_warning(action):
+    # CPython 3.13.0 to 3.13.9 and 3.14.0 count the threads only after the hooks of the parent have run (gh-137109),
+    # and swallow the warning where it is an error, so both ways of looking are needed.
     python("""
 import os, threading
 for _ in range(20):
@@ -66,7 +69,7 @@ for _ in range(20):
     if child == 0:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-""", "-W", "error")
+""", "-W", action)
 
 
 def test_forks_within_forks_and_from_threads():
