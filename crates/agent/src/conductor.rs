@@ -20,6 +20,9 @@ pub(crate) const STEP_NS: u64 = 1_000_000;
 /// Step of the looks when nothing has changed for a while.
 const RARE_STEP_NS: u64 = 5_000_000;
 
+/// Longest step of the looks while the program is idle.
+const DOZE_STEP_NS: u64 = 20_000_000;
+
 /// Longest step, so that the queue is emptied in time.
 const LONGEST_STEP_NS: u64 = 50_000_000;
 
@@ -40,9 +43,11 @@ pub(crate) fn run(agent: &Agent) {
         block_due: monotonic_ns() + BLOCK_NS,
         cpu_before: agent.ledger().conductor_cpu_ns,
     };
+    agent.hooks.conduct();
     while !agent.stopping() {
         let step = conductor.round();
         agent.rounds.conductor.fetch_add(1, Ordering::AcqRel);
+        agent.hooks.doze(step > Duration::from_nanos(RARE_STEP_NS));
         std::thread::park_timeout(step);
     }
     conductor.round();
@@ -140,7 +145,8 @@ fn next_step(stretch_age: u64, idle_for: u64, stall: u64) -> u64 {
     } else if stretch_age > 0 {
         (stretch_age / 8, rare)
     } else if idle_for > SECOND_NS {
-        (rare, rare)
+        // A request or a collection wakes it; only other work may go unseen for this long.
+        (idle_for / 200, DOZE_STEP_NS)
     } else {
         (idle_for / 32, rare)
     };
@@ -200,12 +206,14 @@ mod tests {
         assert_eq!(next_step(40 * MS, 0, stall), 5 * MS);
         assert_eq!(next_step(10_000 * MS, 0, stall), 50 * MS);
         assert_eq!(next_step(0, 100 * MS, stall), 100 * MS / 32);
-        assert_eq!(next_step(0, 5_000 * MS, stall), 5 * MS);
+        assert_eq!(next_step(0, 900 * MS, stall), 5 * MS);
+        assert_eq!(next_step(0, 2_000 * MS, stall), 10 * MS);
+        assert_eq!(next_step(0, 50_000 * MS, stall), 20 * MS);
     }
 
     #[test]
     fn a_short_threshold_is_looked_at_in_time() {
         assert_eq!(next_step(0, 0, MS), MS / 2);
-        assert_eq!(next_step(0, 60_000 * MS, 60_000 * MS), 5 * MS);
+        assert_eq!(next_step(0, 500 * MS, 60_000 * MS), 5 * MS);
     }
 }

@@ -1,9 +1,11 @@
 //! What runs inside the program's own threads: a few atomics and a bounded queue.
 //!
-//! Everything here is called with the program waiting: no locks, no allocation, no system calls but the clock. An
-//! event that finds the queue full is counted and forgotten.
+//! Everything here is called with the program waiting: no waiting for locks, no allocation, and no system call but the
+//! one that wakes a dozing conductor. An event that finds the queue full is counted and forgotten.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
 
@@ -33,6 +35,9 @@ pub(crate) struct Hooks {
     next_id: AtomicU64,
     progress: AtomicU64,
     collecting_since: AtomicU64,
+    /// The conductor, while it dozes.
+    dozing: AtomicBool,
+    conductor: Mutex<Option<Thread>>,
 }
 
 impl Default for Hooks {
@@ -44,6 +49,8 @@ impl Default for Hooks {
             next_id: AtomicU64::new(0),
             progress: AtomicU64::new(0),
             collecting_since: AtomicU64::new(0),
+            dozing: AtomicBool::new(false),
+            conductor: Mutex::new(None),
         }
     }
 }
@@ -75,10 +82,12 @@ impl Hooks {
     /// The program came to a point where it could have done something else.
     pub(crate) fn progress(&self) {
         self.progress.fetch_add(1, Ordering::Relaxed);
+        self.rouse();
     }
 
     /// A collection begins.
     pub(crate) fn collection_starts(&self) {
+        self.rouse();
         self.collecting_since.store(monotonic_ns(), Ordering::Relaxed);
     }
 
@@ -90,6 +99,29 @@ impl Hooks {
             let pause = monotonic_ns().saturating_sub(began);
             let in_request = self.in_flight() > 0;
             self.push(Event::Collection { at: began, pause, generation, in_request, collected, uncollectable });
+        }
+    }
+
+    /// Wakes the conductor if it dozes, which it does only after a long idle time. Nobody waits for it.
+    fn rouse(&self) {
+        if self.dozing.load(Ordering::Relaxed)
+            && self.dozing.swap(false, Ordering::Relaxed)
+            && let Ok(conductor) = self.conductor.try_lock()
+            && let Some(conductor) = &*conductor
+        {
+            conductor.unpark();
+        }
+    }
+
+    /// The conductor says that it may sleep long, or that it is awake.
+    pub(crate) fn doze(&self, dozing: bool) {
+        self.dozing.store(dozing, Ordering::Relaxed);
+    }
+
+    /// The calling thread is the conductor from now on.
+    pub(crate) fn conduct(&self) {
+        if let Ok(mut conductor) = self.conductor.lock() {
+            *conductor = Some(std::thread::current());
         }
     }
 

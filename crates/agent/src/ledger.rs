@@ -60,11 +60,12 @@ impl Ledger {
         match event {
             Event::Start { at, id } => self.record(at, |at| Record::RequestStart { at, id }),
             Event::End { at, id, began } => {
-                self.requests.add(at.saturating_sub(began), at.saturating_sub(self.installed) / 1_000_000_000);
+                self.requests.add(at.saturating_sub(began), self.second(at));
                 self.record(at, |at| Record::RequestEnd { at, id });
             }
             Event::Collection { at, pause, generation, in_request, collected, uncollectable } => {
-                self.collections.add(Collection { pause, generation, in_request, collected, uncollectable });
+                let collection = Collection { pause, generation, in_request, collected, uncollectable };
+                self.collections.add(collection, self.second(at + pause));
                 let place = if in_request { Place::InRequest } else { Place::InGap };
                 self.record(at, |at| Record::Collection {
                     at,
@@ -76,6 +77,11 @@ impl Ledger {
                 });
             }
         }
+    }
+
+    /// The second of the agent's life that a moment falls into.
+    pub(crate) fn second(&self, at: u64) -> u64 {
+        at.saturating_sub(self.installed) / 1_000_000_000
     }
 
     /// Books a stall.

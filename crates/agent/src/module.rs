@@ -248,7 +248,15 @@ fn effective_settings(py: Python<'_>, keywords: &Bound<'_, PyDict>) -> PyResult<
         Ok(file) => file,
         Err((path, error)) => return Err(PyValueError::new_err(format!("{}: {error}", path.display()))),
     };
-    resolve(&Sources { keywords, environment, file }).map_err(|error| PyValueError::new_err(error.to_string()))
+    let mut effective =
+        resolve(&Sources { keywords, environment, file }).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    // The program may change its working directory.
+    if let Some(path) = &mut effective.settings.trace
+        && let Ok(absolute) = std::path::absolute(&*path)
+    {
+        *path = absolute;
+    }
+    Ok(effective)
 }
 
 /// The settings file: the named one must be readable, the one in the working directory may be missing.

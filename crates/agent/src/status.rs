@@ -15,9 +15,11 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) fn report(agent: &Agent) -> Status {
     let pid = std::process::id();
     let children = children_of(pid);
-    let uptime = monotonic_ns().saturating_sub(agent.installed);
+    let now = monotonic_ns();
+    let uptime = now.saturating_sub(agent.installed);
     let ledger = agent.ledger();
-    let mut gc = ledger.collections.report();
+    let second = ledger.second(now);
+    let mut gc = ledger.collections.report(second);
     gc.tracked = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
     gc.frozen = agent.interpreter.collector.and_then(|collector| collector.frozen()).unwrap_or(0);
     let mut degraded = agent.interpreter.degraded.clone();
@@ -33,7 +35,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
         gc,
         gil: ledger.gaps.report(),
         memory: ledger.seen.memory,
-        requests: ledger.requests.report(agent.hooks.in_flight(), uptime / 1_000_000_000),
+        requests: ledger.requests.report(agent.hooks.in_flight(), second),
         stalls: ledger.stalls.report(),
         cpu: ledger.seen.cpu,
         io: ledger.seen.io,

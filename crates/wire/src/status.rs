@@ -69,6 +69,8 @@ pub struct Gc {
     pub in_gap: Place,
     /// Collections that a guard ordered.
     pub forced: Place,
+    /// The longest collection of the last second that is over, and of the running one.
+    pub recent_max_ms: f64,
     /// Objects freed by all collections.
     pub collected: u64,
     /// Objects that no collection could free.
@@ -167,6 +169,8 @@ pub struct Requests {
     pub in_flight: u64,
     /// Requests ended per second, over the last ten seconds.
     pub rps: f64,
+    /// The 99th percentile of the last ten to twenty seconds.
+    pub recent_p99_ms: f64,
     pub p50_ms: f64,
     pub p95_ms: f64,
     pub p99_ms: f64,

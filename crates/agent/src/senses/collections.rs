@@ -2,7 +2,7 @@
 
 use neurogc_wire::status::Gc;
 
-use super::spans::{Spans, Sum};
+use super::spans::{Spans, Sum, ms};
 
 /// One collection.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Collections {
     in_gap: Sum,
     collected: u64,
     uncollectable: u64,
+    /// The longest pause of the latest two seconds in which there was one.
+    longest: [(u64, u64); 2],
 }
 
 impl Default for Collections {
@@ -32,12 +34,16 @@ impl Default for Collections {
             in_gap: Sum::default(),
             collected: 0,
             uncollectable: 0,
+            longest: [(0, 0); 2],
         }
     }
 }
 
 impl Collections {
-    pub(crate) fn add(&mut self, collection: Collection) {
+    /// A collection ended `now_s` seconds after the agent was installed.
+    pub(crate) fn add(&mut self, collection: Collection, now_s: u64) {
+        let longest = &mut self.longest[(now_s % 2) as usize];
+        *longest = (now_s, if longest.0 == now_s { longest.1.max(collection.pause) } else { collection.pause });
         // A generation that no interpreter has yet would be a full one.
         self.generations[usize::from(collection.generation.min(2))].add(collection.pause);
         let place = if collection.in_request { &mut self.in_request } else { &mut self.in_gap };
@@ -46,7 +52,8 @@ impl Collections {
         self.uncollectable += u64::from(collection.uncollectable);
     }
 
-    pub(crate) fn report(&self) -> Gc {
+    pub(crate) fn report(&self, now_s: u64) -> Gc {
+        let recent = self.longest.iter().filter(|(second, _)| second + 1 >= now_s).map(|(_, pause)| *pause).max();
         let [young, middle, full] = &self.generations;
         Gc {
             young: young.pauses(),
@@ -54,6 +61,7 @@ impl Collections {
             full: full.pauses(),
             in_request: self.in_request.place(),
             in_gap: self.in_gap.place(),
+            recent_max_ms: ms(recent.unwrap_or(0)),
             collected: self.collected,
             uncollectable: self.uncollectable,
             ..Gc::default()

@@ -12,11 +12,17 @@ pub(crate) struct Requests {
     latency: Spans,
     /// Requests ended in each of the last seconds, by second modulo the window.
     ended: [(u64, u64); WINDOW_S as usize + 1],
+    /// The latencies of this window and of the one before it.
+    recent: [(u64, Spans); 2],
 }
 
 impl Default for Requests {
     fn default() -> Self {
-        Self { latency: Spans::new(3), ended: [(0, 0); WINDOW_S as usize + 1] }
+        Self {
+            latency: Spans::new(3),
+            ended: [(0, 0); WINDOW_S as usize + 1],
+            recent: [(0, Spans::new(2)), (0, Spans::new(2))],
+        }
     }
 }
 
@@ -29,6 +35,28 @@ impl Requests {
             *slot = (now_s, 0);
         }
         slot.1 += 1;
+        let window = now_s / WINDOW_S;
+        let (kept, recent) = &mut self.recent[(window % 2) as usize];
+        if *kept != window {
+            *kept = window;
+            recent.clear();
+        }
+        recent.add(latency_ns);
+    }
+
+    fn recent_p99_ms(&self, window: u64) -> f64 {
+        let [even, odd] = &self.recent;
+        let current = |(kept, spans): &'_ (u64, Spans)| -> Option<Spans> {
+            (kept + 1 >= window && spans.count() > 0).then(|| spans.clone())
+        };
+        match (current(even), current(odd)) {
+            (Some(mut even), Some(odd)) => {
+                even.merge(&odd);
+                even.quantile_ms(0.99)
+            }
+            (Some(one), None) | (None, Some(one)) => one.quantile_ms(0.99),
+            (None, None) => 0.0,
+        }
     }
 
     pub(crate) fn report(&self, in_flight: u64, now_s: u64) -> Report {
@@ -39,6 +67,7 @@ impl Requests {
         Report {
             count: self.latency.count(),
             in_flight,
+            recent_p99_ms: self.recent_p99_ms(now_s / WINDOW_S),
             rps: if whole == 0 { 0.0 } else { ended as f64 / whole as f64 },
             p50_ms: self.latency.quantile_ms(0.5),
             p95_ms: self.latency.quantile_ms(0.95),
@@ -61,6 +90,16 @@ mod tests {
         }
         assert_eq!(requests.report(0, 30).rps, (20..30).sum::<u64>() as f64 / 10.0);
         assert_eq!(requests.report(0, 45).rps, 0.0);
+    }
+
+    #[test]
+    fn the_recent_percentile_forgets() {
+        let mut requests = Requests::default();
+        (0..5).for_each(|second| requests.add(900_000_000, second));
+        assert!(requests.report(0, 3).recent_p99_ms > 800.0);
+        (20..40).for_each(|second| requests.add(1_000_000, second));
+        assert!((requests.report(0, 40).recent_p99_ms - 1.0).abs() < 0.1);
+        assert_eq!(requests.report(0, 100).recent_p99_ms, 0.0);
     }
 
     #[test]

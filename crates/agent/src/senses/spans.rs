@@ -32,7 +32,7 @@ impl Sum {
 }
 
 /// Durations with their distribution.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Spans {
     sum: Sum,
     histogram: Histogram<u32>,
@@ -48,6 +48,20 @@ impl Spans {
     pub(crate) fn add(&mut self, ns: u64) {
         self.sum.add(ns);
         self.histogram.saturating_record(ns.max(SHORTEST_NS));
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.sum = Sum::default();
+        self.histogram.reset();
+    }
+
+    /// Adds what another has counted, with the same precision.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.sum.count += other.sum.count;
+        self.sum.total_ns += other.sum.total_ns;
+        self.sum.max_ns = self.sum.max_ns.max(other.sum.max_ns);
+        let _ = self.histogram.add(&other.histogram);
     }
 
     pub(crate) fn count(&self) -> u64 {

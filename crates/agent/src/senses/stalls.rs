@@ -307,3 +307,178 @@ impl Stalls {
         Report { recent: self.recent.iter().cloned().collect(), ..self.report.clone() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const THREAD: ThreadState = ThreadState(1);
+
+    /// What the thread does from some moment on.
+    #[derive(Clone, Copy)]
+    enum Doing {
+        Python,
+        Native,
+        WithoutProcessor,
+        /// Python that blocks for a moment between two looks.
+        Blocking,
+    }
+
+    /// A thread whose doings are known.
+    struct Fake {
+        now: u64,
+        doing: Doing,
+        waited: u64,
+        slices: u64,
+    }
+
+    impl Evidence for Fake {
+        fn sample(&mut self, _: ThreadState) -> Option<Sample> {
+            Some(match self.doing {
+                Doing::Python | Doing::Blocking => Sample::fake(self.now as usize % 7, self.now),
+                Doing::Native => Sample::fake(100, 0),
+                Doing::WithoutProcessor => Sample::fake(5, 0),
+            })
+        }
+
+        fn is_stuck(&mut self, _: ThreadState, _: &Sample) -> bool {
+            matches!(self.doing, Doing::Native | Doing::WithoutProcessor)
+        }
+
+        fn schedule(&mut self, _: ThreadState) -> Option<Schedule> {
+            Some(Schedule { run_ns: 0, wait_ns: self.waited, slices: self.slices })
+        }
+
+        fn voluntary_switches(&mut self, _: ThreadState) -> Option<u64> {
+            Some(self.slices)
+        }
+
+        fn site(&mut self, sample: &Sample) -> Option<String> {
+            Some(if sample.same_instruction(&Sample::fake(100, 0)) { "n.py:1" } else { "p.py:1" }.to_owned())
+        }
+
+        fn native_callee(&mut self, _: &Sample) -> Option<String> {
+            Some("sort".to_owned())
+        }
+    }
+
+    /// Plays doings of so many milliseconds each, with the GIL free before and after, and gives the verdicts.
+    fn check(doings: &[(u64, Doing)]) -> Vec<(Cause, u64, String)> {
+        let mut watch = Watch::new(5 * MS);
+        let mut fake = Fake { now: 100 * MS, doing: Doing::Python, waited: 0, slices: 0 };
+        let mut verdicts = Vec::new();
+        let mut look = |fake: &mut Fake, held| {
+            let look = Look { at: fake.now, held, holder: THREAD, progress: 0, collecting_since: None };
+            verdicts.extend(watch.look(look, fake));
+            fake.now += MS;
+        };
+        look(&mut fake, false);
+        for &(length, doing) in doings {
+            fake.doing = doing;
+            for _ in 0..length {
+                if matches!(doing, Doing::WithoutProcessor) {
+                    fake.waited += MS;
+                }
+                fake.slices += u64::from(matches!(doing, Doing::Blocking));
+                look(&mut fake, true);
+            }
+        }
+        look(&mut fake, false);
+        verdicts.into_iter().map(|verdict| (verdict.cause, verdict.duration / MS, verdict.site)).collect()
+    }
+
+    #[test]
+    fn python_that_runs_on() {
+        assert_eq!(check(&[(30, Doing::Python)]), [(Cause::Python, 30, "p.py:1".to_owned())]);
+    }
+
+    #[test]
+    fn native_code_with_the_gil() {
+        let both = [(2, Doing::Python), (30, Doing::Native)];
+        assert_eq!(check(&both), [(Cause::GilNative, 32, "n.py:1 → sort".to_owned())]);
+    }
+
+    #[test]
+    fn mostly_python_with_a_native_call() {
+        assert_eq!(check(&[(30, Doing::Python), (10, Doing::Native)])[0].0, Cause::Python);
+    }
+
+    #[test]
+    fn a_thread_without_a_processor() {
+        assert_eq!(
+            check(&[(4, Doing::Python), (20, Doing::WithoutProcessor), (1, Doing::Python)])[0].0,
+            Cause::CpuStarved
+        );
+    }
+
+    #[test]
+    fn some_waiting_does_not_make_python_native() {
+        let mixed = [(10, Doing::Python), (12, Doing::WithoutProcessor), (8, Doing::Python)];
+        assert_eq!(check(&mixed)[0].0, Cause::Python);
+    }
+
+    #[test]
+    fn short_holds_are_no_stalls() {
+        assert_eq!(check(&[(4, Doing::Python)]), []);
+    }
+
+    #[test]
+    fn a_thread_that_blocks_in_between_holds_nobody_up() {
+        assert_eq!(check(&[(40, Doing::Blocking)]), []);
+    }
+
+    #[test]
+    fn progress_ends_a_stretch() {
+        let mut watch = Watch::new(5 * MS);
+        let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0 };
+        for step in 0..40 {
+            fake.now = step * MS;
+            let look = Look { at: fake.now, held: true, holder: THREAD, progress: step / 4, collecting_since: None };
+            assert_eq!(watch.look(look, &mut fake), None);
+        }
+    }
+
+    #[test]
+    fn waiting_for_a_processor_without_the_gil_is_a_stall_too() {
+        let mut watch = Watch::new(5 * MS);
+        let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0 };
+        let mut look = |fake: &mut Fake, at: u64| {
+            let look = Look { at: at * MS, held: false, holder: THREAD, progress: 0, collecting_since: None };
+            watch.look(look, fake)
+        };
+        assert_eq!(look(&mut fake, 0), None);
+        fake.waited = 40 * MS;
+        let verdict = look(&mut fake, 50).map(|verdict| (verdict.cause, verdict.duration));
+        assert_eq!(verdict, Some((Cause::CpuStarved, 40 * MS)));
+        assert_eq!(look(&mut fake, 60), None);
+    }
+
+    #[test]
+    fn a_long_collection_is_a_stall_of_its_own() {
+        let mut watch = Watch::new(5 * MS);
+        let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0 };
+        let look =
+            |at: u64, held, collecting_since| Look { at: at * MS, held, holder: THREAD, progress: 0, collecting_since };
+        watch.look(look(0, false, None), &mut fake);
+        (1..5).for_each(|at| assert_eq!(watch.look(look(at, true, Some(MS)), &mut fake), None));
+        watch.look(look(20, true, Some(MS)), &mut fake);
+        let verdict = watch.collection(MS, 30 * MS, &mut fake).map(|verdict| (verdict.cause, verdict.site));
+        assert_eq!(verdict, Some((Cause::Gc, "p.py:1".to_owned())));
+        // What is left of the stretch is too short to count.
+        assert_eq!(watch.look(look(33, false, None), &mut fake), None);
+        assert_eq!(watch.collection(40 * MS, 4 * MS, &mut fake), None);
+    }
+
+    #[test]
+    fn the_latest_stalls_are_kept() {
+        let mut stalls = Stalls::default();
+        for index in 0..100 {
+            let verdict = Verdict { at: index * MS, duration: index * MS, cause: Cause::Gc, site: String::new() };
+            stalls.add(&verdict, 0);
+        }
+        let report = stalls.report();
+        assert_eq!((report.count, report.max_ms, report.by_cause.gc, report.recent.len()), (100, 99.0, 100, RECENT));
+        assert_eq!(report.recent.last().map(|stall| stall.ms), Some(99.0));
+    }
+}

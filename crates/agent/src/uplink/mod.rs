@@ -17,7 +17,7 @@ use control::Control;
 use trace_file::TraceFile;
 
 /// How often questions and trace blocks are looked for.
-const ROUND: Duration = Duration::from_millis(50);
+const ROUND: Duration = Duration::from_millis(100);
 
 /// Whose file descriptors this thread uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -175,9 +175,13 @@ impl Record {
             2 => Self::RequestEnd { at, id: varint::take(from)? },
             3 => {
                 let kind = take_byte(from)?;
+                let generation = kind & 0xf;
+                if generation > 2 {
+                    return None;
+                }
                 Self::Collection {
                     at,
-                    generation: kind & 0xf,
+                    generation,
                     place: *Place::ALL.get(usize::from(kind >> 4))?,
                     pause: varint::take(from)?,
                     collected: varint::take(from)?,
