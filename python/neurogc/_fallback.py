@@ -56,6 +56,7 @@ class _State:
         self.in_gap = _Histogram()
         self.requests = _Histogram()
         self.recent = []
+        self.recent_pauses = {}
         self.in_flight = 0
         self.collected = 0
         self.uncollectable = 0
@@ -161,8 +162,15 @@ def _on_collection(phase, info):
     if phase == "start":
         state.began = perf_counter()
     elif state.began is not None:
-        pause = perf_counter() - state.began
+        now = perf_counter()
+        pause = now - state.began
         state.began = None
+        # The longest pause of this second and of the one before; older ones are forgotten.
+        second = int(now)
+        state.recent_pauses = {
+            second: max(pause, state.recent_pauses.get(second, 0.0)),
+            second - 1: state.recent_pauses.get(second - 1, 0.0),
+        }
         state.generations[min(info["generation"], 2)].add(pause)
         (state.in_request if state.in_flight else state.in_gap).add(pause)
         state.collected += info["collected"]
@@ -261,6 +269,7 @@ def _report():
             "in_request": _place(state.in_request),
             "in_gap": _place(state.in_gap),
             "forced": _place(_Histogram()),
+            "recent_max_ms": 1e3 * max(state.recent_pauses.get(int(now) - age, 0.0) for age in (0, 1)),
             "collected": state.collected,
             "uncollectable": state.uncollectable,
             "frozen": getattr(gc, "get_freeze_count", int)(),
