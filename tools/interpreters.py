@@ -47,8 +47,14 @@ class Interpreter:
 
     @property
     def supported(self) -> bool:
-        """Whether it is one of those that everything must work on."""
-        return self.name == "cpython" and not self.free_threaded and self.minor in SUPPORTED
+        """Whether it is one of those that everything must work on. The first 3.14s have another collector."""
+        other_collector = (3, 14, 0) <= self.numbers < (3, 14, 5)
+        return self.name == "cpython" and not self.free_threaded and not other_collector and self.minor in SUPPORTED
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Its version, to compare."""
+        return tuple(map(int, self.version.split(".")))
 
     @property
     def title(self) -> str:
@@ -58,14 +64,14 @@ class Interpreter:
 
     @property
     def tag(self) -> str:
-        """The folder of its virtual environment."""
+        """Its kind: of each there is one, unless more are named."""
         digits = self.minor.replace(".", "")
         return {"cpython": "cp", "pypy": "pp"}.get(self.name, self.name) + digits + ("t" if self.free_threaded else "")
 
     @property
     def order(self) -> tuple[bool, tuple[int, ...], bool]:
         """Supported ones first, older ones first."""
-        return not self.supported, tuple(map(int, self.version.split("."))), self.free_threaded
+        return not self.supported, self.numbers, self.free_threaded
 
 
 def find() -> list[Interpreter]:
@@ -79,7 +85,7 @@ def find() -> list[Interpreter]:
         if found is None or found.tag in kinds:
             continue
         rival = best.get(found.tag)
-        if rival is None or (found.venv, found.order[1]) > (rival.venv, rival.order[1]):
+        if rival is None or (found.venv, found.numbers) > (rival.venv, rival.numbers):
             best[found.tag] = found
     return sorted([*chosen.values(), *best.values()], key=lambda it: it.order)
 
@@ -107,16 +113,15 @@ def probe(executable: str) -> Interpreter | None:
         if executable in os.environ.get("NEUROGC_TEST_PYTHONS", "").split(os.pathsep):
             print(f"test: NEUROGC_TEST_PYTHONS names {executable}, which is no working Python")
         return None
-    return found if tuple(map(int, found.minor.split("."))) >= (3, 10) else None
+    return found if found.numbers >= (3, 10) else None
 
 
-def environment(interpreter: Interpreter, tag: str | None = None, requirements: Path = REQUIREMENTS) -> Path:
+def environment(interpreter: Interpreter, name: str | None = None, requirements: Path = REQUIREMENTS) -> Path:
     """The Python of the interpreter's virtual environment, which is made when it is not there or out of date."""
-    folder = VENVS / (tag or interpreter.tag)
+    folder = VENVS / (name or f"{interpreter.tag}-{interpreter.version}")
     python = folder / "bin" / "python"
-    wanted = hashlib.sha256(
-        json.dumps([interpreter.executable, interpreter.version, str(ROOT), requirements.read_text()]).encode()
-    ).hexdigest()
+    origin = [interpreter.executable, interpreter.version, requirements.read_text()]
+    wanted = hashlib.sha256(json.dumps(origin).encode()).hexdigest()
     stamp = folder / "made-from"
     if stamp.exists() and stamp.read_text() == wanted and python.exists():
         return python
@@ -124,9 +129,6 @@ def environment(interpreter: Interpreter, tag: str | None = None, requirements: 
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([interpreter.executable, "-m", "venv", str(folder)], check=True)
     install(python, requirements)
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    packages = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    Path(packages, "neurogc-development.pth").write_text(f"{ROOT / 'python'}\n")
     stamp.write_text(wanted)
     return python
 
