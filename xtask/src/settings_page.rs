@@ -39,7 +39,7 @@ pub(crate) fn text() -> String {
             writeln!(page, "| `{}` | `{variable}` | {default} | {} |", setting.name, setting.help.replace('|', "\\|"));
     }
     page.push_str(
-        "\nThe file is flat TOML:\n\n```toml\npolicy = \"observe\"\nstall_ms = 10\ntrace = \"service.ngctrace\"\n```\n",
+        "\nThe file is flat TOML:\n\n```toml\npolicy = \"observe\"\nstall_ms = 10\ntrace = \"service.ngct\"\n```\n",
     );
     page
 }
