@@ -79,7 +79,17 @@ class Service:
 
     def settled(self):
         """Figures at a moment when every earlier request has ended. The question itself may end a little later."""
-        return eventually(lambda: _if((now := self.figures())["in_flight"] == 1, now), what="an idle server")
+        # A report is no photograph: a request that ends while it is made may be missing from both figures. So two
+        # reports have to agree that nothing but the questions themselves happened.
+        earlier = self.figures()
+
+        def nothing_but_questions():
+            nonlocal earlier
+            before, earlier = earlier, self.figures()
+            quiet = before["in_flight"] == earlier["in_flight"] == 1 and earlier["count"] == before["count"] + 1
+            return earlier if quiet else None
+
+        return eventually(nothing_but_questions, what="an idle server")
 
     def settles_at(self, count, since):
         """Waits until this many requests, and no others, have ended since these figures."""
@@ -94,10 +104,6 @@ class Service:
             return now
 
         return eventually(counted, what=f"{count} counted requests")
-
-
-def _if(condition, value):
-    return value if condition else None
 
 
 def _free_port():

@@ -140,7 +140,7 @@ class Mark:
             now = perf_counter()
             owner.in_flight -= 1
             owner.requests.add(now - self._began)
-            owner.recent.append(now)
+            owner.recent.append((now, now - self._began))
             if len(owner.recent) > 20000:
                 del owner.recent[:10000]
 
@@ -236,7 +236,7 @@ def _near(wrong, known):
 def _report():
     state = _state
     now = perf_counter()
-    while state.recent and now - state.recent[0] > 10:
+    while state.recent and now - state.recent[0][0] > 10:
         del state.recent[: max(1, len(state.recent) // 64)]
     requests = state.requests
     young, middle, full = (_pauses(kind) for kind in state.generations)
@@ -286,6 +286,7 @@ def _report():
             "p99_ms": requests.quantile_ms(0.99),
             "p999_ms": requests.quantile_ms(0.999),
             "max_ms": requests.max * 1e3,
+            "recent_p99_ms": _recent_p99_ms(state),
         },
         "stalls": {
             "count": 0,
@@ -301,6 +302,13 @@ def _report():
         "children": [],
         "agent": {"cpu_ms": 0.0, "dropped": 0, "rss_bytes": 0},
     }
+
+
+def _recent_p99_ms(state):
+    recent = _Histogram()
+    for _, duration in state.recent:
+        recent.add(duration)
+    return recent.quantile_ms(0.99)
 
 
 def _resolved(policy):
