@@ -11,7 +11,7 @@ use crate::cpython::gil::Gil;
 use crate::cpython::native::{monotonic_ns, thread_cpu_ns};
 use crate::cpython::{Interpreter, ThreadState};
 use crate::hooks::Event;
-use crate::senses::schedule::{Schedule, Scheduler, voluntary_switches};
+use crate::senses::schedule::{Schedule, Scheduler, processor, voluntary_switches};
 use crate::senses::stalls::{Evidence, Look, Watch};
 
 /// Step of the looks while something is going on.
@@ -172,6 +172,11 @@ impl Evidence for Eyes<'_> {
 
     fn is_stuck(&mut self, thread: ThreadState, sample: &Sample) -> bool {
         self.interpreter.frames.is_some_and(|frames| frames.is_stuck(thread, sample))
+    }
+
+    fn shares_processor(&mut self, thread: ThreadState) -> bool {
+        let processor = self.thread_id(thread).and_then(processor);
+        processor.is_some() && processor == nix::sched::sched_getcpu().ok()
     }
 
     fn schedule(&mut self, thread: ThreadState) -> Option<Schedule> {

@@ -51,6 +51,17 @@ pub(crate) fn voluntary_switches(thread: i32) -> Option<u64> {
     parse_voluntary(&std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?)
 }
 
+/// The processor that a thread was last put on.
+pub(crate) fn processor(thread: i32) -> Option<usize> {
+    parse_processor(&std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?)
+}
+
+fn parse_processor(text: &str) -> Option<usize> {
+    // The command may hold spaces and parentheses, so the rest begins after the last one.
+    let (_, rest) = text.rsplit_once(") ")?;
+    rest.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
 fn parse_schedule(text: &str) -> Option<Schedule> {
     let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
     Some(Schedule { run_ns: numbers.next()??, wait_ns: numbers.next()??, slices: numbers.next()?? })
@@ -70,6 +81,8 @@ mod tests {
         assert_eq!(parse_schedule("12 34"), None);
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t18\nnonvoluntary_ctxt_switches:\t3\n";
         assert_eq!(parse_voluntary(status), Some(18));
+        let stat = format!("12 (a) b) S {} 3 0 0", ["1"; 35].join(" "));
+        assert_eq!(parse_processor(&stat), Some(3));
     }
 
     #[test]
@@ -80,6 +93,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(1));
         let after = scheduler.schedule(thread);
         assert!(before.zip(after).is_some_and(|(before, after)| after.slices > before.slices));
+        assert!(processor(thread).is_some());
         assert!(voluntary_switches(thread).is_some_and(|count| count > 0));
         assert_eq!(scheduler.schedule(-1), None);
     }

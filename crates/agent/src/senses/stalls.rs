@@ -36,6 +36,8 @@ pub(crate) trait Evidence {
     fn sample(&mut self, thread: ThreadState) -> Option<Sample>;
     /// Whether a thread stays where a sample met it, as it does in native code and without a processor.
     fn is_stuck(&mut self, thread: ThreadState, sample: &Sample) -> bool;
+    /// Whether a thread was last seen on the very processor that asks, and so cannot be running now.
+    fn shares_processor(&mut self, thread: ThreadState) -> bool;
     /// The scheduler's account of a thread.
     fn schedule(&mut self, thread: ThreadState) -> Option<Schedule>;
     /// How often a thread has blocked.
@@ -64,6 +66,8 @@ struct Stretch {
     progress: u64,
     python: u64,
     native: u64,
+    /// Met at the same place as before, but at a moment when it could not have moved.
+    unmoved: u64,
     collecting: u64,
     waiting: u64,
     sample: Option<Sample>,
@@ -143,6 +147,7 @@ impl Watch {
             progress: look.progress,
             python: 0,
             native: 0,
+            unmoved: 0,
             collecting: 0,
             waiting: 0,
             sample: None,
@@ -192,7 +197,11 @@ impl Watch {
             return true;
         };
         if before == sample && evidence.is_stuck(stretch.holder, &sample) {
-            stretch.native += step;
+            if evidence.shares_processor(stretch.holder) {
+                stretch.unmoved += step;
+            } else {
+                stretch.native += step;
+            }
             if stretch.native_site.is_none() {
                 stretch.native_site = native_site(&sample, evidence);
             }
@@ -248,11 +257,17 @@ impl Stretch {
             return (Cause::CpuStarved, self.native_site.clone().unwrap_or_else(python_site));
         }
         // A thread without a processor does not move either, and looked like native code meanwhile.
-        match (self.python, self.native.saturating_sub(self.waiting)) {
-            (0, 0) => (Cause::Unknown, String::new()),
-            // Native code is met standing still at nearly every look; a busy machine makes Python look so at some.
-            (python, native) if native > 2 * python => (Cause::GilNative, self.native_site.clone().unwrap_or_default()),
-            _ => (Cause::Python, python_site()),
+        let native = self.native.saturating_sub(self.waiting);
+        let unmoved = self.unmoved.saturating_sub(self.waiting.saturating_sub(self.native));
+        if self.python + native + unmoved == 0 {
+            return (Cause::Unknown, String::new());
+        }
+        // Native code is met standing still at nearly every look; chance and a busy machine make Python look so at some.
+        let is_native = native > 2 * self.python || native + unmoved > 4 * self.python;
+        if is_native {
+            (Cause::GilNative, self.native_site.clone().unwrap_or_default())
+        } else {
+            (Cause::Python, python_site())
         }
     }
 }
@@ -331,6 +346,7 @@ mod tests {
         doing: Doing,
         waited: u64,
         slices: u64,
+        shared: bool,
     }
 
     impl Evidence for Fake {
@@ -344,6 +360,10 @@ mod tests {
 
         fn is_stuck(&mut self, _: ThreadState, _: &Sample) -> bool {
             matches!(self.doing, Doing::Native | Doing::WithoutProcessor)
+        }
+
+        fn shares_processor(&mut self, _: ThreadState) -> bool {
+            self.shared
         }
 
         fn schedule(&mut self, _: ThreadState) -> Option<Schedule> {
@@ -365,8 +385,17 @@ mod tests {
 
     /// Plays doings of so many milliseconds each, with the GIL free before and after, and gives the verdicts.
     fn check(doings: &[(u64, Doing)]) -> Vec<(Cause, u64, String)> {
+        play(doings, false)
+    }
+
+    /// The same where the watcher and the thread share a processor.
+    fn check_on_one(doings: &[(u64, Doing)]) -> Vec<(Cause, u64, String)> {
+        play(doings, true)
+    }
+
+    fn play(doings: &[(u64, Doing)], shared: bool) -> Vec<(Cause, u64, String)> {
         let mut watch = Watch::new(5 * MS);
-        let mut fake = Fake { now: 100 * MS, doing: Doing::Python, waited: 0, slices: 0 };
+        let mut fake = Fake { now: 100 * MS, doing: Doing::Python, waited: 0, slices: 0, shared };
         let mut verdicts = Vec::new();
         let mut look = |fake: &mut Fake, held| {
             let look = Look { at: fake.now, held, holder: THREAD, progress: 0, collecting_since: None };
@@ -419,6 +448,13 @@ mod tests {
     }
 
     #[test]
+    fn on_one_processor_native_code_is_told_by_never_moving() {
+        assert_eq!(check_on_one(&[(2, Doing::Python), (30, Doing::Native)])[0].0, Cause::GilNative);
+        let now_and_then = [(4, Doing::Native), (2, Doing::Python)].repeat(5);
+        assert_eq!(check_on_one(&now_and_then)[0].0, Cause::Python);
+    }
+
+    #[test]
     fn short_holds_are_no_stalls() {
         assert_eq!(check(&[(4, Doing::Python)]), []);
     }
@@ -431,7 +467,7 @@ mod tests {
     #[test]
     fn progress_ends_a_stretch() {
         let mut watch = Watch::new(5 * MS);
-        let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0 };
+        let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
         for step in 0..40 {
             fake.now = step * MS;
             let look = Look { at: fake.now, held: true, holder: THREAD, progress: step / 4, collecting_since: None };
@@ -442,7 +478,7 @@ mod tests {
     #[test]
     fn waiting_for_a_processor_without_the_gil_is_a_stall_too() {
         let mut watch = Watch::new(5 * MS);
-        let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0 };
+        let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
         let mut look = |fake: &mut Fake, at: u64| {
             let look = Look { at: at * MS, held: false, holder: THREAD, progress: 0, collecting_since: None };
             watch.look(look, fake)
@@ -457,7 +493,7 @@ mod tests {
     #[test]
     fn a_long_collection_is_a_stall_of_its_own() {
         let mut watch = Watch::new(5 * MS);
-        let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0 };
+        let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
         let look =
             |at: u64, held, collecting_since| Look { at: at * MS, held, holder: THREAD, progress: 0, collecting_since };
         watch.look(look(0, false, None), &mut fake);

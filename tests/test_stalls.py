@@ -1,0 +1,69 @@
+"""Injected stalls are found, labelled with their cause and named by their code site."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from observed import HOME, environment
+
+PROGRAM = Path(__file__).resolve().parent / "stalling.py"
+INJECTED = 30
+
+pytestmark = pytest.mark.needs_agent
+
+
+def stall(cause, count, *, wrapper=()):
+    """Runs the stalling program and gives its stalls."""
+    env = environment()
+    env["PYTHONPATH"] = str(HOME.parent)
+    words = [*wrapper, sys.executable, str(PROGRAM), cause, str(count)]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return json.loads(done.stdout)
+
+
+def sites(seen, cause):
+    return [each["site"] for each in seen["recent"] if each["cause"] == cause]
+
+
+@pytest.mark.parametrize("cause", ["python", "gil_native", "gc"])
+def test_the_cause_is_told(cause):
+    undisturbed = [each for each in stall(cause, INJECTED)["injected"] if each["waited"] < 0.1]
+    wrong = [each for each in undisturbed if set(each["seen"]) != {cause}]
+    assert len(undisturbed) >= INJECTED, "this machine is too busy to tell"
+    assert len(wrong) <= 0.05 * len(undisturbed), wrong
+
+
+def test_a_processor_that_is_missing_is_told():
+    # Four busy processes share one processor with the program.
+    processor = min(os.sched_getaffinity(0))
+    code = f"import os, sys; os.sched_setaffinity(0, {{{processor}}}); os.execv(sys.argv[1], sys.argv[1:])"
+    pin = [sys.executable, "-c", code]
+    busy = [subprocess.Popen([*pin, "/bin/sh", "-c", "while :; do :; done"]) for _ in range(4)]
+    try:
+        injected = stall("cpu_starved", INJECTED, wrapper=pin)["injected"]
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    seen = [cause for each in injected for cause in each["seen"]]
+    assert seen.count("cpu_starved") >= 0.95 * len(seen), injected
+    # The scheduler decides how long each wait lasts; one that is short is no stall.
+    assert len(seen) >= INJECTED / 3, injected
+
+
+def test_python_is_named_by_file_and_line():
+    named = sites(stall("python", 8), "python")
+    assert any("stalling.py:" in site and "python_tight" in site for site in named), named
+    assert any("stalling.py:" in site and "python_work" in site for site in named), named
+
+
+def test_native_code_is_named_by_its_function_and_library():
+    named = sites(stall("gil_native", 9), "gil_native")
+    assert any("native_sleep" in site for site in named), named
+    # The sort, or the sleep after it.
+    assert any("native_sort" in site for site in named), named
+    assert any("re.Pattern" in site for site in named), named
