@@ -13,6 +13,9 @@ import neurogc
 LIBC = ctypes.PyDLL(None)
 NUMBERS = list(range(150_000))
 
+# Share of a stall without a processor up to which it counts as undisturbed.
+UNDISTURBED = 0.03
+
 
 def python_tight(seconds):
     """A loop of a few instructions, the hardest to tell from native code."""
@@ -98,7 +101,7 @@ def main(cause, count):
         after = neurogc.status()["stalls"]["by_cause"]
         injected.append({"kind": kind.__name__, "waited": share, "seen": new_causes(before, after)})
         before = after
-        count -= share < 0.1 or cause == "cpu_starved"
+        count -= share < UNDISTURBED or cause == "cpu_starved"
     del heap
     print(json.dumps({"injected": injected, "recent": neurogc.status()["stalls"]["recent"]}))
 
