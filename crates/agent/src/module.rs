@@ -11,11 +11,15 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::agent::{Agent, EXIT_PATIENCE, Host};
 use crate::cpython::Interpreter;
+use crate::cpython::pending::call_soon;
 use crate::hooks::{Hooks, Open};
 use crate::status;
 
 /// The installed agent. Only threads that hold the GIL write here, so no forked child finds it locked.
 static CURRENT: RwLock<Option<Arc<Agent>>> = RwLock::new(None);
+
+/// Whether the threads that a fork stopped are to be started again.
+static RESUME: AtomicBool = AtomicBool::new(false);
 
 /// Whether the hooks that cannot be taken back (fork, exit) are in place.
 static HOOKED: AtomicBool = AtomicBool::new(false);
@@ -96,6 +100,7 @@ fn adapters() -> bool {
 #[pyfunction]
 fn status_json(py: Python<'_>) -> PyResult<String> {
     let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
+    resume();
     py.detach(|| {
         agent.refresh();
         serde_json::to_string(&status::report(&agent))
@@ -153,6 +158,7 @@ impl Drop for Mark {
 /// What stands in `gc.callbacks`.
 #[pyfunction]
 fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
+    resume();
     let Ok(current) = CURRENT.try_read() else { return };
     let Some(agent) = &*current else { return };
     if phase.len().is_ok_and(|length| length == "start".len()) {
@@ -184,7 +190,22 @@ fn before_fork(py: Python<'_>) {
 /// Registered with `os.register_at_fork`.
 #[pyfunction]
 fn after_fork_in_parent() {
-    if let Some(agent) = current() {
+    let Some(agent) = current() else { return };
+    if agent.interpreter.version.counts_threads_after_fork_hooks() {
+        RESUME.store(true, Ordering::Relaxed);
+        // Where it cannot be called, the next collection or status report resumes.
+        call_soon(resume);
+    } else {
+        agent.start();
+    }
+}
+
+/// Starts the threads again that a fork stopped, where that had to wait.
+fn resume() {
+    if RESUME.load(Ordering::Relaxed)
+        && RESUME.swap(false, Ordering::Relaxed)
+        && let Some(agent) = current()
+    {
         agent.start();
     }
 }
@@ -193,6 +214,7 @@ fn after_fork_in_parent() {
 /// its threads may have held a lock.
 #[pyfunction]
 fn after_fork_in_child() {
+    RESUME.store(false, Ordering::Relaxed);
     if let Some(parents) = current() {
         let agent = Arc::new(parents.in_child());
         set_current(Some(Arc::clone(&agent)));

@@ -197,6 +197,14 @@ pub(crate) struct Version {
     pub(crate) free_threaded: bool,
 }
 
+impl Version {
+    /// Whether `os.fork()` counts the threads, to warn about them, only after the parent's hooks have run: threads
+    /// that were stopped for the fork must then not be back yet (gh-137109).
+    pub(crate) fn counts_threads_after_fork_hooks(&self) -> bool {
+        matches!((self.minor, self.micro), (13, 0..=9) | (14, 0))
+    }
+}
+
 impl std::fmt::Display for Version {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let suffix = if self.free_threaded { " (free-threaded)" } else { "" };

@@ -9,6 +9,7 @@ pub(crate) mod layout;
 mod lines;
 mod memory;
 pub(crate) mod native;
+pub(crate) mod pending;
 pub(crate) mod selfcheck;
 pub(crate) mod threads;
 

@@ -1,0 +1,20 @@
+//! Work that the main thread does as soon as it is back in Python code.
+
+use std::ffi::{c_int, c_void};
+use std::panic::catch_unwind;
+
+use pyo3::ffi;
+
+/// Has `body` called by the main thread, with the GIL held. False where the interpreter's queue is full.
+pub(crate) fn call_soon(body: fn()) -> bool {
+    // SAFETY: the function may be called from anywhere, and a function pointer fits the argument.
+    unsafe { ffi::Py_AddPendingCall(Some(call), body as *mut c_void) == 0 }
+}
+
+extern "C" fn call(body: *mut c_void) -> c_int {
+    // SAFETY: only `call_soon` passes this function on, with a `fn()` as its argument.
+    let body: fn() = unsafe { std::mem::transmute::<*mut c_void, fn()>(body) };
+    // Nothing may unwind into the interpreter.
+    let _ = catch_unwind(body);
+    0
+}
