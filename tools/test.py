@@ -187,7 +187,13 @@ def package_tests() -> Outcome:
 def streamed(command: list[str], env: dict[str, str], limit: float | None = None) -> tuple[int, str]:
     """Runs a command, shows its output as it comes, and gives its exit code and output."""
     process = subprocess.Popen(
-        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        command,
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
         start_new_session=True,
     )
     if limit is not None:
