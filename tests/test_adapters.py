@@ -210,7 +210,7 @@ async def main():
     for _ in range(10):
         await asyncio.sleep(0)
 asyncio.run(main())
-assert 10 <= len(turns) <= 20, turns
+assert 20 <= len(turns) <= 40, turns
 class Own(selectors.EpollSelector):
     pass
 loop = asyncio.SelectorEventLoop(Own())

@@ -44,10 +44,7 @@ def status():
     """Everything that the agent knows, with the fields of `neurogc status --json`."""
     import json
 
-    report = json.loads(_native.agent.status_json())
-    if "_imports" in globals():
-        report["degraded"].extend(_imports.problems.values())
-    return report
+    return json.loads(_native.agent.status_json())
 
 
 def _leave_imports_alone():

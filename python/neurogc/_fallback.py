@@ -13,7 +13,7 @@ version = "0.1.0"
 
 _POLICIES = ("auto", "observe", "cpython")
 _LATER = ("threshold", "freeze", "every", "gap", "classic", "neural")
-_NOT_SETTINGS = {"CONFIG", "HOME", "ROOT_PID", "TEST_PYTHONS"}
+_NOT_SETTINGS = {"CONFIG", "HOME", "ROOT_PID", "TEST_PYTHONS", "BIN", "ALLOW_FALLBACK"}
 
 
 class _Histogram:
@@ -55,6 +55,7 @@ class _State:
         self.in_request = _Histogram()
         self.in_gap = _Histogram()
         self.requests = _Histogram()
+        self.troubles = []
         self.recent = []
         self.recent_pauses = {}
         self.in_flight = 0
@@ -118,6 +119,11 @@ def installed():
 def adapters():
     """Whether servers and frameworks are to be adapted by themselves."""
     return _state.settings.get("adapters", True)
+
+
+def degrade(reason):
+    """Adds a reason to the report's `degraded`."""
+    _state.troubles.append(reason)
 
 
 def progress():
@@ -250,7 +256,8 @@ def _report():
         "policy": _resolved(state.settings.get("policy", "auto")),
         "uptime_s": now - state.since,
         "degraded": [
-            f"{_reason}: stalls, GIL gaps, processor, I/O, traces and the control socket are not available"
+            f"{_reason}: stalls, GIL gaps, processor, I/O, traces and the control socket are not available",
+            *state.troubles,
         ],
         "gc": {
             "young": young,

@@ -8,10 +8,8 @@ spec are what they would have been without us.
 import sys
 from _thread import get_ident
 
+from ._native import agent
 from .adapters import ADAPTERS
-
-# What could not be adapted and why, by module.
-problems = {}
 
 _replaced = []
 
@@ -94,7 +92,6 @@ def unwatch():
     """Puts back all that was replaced, unless somebody else replaced it since."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
-    problems.clear()
     while _replaced:
         owner, name, original, replacement = _replaced.pop()
         if vars(owner).get(name) is replacement:
@@ -111,7 +108,7 @@ def _adapt(name, module):
         import_module(".adapters." + adapter, __package__).adapt(module, _replace)
     except Exception as error:
         # A version of the module that the adapter does not know. The program must not notice.
-        problems[name] = f"requests of {name} are not measured: {type(error).__name__}: {error}"
+        agent.degrade(f"requests of {name} are not measured: {type(error).__name__}: {error}")
 
 
 def _replace(owner, name, make):

@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::agent::{Agent, EXIT_PATIENCE, Host};
-use crate::cpython::Interpreter;
 use crate::cpython::pending::call_soon;
+use crate::cpython::{Interpreter, is_main_interpreter};
 use crate::hooks::{Hooks, Open};
 use crate::status;
 
@@ -37,14 +37,18 @@ fn set_current(agent: Option<Arc<Agent>>) {
 mod _agent {
     #[pymodule_export]
     use super::{
-        Mark, adapters, after_fork_in_child, after_fork_in_parent, before_fork, gc_event, install, installed, layout,
-        progress, shutdown, status_json, uninstall,
+        Mark, adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, gc_event, install, installed,
+        layout, progress, shutdown, status_json, uninstall,
     };
 
+    use pyo3::exceptions::PyImportError;
     use pyo3::prelude::*;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        if !super::is_main_interpreter() {
+            return Err(PyImportError::new_err("NeuroGC observes the main interpreter, not a subinterpreter"));
+        }
         // A panic is caught where it happens; its message would only disturb the program's output.
         std::panic::set_hook(Box::new(|_| {}));
         module.add("version", super::status::VERSION)
@@ -106,6 +110,14 @@ fn status_json(py: Python<'_>) -> PyResult<String> {
         serde_json::to_string(&status::report(&agent))
     })
     .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+/// Adds a reason to the status report's `degraded`.
+#[pyfunction]
+fn degrade(reason: String) {
+    if let Some(agent) = current() {
+        agent.ledger().trouble(reason);
+    }
 }
 
 /// The offsets that this interpreter is read with, for the comparison with its headers.

@@ -25,8 +25,13 @@ pub mod env {
     /// Read by the tests: interpreters to test with.
     pub const TEST_PYTHONS: &str = "NEUROGC_TEST_PYTHONS";
 
+    /// Read by the tests: the built command.
+    pub const BIN: &str = "NEUROGC_BIN";
+    /// Read by the tests: the stand-in for the agent will do.
+    pub const ALLOW_FALLBACK: &str = "NEUROGC_ALLOW_FALLBACK";
+
     /// All of them.
-    pub const ALL: [&str; 4] = [CONFIG, HOME, ROOT_PID, TEST_PYTHONS];
+    pub const ALL: [&str; 6] = [CONFIG, HOME, ROOT_PID, TEST_PYTHONS, BIN, ALLOW_FALLBACK];
 }
 
 /// The settings file that is read from the working directory.

@@ -1,4 +1,4 @@
-"""asyncio: tells the agent of each turn of an event loop, just before it polls.
+"""asyncio: tells the agent of each turn of an event loop, before it polls and after.
 
 The selector of a loop gets a subclass of its own class, in place: `selectors.DefaultSelector` and every selector
 that no event loop owns stay as they are. uvloop polls in C and is not seen.
@@ -33,4 +33,6 @@ def _watch(loop):
 class _WatchedSelector(selectors.EpollSelector):
     def select(self, timeout=None):
         progress()
-        return super().select(timeout)
+        ready = super().select(timeout)
+        progress()
+        return ready

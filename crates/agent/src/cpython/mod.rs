@@ -33,3 +33,9 @@ fn current_thread() -> ThreadState {
     // SAFETY: the callers have a `Python` token, so a thread state exists.
     ThreadState(unsafe { ffi::PyThreadState_Get() } as usize)
 }
+
+/// Whether the calling thread runs in the main interpreter.
+pub(crate) fn is_main_interpreter() -> bool {
+    // SAFETY: the callers hold the GIL, so there is a current interpreter.
+    unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) == 0 }
+}

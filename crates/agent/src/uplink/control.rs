@@ -32,6 +32,7 @@ impl Control {
     pub(crate) fn open() -> Result<Self, String> {
         let folder = control::socket_folder(geteuid().as_raw());
         make_private_folder(&folder).map_err(|reason| format!("no control socket: {} {reason}", folder.display()))?;
+        remove_orphans(&folder);
         let path = control::socket_path(&folder, std::process::id());
         listen(&path)
             .map(|listener| Self { listener, path: path.clone() })
@@ -61,6 +62,17 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// Removes sockets whose processes are gone: killed ones leave theirs behind. A few each time, so that it stays cheap.
+fn remove_orphans(folder: &Path) {
+    const AT_A_TIME: usize = 64;
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for path in entries.take(AT_A_TIME).flatten().map(|entry| entry.path()) {
+        if control::socket_pid(&path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_file(&path);
+        }
+    }
 }
 
 /// Makes the folder, or checks that the one that is there is ours alone.

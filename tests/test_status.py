@@ -1,0 +1,261 @@
+"""The status report against what this process knows about itself."""
+
+import gc
+import json
+import os
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import time
+
+import neurogc
+import pytest
+from observed import ask, eventually, python, socket_path, start
+
+pytestmark = pytest.mark.needs_agent
+
+
+@pytest.fixture
+def status(_installed):
+    return neurogc.status
+
+
+def test_collections_are_counted_by_generation(status):
+    before = status()["gc"]
+    stats = gc.get_stats()
+    for generation in (0, 0, 1, 2, 2, 2):
+        gc.collect(generation)
+    after = status()["gc"]
+    automatic = [now["collections"] - then["collections"] for now, then in zip(gc.get_stats(), stats)]
+    for name, least, most in zip(("young", "middle", "full"), (2, 1, 3), automatic):
+        assert least <= after[name]["count"] - before[name]["count"] <= most + 1, name
+    assert after["full"]["max_ms"] > 0 and after["full"]["p50_ms"] <= after["full"]["max_ms"]
+
+
+def test_what_a_collection_frees_is_counted(status):
+    gc.collect()
+    before = status()["gc"]["collected"]
+    for _ in range(500):
+        garbage = []
+        garbage.append(garbage)
+    del garbage
+    gc.collect()
+    assert status()["gc"]["collected"] - before >= 500
+
+
+def test_a_collection_within_a_request_says_so(status):
+    before = status()["gc"]
+    with neurogc.request():
+        gc.collect()
+    gc.collect()
+    after = status()["gc"]
+    assert after["in_request"]["count"] >= before["in_request"]["count"] + 1
+    assert after["in_gap"]["count"] >= before["in_gap"]["count"] + 1
+
+
+def test_frozen_objects_are_counted(status):
+    assert status()["gc"]["frozen"] == gc.get_freeze_count()
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        assert abs(status()["gc"]["frozen"] - frozen) <= 0.02 * frozen
+    finally:
+        gc.unfreeze()
+
+
+def test_tracked_objects_are_about_right():
+    # The estimate follows full collections, so it is asked after one.
+    python("""
+import gc, neurogc
+heap = [[] for _ in range(300_000)]
+gc.collect()
+tracked, real = neurogc.status()["gc"]["tracked"], len(gc.get_objects())
+assert abs(tracked - real) < 0.1 * real, (tracked, real)
+""")
+
+
+def test_memory_is_that_of_the_kernel(status):
+    held = bytearray(64 * 1024 * 1024)
+    memory = status()["memory"]
+    fields = dict(line.split(":", 1) for line in open("/proc/self/status") if line.startswith("Vm"))
+    rss = int(fields["VmRSS"].split()[0]) * 1024
+    assert abs(memory["rss"] - rss) < 8 * 1024 * 1024
+    assert memory["peak_rss"] >= memory["rss"] and memory["vms"] > memory["rss"]
+    assert memory["uss"] is None or 0 < memory["uss"] <= memory["rss"] * 1.1
+    del held
+
+
+def test_the_child_tree_has_each_childs_memory(status):
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    try:
+        # A process that has just begun has hardly any memory yet.
+        tree = eventually(
+            lambda: (seen := status()["children"]) and len(seen) >= 2 and min(each["rss"] for each in seen) > 1_000_000 and seen
+        )
+        mine = [each for each in tree if each["pid"] == child.pid]
+        below = [each for each in tree if each["ppid"] == child.pid]
+        assert mine and mine[0]["ppid"] == os.getpid(), tree
+        assert len(below) == 1, tree
+    finally:
+        child.communicate(b"\n")
+
+
+def test_processor_and_network_are_measured():
+    python("""
+import socket, time, neurogc
+left, right = socket.socketpair()
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+peer, _ = server.accept()
+before = neurogc.status()
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    client.sendall(b"x" * 10000)
+    received = 0
+    while received < 10000:
+        received += len(peer.recv(10000))
+after = neurogc.status()
+assert after["cpu"]["percent"] > 20, after["cpu"]
+assert after["net"]["sent_bytes"] > before["net"]["sent_bytes"], after["net"]
+assert after["net"]["recv_bytes"] > before["net"]["recv_bytes"], after["net"]
+""")
+
+
+def test_gil_spans_follow_the_program():
+    python("""
+import time, neurogc
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    burst = time.monotonic() + 0.02
+    while time.monotonic() < burst:
+        pass
+    time.sleep(0.02)
+gil = neurogc.status()["gil"]
+assert 25 < gil["busy_percent"] < 75, gil
+assert gil["busy"]["count"] > 20 and 10 < gil["busy"]["p50_ms"] < 40, gil
+assert gil["idle"]["count"] > 20 and 10 < gil["idle"]["p50_ms"] < 40, gil
+""")
+
+
+def test_the_socket_is_for_this_user_alone():
+    process = start(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
+    try:
+        path = socket_path(process.pid)
+        eventually(path.exists)
+        eventually(lambda: stat.S_IMODE(path.stat().st_mode) == 0o600)
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert ask(process.pid)["pid"] == process.pid
+    finally:
+        process.communicate("\n")
+    assert not path.exists()
+
+
+def refusal(pid, message):
+    """What the agent says to bytes that are no question."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(5)
+        connection.connect(str(socket_path(pid)))
+        connection.sendall(message)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    return json.loads(answer[4:]) if answer else None
+
+
+def test_bad_messages_are_refused_and_hurt_nobody():
+    process = start(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
+    try:
+        eventually(lambda: ask(process.pid))
+        assert "limit" in refusal(process.pid, struct.pack("<I", 1 << 31))["refused"]
+        assert "not valid" in refusal(process.pid, struct.pack("<I", 3) + b"{}}")["refused"]
+        future = json.dumps({"protocol": 99, "ask": "status"}).encode()
+        assert "protocol 1" in refusal(process.pid, struct.pack("<I", len(future)) + future)["refused"]
+        # Half a message, and many who say nothing at all.
+        assert refusal(process.pid, struct.pack("<I", 100) + b"{") is None
+        silent = [socket.socket(socket.AF_UNIX) for _ in range(20)]
+        for each in silent:
+            each.connect(str(socket_path(process.pid)))
+        assert eventually(lambda: ask(process.pid))["pid"] == process.pid
+        for each in silent:
+            each.close()
+    finally:
+        process.communicate("\n")
+    assert process.returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_gets_no_answer():
+    process = start(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
+    try:
+        eventually(lambda: ask(process.pid))
+        # The folder alone keeps others out.
+        code = f"""
+import os, socket
+os.setgid(65534), os.setuid(65534)
+try:
+    socket.socket(socket.AF_UNIX).connect({str(socket_path(process.pid))!r})
+except PermissionError:
+    print("denied")
+"""
+        done = subprocess.run(["python3", "-c", code], capture_output=True, text=True)
+        assert done.stdout == "denied\n", done
+    finally:
+        process.communicate("\n")
+
+
+def test_an_idle_program_costs_little():
+    # The bar is 0.3 %, measured by the benchmark; this only catches a thread that spins.
+    seen = python("""
+import time, neurogc
+neurogc.status(); time.sleep(0.2)
+before = neurogc.status()["agent"]["cpu_ms"]
+time.sleep(2)
+print(neurogc.status()["agent"]["cpu_ms"] - before)
+""")
+    assert float(seen) < 60
+
+
+def test_a_full_queue_drops_and_counts():
+    python("""
+import neurogc
+from neurogc import _agent
+held = [_agent.Mark() for _ in range(40_000)]
+del held
+status = neurogc.status()
+assert status["requests"]["in_flight"] == 0, status["requests"]
+assert status["requests"]["count"] + status["agent"]["dropped"] > 30_000, status["agent"]
+""")
+
+
+def test_uninstall_leaves_nothing_behind():
+    python("""
+import gc, os, threading, neurogc
+path = f"/tmp/neurogc-{os.getuid()}/{os.getpid()}.sock"
+neurogc.status()
+assert os.path.exists(path)
+neurogc.uninstall()
+assert gc.callbacks == []
+assert not os.path.exists(path)
+assert len(os.listdir("/proc/self/task")) == 1
+neurogc.install()
+assert neurogc.status()["requests"]["count"] == 0
+""")
+
+
+def test_the_agents_descriptors_are_not_the_programs():
+    python("""
+import os, neurogc
+neurogc.status()
+names = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
+assert not any("sock" in name or "schedstat" in name or "statm" in name for name in names), names
+""")
+
+
+def test_times_are_sensible(status):
+    with neurogc.request():
+        time.sleep(0.02)
+    requests = status()["requests"]
+    assert requests["max_ms"] >= 20 and requests["p50_ms"] <= requests["p999_ms"] <= requests["max_ms"]
