@@ -4,11 +4,12 @@
 #   make test    everything: lints, Rust tests, the Python suite on every CPython found, the package
 #   make build   the extension and the command, for development
 #   make lint    formatting, clippy, and the walls of ARCHITECTURE.md
+#   make bench   what it costs to be observed (BENCH=--quick for a look)
 #   make fuzz    hostile bytes for the parsers (FUZZ_SECONDS=60 for each)
 #
 # PYTHON=… chooses the interpreter that runs the scripts.
 
-.PHONY: demo test build lint fuzz clean
+.PHONY: demo test build lint bench fuzz clean
 
 demo:
 	@python=$$(tools/prerequisites) && tools/build && exec "$$python" demo/run.py
@@ -21,6 +22,9 @@ build:
 
 lint:
 	@tools/prerequisites >/dev/null && exec tools/lint
+
+bench:
+	@python=$$(tools/prerequisites) && tools/build && exec "$$python" tools/bench.py $(BENCH)
 
 fuzz:
 	@tools/prerequisites >/dev/null && exec tools/fuzz
