@@ -14,8 +14,13 @@ use crate::hooks::Event;
 use crate::senses::schedule::{Schedule, Scheduler, processor, voluntary_switches};
 use crate::senses::stalls::{Evidence, Look, Watch};
 
-/// Step of the looks while something is going on.
-pub(crate) const STEP_NS: u64 = 1_000_000;
+/// Step of the looks; no shorter span of the GIL is seen.
+pub(crate) const STEP_NS: u64 = 2_000_000;
+
+/// Step of the looks at a stretch that may become a stall.
+const CLOSE_STEP_NS: u64 = 1_000_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Step of the looks when nothing has changed for a while.
 const RARE_STEP_NS: u64 = 5_000_000;
@@ -112,7 +117,12 @@ impl Conductor<'_> {
         if let Some(verdict) = verdict {
             ledger.stall(verdict);
         }
-        next_step(self.watch.stretch_age(now), ledger.gaps.idle_for(), self.agent.settings.stall.as_nanos() as u64)
+        next_step(Pace {
+            stretch: self.watch.stretch_age(now),
+            settled: self.watch.is_settled(),
+            idle: ledger.gaps.idle_for(),
+            stall: self.agent.settings.stall.as_nanos() as u64,
+        })
     }
 
     fn keep_books(&mut self, now: u64) {
@@ -136,21 +146,34 @@ impl Conductor<'_> {
     }
 }
 
-/// Looks are close together while something runs, and grow rarer the longer nothing changes.
-fn next_step(stretch_age: u64, idle_for: u64, stall: u64) -> u64 {
-    const SECOND_NS: u64 = 1_000_000_000;
-    let rare = stall.min(RARE_STEP_NS);
-    let (step, longest) = if stretch_age > SECOND_NS {
-        (stretch_age / 200, LONGEST_STEP_NS)
-    } else if stretch_age > 0 {
-        (stretch_age / 8, rare)
-    } else if idle_for > SECOND_NS {
+/// What the step to the next look depends on. Times are nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// How long the GIL has been held by one thread.
+    stretch: u64,
+    /// Whether that stretch needs no more evidence.
+    settled: bool,
+    /// How long the GIL has been free.
+    idle: u64,
+    /// What counts as a stall.
+    stall: u64,
+}
+
+/// Looks are close together while something may become a stall, and grow rarer the longer nothing changes.
+fn next_step(pace: Pace) -> u64 {
+    let rare = pace.stall.min(RARE_STEP_NS);
+    let usual = STEP_NS.min(rare);
+    let close = CLOSE_STEP_NS.min(pace.stall / 2);
+    let (step, shortest, longest) = match pace {
+        Pace { stretch, settled: true, .. } if stretch > 0 => (stretch / 8, close, LONGEST_STEP_NS),
+        Pace { stretch, .. } if stretch > SECOND_NS => (stretch / 200, close, LONGEST_STEP_NS),
+        Pace { stretch, .. } if stretch > pace.stall / 4 => (stretch / 8, close, rare),
+        Pace { stretch, .. } if stretch > 0 => (usual, usual, rare),
         // A request or a collection wakes it; only other work may go unseen for this long.
-        (idle_for / 200, DOZE_STEP_NS)
-    } else {
-        (idle_for / 32, rare)
+        Pace { idle, .. } if idle > SECOND_NS => (idle / 200, rare, DOZE_STEP_NS),
+        Pace { idle, .. } => (idle / 32, usual, rare),
     };
-    step.clamp(STEP_NS.min(stall / 2), longest)
+    step.clamp(shortest, longest)
 }
 
 /// Evidence from the running process.
@@ -203,22 +226,32 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    fn check(pace: Pace, expected_ms: f64) {
+        assert_eq!(next_step(Pace { stall: 5 * MS, ..pace }) as f64 / MS as f64, expected_ms, "{pace:?}");
+    }
+
     #[test]
-    fn looks_grow_rarer_when_nothing_changes() {
-        let stall = 5 * MS;
-        assert_eq!(next_step(0, 0, stall), MS);
-        assert_eq!(next_step(2 * MS, 0, stall), MS);
-        assert_eq!(next_step(40 * MS, 0, stall), 5 * MS);
-        assert_eq!(next_step(10_000 * MS, 0, stall), 50 * MS);
-        assert_eq!(next_step(0, 100 * MS, stall), 100 * MS / 32);
-        assert_eq!(next_step(0, 900 * MS, stall), 5 * MS);
-        assert_eq!(next_step(0, 2_000 * MS, stall), 10 * MS);
-        assert_eq!(next_step(0, 50_000 * MS, stall), 20 * MS);
+    fn looks_are_closest_where_a_stretch_may_become_a_stall() {
+        check(Pace { stretch: 1, ..Pace::default() }, 2.0);
+        check(Pace { stretch: 2 * MS, ..Pace::default() }, 1.0);
+        check(Pace { stretch: 16 * MS, ..Pace::default() }, 2.0);
+        check(Pace { stretch: 400 * MS, ..Pace::default() }, 5.0);
+        check(Pace { stretch: 400 * MS, settled: true, ..Pace::default() }, 50.0);
+        check(Pace { stretch: 10_000 * MS, ..Pace::default() }, 50.0);
+    }
+
+    #[test]
+    fn looks_grow_rarer_in_an_idle_program() {
+        check(Pace::default(), 2.0);
+        check(Pace { idle: 900 * MS, ..Pace::default() }, 5.0);
+        check(Pace { idle: 2_000 * MS, ..Pace::default() }, 10.0);
+        check(Pace { idle: 50_000 * MS, ..Pace::default() }, 20.0);
     }
 
     #[test]
     fn a_short_threshold_is_looked_at_in_time() {
-        assert_eq!(next_step(0, 0, MS), MS / 2);
-        assert_eq!(next_step(0, 500 * MS, 60_000 * MS), 5 * MS);
+        assert_eq!(next_step(Pace { stall: MS, ..Pace::default() }), MS);
+        assert_eq!(next_step(Pace { stall: MS, stretch: MS / 2, ..Pace::default() }), MS / 2);
+        assert_eq!(next_step(Pace { stall: 60_000 * MS, idle: 500 * MS, ..Pace::default() }), 5 * MS);
     }
 }

@@ -17,7 +17,7 @@ use crate::cpython::frames::Sample;
 const RECENT: usize = 32;
 
 /// Different places that are told apart within one stretch.
-const SITES: usize = 16;
+const SITES: usize = 8;
 
 /// One look at the GIL.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +97,12 @@ impl Watch {
     /// How long the running stretch has lasted.
     pub(crate) fn stretch_age(&self, now: u64) -> u64 {
         self.stretch.as_ref().map_or(0, |stretch| now.saturating_sub(stretch.since))
+    }
+
+    /// Whether more looks would hardly change the verdict on the running stretch: it is long, and it is Python, whose
+    /// interruptions show in the scheduler's account.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.stretch.as_ref().is_some_and(|stretch| stretch.python > 4 * self.threshold + 4 * stretch.native)
     }
 
     /// A collection has ended. Must be called before the next look.
@@ -208,7 +214,10 @@ impl Watch {
             return true;
         }
         stretch.python += step;
-        note_site(&mut stretch.sites, sample, evidence);
+        // Finding the place of a sample takes a while, and most stretches never become stalls.
+        if look.at - stretch.since >= self.threshold {
+            note_site(&mut stretch.sites, sample, evidence);
+        }
         if !scheduled {
             return true;
         }
@@ -228,6 +237,9 @@ impl Watch {
         let duration = (end - stretch.since).saturating_sub(stretch.collecting);
         if duration < self.threshold {
             return None;
+        }
+        if let Some(sample) = stretch.sample.filter(|_| stretch.sites.is_empty()) {
+            note_site(&mut stretch.sites, sample, evidence);
         }
         let (cause, site) = stretch.judge(duration);
         Some(Verdict { at: stretch.since, duration, cause, site })
