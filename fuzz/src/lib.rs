@@ -27,7 +27,7 @@ pub const TARGETS: [Target; 2] = [
 ];
 
 /// A question from a socket: a wrong one is refused, a right one survives being written again, and nothing beyond the
-/// announced length or the limit is read.
+/// limit is read.
 pub fn check_control(bytes: &[u8]) {
     let mut rest = bytes;
     match control::read::<Question>(&mut rest, MAX_QUESTION) {
@@ -45,8 +45,8 @@ pub fn check_control(bytes: &[u8]) {
     }
 }
 
-/// A trace file: it is refused, or every byte after its header is either in a readable block or named as damage, and
-/// the readable records survive being written again.
+/// A trace file: it is refused, or what is damaged is named once, in order and within the file, and the readable
+/// records survive being written again.
 pub fn check_trace(bytes: &[u8]) {
     let Ok(trace) = trace::read(bytes) else { return };
     let mut end = 0;
