@@ -55,6 +55,7 @@ pub(crate) fn service() -> Status {
             count: 60_213,
             in_flight: 4,
             rps: 480.2,
+            recent_p99_ms: 16.0,
             p50_ms: 1.4,
             p95_ms: 3.9,
             p99_ms: 21.7,

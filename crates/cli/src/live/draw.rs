@@ -45,7 +45,7 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
     let title = if requests.count == 0 {
         " p99 latency: no requests yet ".to_owned()
     } else {
-        let figures = [requests.p50_ms, requests.p99_ms, requests.max_ms].map(ms);
+        let figures = [requests.p50_ms, requests.recent_p99_ms, requests.max_ms].map(ms);
         format!(" p99 latency {} (p50 {}, max {}) ", figures[1], figures[0], figures[2])
     };
     let room = usize::from(area.width);
@@ -175,8 +175,8 @@ fn footer(screen: &Screen) -> Line<'_> {
 fn help(frame: &mut Frame<'_>) {
     const TEXT: &str = "q, Esc    quit\n↑ ↓       select a process\nEnter     watch it\n←         back to the list\n\
                         p         pause and continue\nh         this help\n\n\
-                        One point a second. p99 is over the agent's whole time. The pause is the longest of each \
-                        second; where several short ones fell into it, at least their mean.";
+                        One point a second. p99 is that of the last ten to twenty seconds. The pause is the longest \
+                        of the last second or two.";
     let area = frame.area().centered(Constraint::Length(52.min(frame.area().width)), Constraint::Length(13));
     frame.render_widget(Clear, area);
     let block = Block::bordered().title(" keys ");
@@ -204,13 +204,14 @@ mod tests {
         let mut status = samples::service();
         status.degraded.clear();
         status.uptime_s -= 60.0;
-        status.requests.p99_ms = 5.0;
+        status.requests.recent_p99_ms = 5.0;
         let recent = std::mem::take(&mut status.stalls.recent);
         let mut screen = Screen::watching(status.clone());
         for second in 0..60_u64 {
             status.uptime_s += 1.0;
             status.requests.count += 480;
-            status.requests.p99_ms = 5.0 + (second % 12) as f64;
+            status.requests.recent_p99_ms = 5.0 + (second % 12) as f64;
+            status.gc.recent_max_ms = if second % 15 == 7 { 150.0 } else { 0.3 };
             status.gc.young.count += 10;
             status.gc.young.total_ms += 0.7;
             status.memory.rss += 1 << 20;

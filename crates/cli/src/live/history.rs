@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use neurogc_wire::status::{Cause, Pauses, Stall, Status};
+use neurogc_wire::status::{Pauses, Status};
 
 /// Points that are kept: more than a wide terminal shows.
 const KEPT: usize = 512;
@@ -72,12 +72,12 @@ impl History {
                 let seconds = status.uptime_s - before.uptime_s;
                 if seconds > 0.0 {
                     self.rates = rates(&before, &status, seconds);
-                    self.pause_us.push(micros(longest_pause(&before, &status)));
                 }
             }
             _ => *self = Self::default(),
         }
-        self.p99_us.push(micros(status.requests.p99_ms));
+        self.p99_us.push(micros(status.requests.recent_p99_ms));
+        self.pause_us.push(micros(status.gc.recent_max_ms));
         self.rss.push(status.memory.rss);
         self.latest = Some(status);
     }
@@ -104,27 +104,6 @@ fn rates(before: &Status, after: &Status, seconds: f64) -> Rates {
         received_bytes: each(|status| status.net.recv_bytes),
         sent_bytes: each(|status| status.net.sent_bytes),
     }
-}
-
-/// The longest pause between two reports, in milliseconds.
-///
-/// It is exact for a pause that is a record, that was alone in its generation, or that was long enough to be listed as
-/// a stall. Otherwise the reports only hold sums, and the mean of the interval, a lower bound, stands in for it.
-fn longest_pause(before: &Status, after: &Status) -> f64 {
-    let by_kind = kinds(before).into_iter().zip(kinds(after)).map(|(before, after)| {
-        let count = after.count.saturating_sub(before.count);
-        if count == 0 {
-            0.0
-        } else if after.max_ms > before.max_ms {
-            after.max_ms
-        } else {
-            (after.total_ms - before.total_ms).max(0.0) / count as f64
-        }
-    });
-    // A pause that began before the first report ended after it, and was counted then.
-    let ended_since = |stall: &&Stall| stall.cause == Cause::Gc && stall.at_s + stall.ms / 1000.0 > before.uptime_s;
-    let as_stalls = after.stalls.recent.iter().filter(ended_since).map(|stall| stall.ms);
-    by_kind.chain(as_stalls).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -156,38 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_pause_is_exact() {
-        let after = later(1.0, |status| {
-            status.gc.young.count += 10;
-            status.gc.young.total_ms += 12.0;
-            status.gc.young.max_ms = 9.0;
-        });
-        assert_eq!(longest_pause(&samples::service(), &after), 9.0);
-    }
-
-    #[test]
-    fn a_lone_pause_is_exact() {
-        let after = later(1.0, |status| {
-            status.gc.full.count += 1;
-            status.gc.full.total_ms += 77.0;
-        });
-        assert_eq!(longest_pause(&samples::service(), &after), 77.0);
-    }
-
-    #[test]
-    fn a_pause_listed_as_a_stall_is_exact() {
-        let after = later(1.0, |status| {
-            status.gc.full.count += 2;
-            status.gc.full.total_ms += 150.0;
-            let at_s = status.uptime_s - 0.5;
-            status.stalls.recent.push(Stall { at_s, ms: 140.0, cause: Cause::Gc, site: String::new() });
-        });
-        assert_eq!(longest_pause(&samples::service(), &after), 140.0);
-    }
-
-    #[test]
-    fn no_collection_is_no_pause() {
-        assert_eq!(longest_pause(&samples::service(), &later(1.0, |_| {})), 0.0);
+    fn points_are_the_recent_figures() {
+        let mut history = History::default();
+        history.take(later(0.0, |status| status.gc.recent_max_ms = 9.5));
+        history.take(later(1.0, |status| status.requests.recent_p99_ms = 7.0));
+        assert_eq!(history.pause_us.last(2)[0], 9500);
+        assert_eq!(history.p99_us.last(1), [7000]);
     }
 
     #[test]
