@@ -95,7 +95,7 @@ def install(settings):
     effective = _resolve(settings)
     if not _installed:
         _state = _State()
-        gc.callbacks.append(_on_collection)
+        _callbacks().append(_on_collection)
         if not _fork_handled and hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_after_fork)
             _fork_handled = True
@@ -107,8 +107,13 @@ def uninstall():
     """Stops measuring."""
     global _installed
     _installed = False
-    if _on_collection in gc.callbacks:
-        gc.callbacks.remove(_on_collection)
+    if _on_collection in _callbacks():
+        _callbacks().remove(_on_collection)
+
+
+def _callbacks():
+    """Where the interpreter calls us for each collection; PyPy has nothing of the kind."""
+    return getattr(gc, "callbacks", [])
 
 
 def installed():
@@ -256,6 +261,7 @@ def _report():
         "policy": _resolved(state.settings.get("policy", "auto")),
         "uptime_s": now - state.since,
         "degraded": [
+            *([] if hasattr(gc, "callbacks") else ["this interpreter does not tell of its collections: none is counted"]),
             f"{_reason}: stalls, GIL gaps, processor, I/O, traces and the control socket are not available",
             *state.troubles,
         ],

@@ -51,17 +51,15 @@ impl Home {
         ))
     }
 
-    /// Takes a folder that holds everything, or says what is missing. The path is made absolute, because the
-    /// program may change its working directory.
+    /// Takes a folder that holds everything, or says what is missing. The extension module is not asked for: PyPy and
+    /// free-threaded interpreters do without. The path is made absolute, because the program may change its working
+    /// directory.
     fn check(folder: &Path) -> Result<Self, String> {
         let folder = fs::canonicalize(folder).map_err(|error| error.to_string())?;
         for part in [Path::new("__init__.py"), &Path::new(INJECT).join("sitecustomize.py")] {
             if !folder.join(part).is_file() {
                 return Err(format!("{} is missing", part.display()));
             }
-        }
-        if !entries(&folder).iter().any(|name| name.starts_with("_agent.") && name.ends_with(".so")) {
-            return Err("the agent, _agent.abi3.so, is missing; it has not been built".to_owned());
         }
         Ok(Self(folder))
     }
@@ -83,7 +81,10 @@ fn candidates(executable: &Path) -> Vec<PathBuf> {
     if let Some(prefix) = executable.parent().and_then(Path::parent) {
         for lib in ["lib", "lib64"] {
             let lib = prefix.join(lib);
-            let mut pythons: Vec<_> = entries(&lib).into_iter().filter(|name| name.starts_with("python3")).collect();
+            let mut pythons: Vec<_> = entries(&lib)
+                .into_iter()
+                .filter(|name| name.starts_with("python3") || name.starts_with("pypy3"))
+                .collect();
             pythons.sort_unstable();
             for python in pythons.iter().rev() {
                 found.push(lib.join(python).join("site-packages/neurogc"));
@@ -108,7 +109,7 @@ mod tests {
 
     fn package(at: &Path) {
         fs::create_dir_all(at.join(INJECT)).unwrap();
-        for file in ["__init__.py", "_agent.abi3.so", "_inject/sitecustomize.py"] {
+        for file in ["__init__.py", "_inject/sitecustomize.py"] {
             fs::write(at.join(file), "").unwrap();
         }
     }
@@ -119,6 +120,7 @@ mod tests {
             ("bin/neurogc", "lib/python3.12/site-packages/neurogc"),
             ("bin/neurogc", "lib/python3/dist-packages/neurogc"),
             ("bin/neurogc", "lib64/python3.11/site-packages/neurogc"),
+            ("bin/neurogc", "lib/pypy3.11/site-packages/neurogc"),
             ("bin/neurogc", "neurogc"),
             ("target/release/neurogc", "python/neurogc"),
         ];
@@ -131,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_without_a_built_agent_says_so() {
+    fn a_package_that_is_not_whole_says_what_is_missing() {
         let root = tempfile::tempdir().unwrap();
         let home = root.path().join("python/neurogc");
         package(&home);
-        fs::remove_file(home.join("_agent.abi3.so")).unwrap();
+        fs::remove_file(home.join("__init__.py")).unwrap();
         let error = Home::near(&root.path().join("target/debug/neurogc")).unwrap_err();
-        assert!(error.contains("it has not been built"), "{error}");
+        assert!(error.contains("__init__.py is missing"), "{error}");
         assert!(error.contains("pip install ."), "{error}");
     }
 

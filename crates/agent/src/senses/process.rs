@@ -14,6 +14,9 @@ use crate::cpython::native::monotonic_ns;
 const ROLLUP_RARITY: u64 = 1000;
 const ROLLUP_SOONEST_NS: u64 = 10_000_000_000;
 
+/// When somebody asks for a report and the last read took less than this, it is read again.
+const ROLLUP_CHEAP_NS: u64 = 5_000_000;
+
 /// What was seen at the last look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
@@ -36,6 +39,7 @@ pub(crate) struct Process {
     cpu_before: Option<(u64, u64)>,
     net_before: Option<Net>,
     rollup_due: u64,
+    rollup_took: u64,
 }
 
 impl Process {
@@ -53,12 +57,17 @@ impl Process {
             cpu_before: None,
             net_before: None,
             rollup_due: 0,
+            rollup_took: 0,
         }
     }
 
-    /// Looks at everything that is cheap, and at the rest when it is due.
-    pub(crate) fn look(&mut self) -> Seen {
+    /// Looks at everything that is cheap, and at the rest when it is due. Somebody who has `asked` gets fresh figures
+    /// unless they are expensive.
+    pub(crate) fn look(&mut self, asked: bool) -> Seen {
         let now = monotonic_ns();
+        if asked && self.rollup_took < ROLLUP_CHEAP_NS {
+            self.rollup_due = now;
+        }
         self.look_at_memory(now);
         self.look_at_cpu(now);
         if let Some(io) = fs::read_to_string("/proc/self/io").ok().and_then(|text| parse_io(&text)) {
@@ -98,8 +107,8 @@ impl Process {
                 )
             });
             memory.limit = cgroup::memory_limit(Path::new("/"));
-            let took = monotonic_ns() - now;
-            self.rollup_due = now + (took * ROLLUP_RARITY).max(ROLLUP_SOONEST_NS);
+            self.rollup_took = monotonic_ns() - now;
+            self.rollup_due = now + (self.rollup_took * ROLLUP_RARITY).max(ROLLUP_SOONEST_NS);
         }
     }
 
@@ -191,7 +200,7 @@ mod tests {
 
     #[test]
     fn this_process_is_seen() {
-        let seen = Process::new().look();
+        let seen = Process::new().look(false);
         assert!(seen.memory.rss > 0 && seen.memory.peak_rss >= seen.memory.rss && seen.memory.vms > seen.memory.rss);
         assert!(seen.threads >= 1 && seen.fds >= 3);
     }

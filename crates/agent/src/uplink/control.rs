@@ -2,12 +2,14 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use neurogc_wire::control::{self, Answer, Ask, MAX_QUESTION, PROTOCOL, Question};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
 
@@ -37,6 +39,12 @@ impl Control {
         listen(&path)
             .map(|listener| Self { listener, path: path.clone() })
             .map_err(|error| format!("no control socket: {}: {error}", path.display()))
+    }
+
+    /// Whether somebody has come to ask.
+    pub(crate) fn somebody_waits(&self) -> bool {
+        let mut polled = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
     /// Answers everybody who is waiting.

@@ -72,9 +72,11 @@ impl<'a> Uplink<'a> {
 
     fn round(&mut self, last: bool) {
         let now = monotonic_ns();
-        if now >= self.look_due || self.agent.rounds.wanted.swap(false, Ordering::AcqRel) || last {
+        let asked = self.agent.rounds.wanted.swap(false, Ordering::AcqRel)
+            || self.control.as_ref().is_some_and(Control::somebody_waits);
+        if now >= self.look_due || asked || last {
             self.look_due = now + self.agent.settings.sample.as_nanos() as u64;
-            let seen = self.process.look();
+            let seen = self.process.look(asked);
             let mut ledger = self.agent.ledger();
             ledger.process(now, seen);
             ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
