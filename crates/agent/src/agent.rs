@@ -13,6 +13,7 @@ use crate::cpython::Interpreter;
 use crate::cpython::native::{leave_shared_descriptors, monotonic_ns};
 use crate::hooks::Hooks;
 use crate::ledger::Ledger;
+use crate::stage::Stage;
 use crate::uplink::Descriptors;
 use crate::{conductor, uplink};
 
@@ -33,6 +34,7 @@ pub(crate) struct Agent {
     pub(crate) command: String,
     pub(crate) installed: u64,
     pub(crate) hooks: Hooks,
+    pub(crate) stage: Stage,
     /// Blocks of the trace on their way to the file.
     pub(crate) blocks: ArrayQueue<Vec<u8>>,
     /// The collector's thresholds when the agent was installed.
@@ -79,6 +81,7 @@ impl Agent {
             command: host.command,
             installed,
             hooks: Hooks::default(),
+            stage: Stage::default(),
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,

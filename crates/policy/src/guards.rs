@@ -77,6 +77,12 @@ impl Guarded {
         order
     }
 
+    /// What the program's own thread should do if it comes to a gap before anybody else sees it.
+    #[must_use]
+    pub fn at_next_gap(&self, observation: &Observation) -> Order {
+        if observation.paused { Order::WAIT } else { self.policy.at_next_gap(observation) }
+    }
+
     /// Takes note of a collection.
     pub fn learn(&mut self, collected: &Collected) {
         if collected.generation == Generation::Full {

@@ -32,6 +32,12 @@ const WRITTEN: [&str; 7] = ["auto", "observe", "cpython", "threshold:G0,G1,G2", 
 const LATER: [&str; 2] = ["classic", "neural"];
 
 impl Name {
+    /// Whether it changes anything, instead of only watching.
+    #[must_use]
+    pub fn acts(self) -> bool {
+        !matches!(self.resolve(), Self::Auto | Self::Observe | Self::Cpython)
+    }
+
     /// The policy that really runs: `auto` is resolved to the best one of this version.
     #[must_use]
     pub fn resolve(self) -> Self {

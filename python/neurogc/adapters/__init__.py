@@ -21,5 +21,6 @@ ADAPTERS = {
     "a2wsgi.wsgi": "bridges",
     "asgiref.wsgi": "bridges",
     "uvicorn.config": "uvicorn",
+    "uvloop": "uvloop",
     "uvicorn.middleware.wsgi": "bridges",
 }

@@ -34,11 +34,20 @@ impl Collector {
         })
     }
 
+    /// Objects that the last full collection left in the oldest generation.
+    pub(crate) fn tenured(self) -> u64 {
+        self.word(self.layout.gc_long_lived_total) as u64
+    }
+
+    /// Objects that have reached the oldest generation since then.
+    pub(crate) fn pending(self) -> u64 {
+        self.word(self.layout.gc_long_lived_pending) as u64
+    }
+
     /// About how many objects are tracked: those that survived the last full collection, those that reached the
     /// oldest generation since, and the youngest. Nothing is walked, so what died old since then still counts.
     pub(crate) fn tracked_estimate(self) -> u64 {
-        let old = self.word(self.layout.gc_long_lived_total) + self.word(self.layout.gc_long_lived_pending);
-        old as u64 + u64::from(self.counts()[0])
+        self.tenured() + self.pending() + u64::from(self.counts()[0])
     }
 
     /// How many objects are frozen. The list is followed through safe reads while the program may change it: a walk

@@ -95,6 +95,10 @@ impl Policy for Gap {
         if let Some(order) = self.settle(observation, idle).or_else(|| self.full(observation, idle)) {
             return order;
         }
+        self.at_next_gap(observation)
+    }
+
+    fn at_next_gap(&self, observation: &Observation) -> Order {
         if f64::from(observation.counts[0]) < self.young_limit * self.young_due {
             return Order::WAIT;
         }

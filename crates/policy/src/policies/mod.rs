@@ -28,6 +28,11 @@ pub trait Policy: std::fmt::Debug + Send {
     /// What to do now.
     fn decide(&mut self, observation: &Observation) -> Order;
 
+    /// What the program's own thread should do if it comes to a gap before anybody else sees it.
+    fn at_next_gap(&self, _observation: &Observation) -> Order {
+        Order::WAIT
+    }
+
     /// Takes note of a collection.
     fn learn(&mut self, _collected: &Collected) {}
 }
