@@ -145,7 +145,7 @@ impl Agent {
     /// The agent of a forked child: the same settings, and empty books.
     pub(crate) fn in_child(&self) -> Self {
         let host = Host { command: self.command.clone(), thresholds: self.thresholds, owns_trace: false };
-        Self::new(self.settings.clone(), self.interpreter.clone(), host)
+        Self { stage: self.stage.in_child(), ..Self::new(self.settings.clone(), self.interpreter.clone(), host) }
     }
 
     /// Waits, for a short while, until everything that has happened is in the books.

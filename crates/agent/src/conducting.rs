@@ -105,13 +105,13 @@ impl<'a> Conducting<'a> {
     /// Takes the GIL if it is free. Who had to wait for it has missed the gap, and only a guard's order goes on.
     fn act(&mut self, order: Order, retune: Option<Thresholds>) {
         let Some(gil) = self.agent.interpreter.gil else { return };
-        if gil.is_held() && !order.forced {
+        if gil.is_held() && !order.at_once {
             return;
         }
         let asked = monotonic_ns();
         let done = Python::try_attach(|py| -> PyResult<()> {
             let stage = &self.agent.stage;
-            if monotonic_ns() - asked > MISSED.as_nanos() as u64 && !order.forced {
+            if monotonic_ns() - asked > MISSED.as_nanos() as u64 && !order.at_once {
                 return Ok(());
             }
             if let Some(thresholds) = retune {

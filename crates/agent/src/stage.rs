@@ -30,6 +30,8 @@ pub(crate) struct Stage {
 
 const NOTHING: u8 = 0;
 const FORCED: u8 = 0x80;
+const AT_ONCE: u8 = 0x40;
+const DECISION: u8 = 0x0f;
 
 /// An order in one byte.
 fn code(order: Order) -> u8 {
@@ -40,7 +42,7 @@ fn code(order: Order) -> u8 {
         Decision::Freeze => 4,
         Decision::Wait | Decision::Snapshot | Decision::Reap { .. } => return NOTHING,
     };
-    decision | if order.forced { FORCED } else { 0 }
+    decision | if order.forced { FORCED } else { 0 } | if order.at_once { AT_ONCE } else { 0 }
 }
 
 impl Stage {
@@ -75,9 +77,10 @@ impl Stage {
             return Ok(());
         }
         self.running.store(order, Ordering::Relaxed);
-        let generation = (order & !FORCED).min(3) - 1;
+        let decision = order & DECISION;
+        let generation = decision.min(3) - 1;
         let result = gc.call_method1("collect", (generation,));
-        let frozen = if order & !FORCED == 4 { gc.call_method0("freeze").map(drop) } else { Ok(()) };
+        let frozen = if decision == 4 { gc.call_method0("freeze").map(drop) } else { Ok(()) };
         self.running.store(NOTHING, Ordering::Relaxed);
         result.map(drop).and(frozen)
     }
@@ -87,6 +90,8 @@ impl Stage {
         match self.running.load(Ordering::Relaxed) {
             NOTHING => None,
             order if order & FORCED != 0 => Some(Place::Forced),
+            // It may have fallen anywhere, so it is judged like CPython's own.
+            order if order & AT_ONCE != 0 => None,
             _ => Some(Place::InGap),
         }
     }
@@ -136,6 +141,14 @@ impl Stage {
             original(py, "set_threshold")?.call1((shown[0], shown[1], shown[2]))?;
         }
         Ok(())
+    }
+
+    /// The stage of a forked child, where the program has set what it had set here.
+    pub(crate) fn in_child(&self) -> Self {
+        let stage = Self::default();
+        *lock(&stage.shown) = *lock(&self.shown);
+        stage.stood_down.store(self.has_stood_down(), Ordering::Relaxed);
+        stage
     }
 
     /// What the program sees when it asks for the thresholds.

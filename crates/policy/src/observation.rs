@@ -105,23 +105,31 @@ pub struct Order {
     pub decision: Decision,
     /// Why, in words.
     pub reason: &'static str,
-    /// Whether a guard ordered it, wherever it falls.
+    /// Whether a guard ordered it.
     pub forced: bool,
+    /// Whether it is carried out at once, gap or not.
+    pub at_once: bool,
 }
 
 impl Order {
     /// Nothing to do.
-    pub const WAIT: Self = Self { decision: Decision::Wait, reason: "", forced: false };
+    pub const WAIT: Self = Self { decision: Decision::Wait, reason: "", forced: false, at_once: false };
 
     /// An order of a policy.
     #[must_use]
     pub fn because(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: false }
+        Self { decision, reason, forced: false, at_once: false }
+    }
+
+    /// An order of a policy that does not wait for gaps.
+    #[must_use]
+    pub fn at_once(decision: Decision, reason: &'static str) -> Self {
+        Self { decision, reason, forced: false, at_once: true }
     }
 
     /// An order of a guard.
     #[must_use]
     pub fn forced(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: true }
+        Self { decision, reason, forced: true, at_once: true }
     }
 }

@@ -32,7 +32,7 @@ impl Policy for Every {
             return Order::WAIT;
         }
         self.due = observation.requests + self.count;
-        Order::because(Decision::Full, "so many requests have been served")
+        Order::at_once(Decision::Full, "so many requests have been served")
     }
 }
 
