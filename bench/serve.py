@@ -218,8 +218,9 @@ def cell_tables(cell: dict) -> None:
     everything = [trial for trials in cell["trials"].values() for trial in trials]
     print(f"Sends were late by at most {max(trial['lateness_ms']['p99'] for trial in everything):.2f} ms at p99; the "
           f"service waited for a core at most {max(trial['core_wait'] for trial in everything):.1%} of the time.")
-    for warning in sorted({warning for trial in everything for warning in warnings(trial)}):
-        print(f"**Doubtful:** {warning}.")
+    if doubtful := sum(bool(warnings(trial)) for trial in everything):
+        print(f"**Doubtful:** {doubtful} of {len(everything)} trials: the generator was late (over 1 ms), the service "
+              "lacked a core (over 2 %), or requests failed. Measure again on a quiet machine.")
     if too_short(cell):
         print("**Too short:** CPython made no full collection here, so ratios to it say nothing (give more --seconds).")
     print()
