@@ -49,7 +49,7 @@ pub struct Setting {
 pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "policy",
-        help: "when to collect: auto, observe or cpython",
+        help: "when to collect: auto, observe or cpython; in this version all three only measure",
         apply: |settings, text| {
             settings.policy = text.parse().map_err(|error: neurogc_policy::NameError| error.to_string())?;
             Ok(())
