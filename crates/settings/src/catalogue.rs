@@ -58,7 +58,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "trace",
-        help: "file to record a trace in; child processes add their pid to the name",
+        help: "file to record a trace in, over what is there; child processes add their pid to the name",
         apply: |settings, text| {
             settings.trace = (!text.is_empty()).then(|| PathBuf::from(text));
             Ok(())

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// When to collect: auto, observe or cpython; in this version all three only measure
     #[arg(long, value_name = "P")]
     policy: Option<String>,
-    /// Record a trace in this file; child processes add their pid to the name
+    /// Record a trace in this file, over what is there; child processes add their pid to the name
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Change a setting; `neurogc doctor` lists them all
