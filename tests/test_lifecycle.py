@@ -343,7 +343,9 @@ def test_an_error_of_the_program_looks_the_same():
 
 def test_an_interrupt_looks_the_same():
     # Short sleeps, because a signal that comes just before a sleep does not cut it short.
-    code = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.1)"
+    # Who was started in the background of a shell inherits that interrupts are ignored.
+    interruptible = "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{interruptible}\nprint('ready', flush=True)\nwhile True: time.sleep(0.1)"
     process = start(sys.executable, "-c", code)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)

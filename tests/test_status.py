@@ -91,14 +91,16 @@ def test_the_child_tree_has_each_childs_memory(status):
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     try:
+
+        def family():
+            tree = {each["pid"]: each for each in status()["children"]}
+            below = [each for each in tree.values() if each["ppid"] == child.pid]
+            return child.pid in tree and below and (tree[child.pid], below[0])
+
         # A process that has just begun has hardly any memory yet.
-        tree = eventually(
-            lambda: (seen := status()["children"]) and len(seen) >= 2 and min(each["rss"] for each in seen) > 1_000_000 and seen
-        )
-        mine = [each for each in tree if each["pid"] == child.pid]
-        below = [each for each in tree if each["ppid"] == child.pid]
-        assert mine and mine[0]["ppid"] == os.getpid(), tree
-        assert len(below) == 1, tree
+        mine, below = eventually(lambda: (seen := family()) and min(each["rss"] for each in seen) > 1_000_000 and seen)
+        assert mine["ppid"] == os.getpid()
+        assert below["command"] == mine["command"]
     finally:
         child.communicate(b"\n")
 

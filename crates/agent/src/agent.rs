@@ -9,10 +9,13 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_settings::Settings;
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-use crate::cpython::Interpreter;
-use crate::cpython::native::{leave_shared_descriptors, monotonic_ns};
+use crate::cpython::native::{leave_shared_descriptors, monotonic_ns, unix_ns};
+use crate::cpython::{Interpreter, heap};
 use crate::hooks::Hooks;
 use crate::ledger::Ledger;
+use crate::senses::children::Proportions;
+use crate::senses::frozen::Frozen;
+use crate::senses::process::Process;
 use crate::stage::Stage;
 use crate::uplink::Descriptors;
 use crate::{conductor, uplink};
@@ -33,6 +36,8 @@ pub(crate) struct Agent {
     pub(crate) interpreter: Interpreter,
     pub(crate) command: String,
     pub(crate) installed: u64,
+    /// The same moment by the wall clock, which may be set anew later.
+    pub(crate) installed_unix_ns: u64,
     pub(crate) hooks: Hooks,
     pub(crate) stage: Stage,
     /// Blocks of the trace on their way to the file.
@@ -41,9 +46,15 @@ pub(crate) struct Agent {
     pub(crate) thresholds: [u32; 3],
     /// Whether this process records into the trace's own name, or adds its pid.
     pub(crate) owns_trace: bool,
+    /// The sense that the uplink feeds. It outlives the uplink's thread, which every fork ends.
+    pub(crate) process: Mutex<Process>,
+    /// What status reports remember from one to the next, because it is dear to read.
+    pub(crate) proportions: Mutex<Proportions>,
+    pub(crate) frozen: Mutex<Frozen>,
+    pid: u32,
     ledger: Mutex<Ledger>,
     stop: AtomicBool,
-    threads: Mutex<Option<Threads>>,
+    threads: Mutex<Threads>,
     pub(crate) rounds: Rounds,
 }
 
@@ -64,9 +75,19 @@ pub(crate) struct Rounds {
     pub(crate) wanted: AtomicBool,
 }
 
-#[derive(Debug)]
+/// The threads there are, and whether there should be any.
+#[derive(Debug, Default)]
 struct Threads {
+    running: Option<Running>,
+    /// Threads that are late to end begin again by themselves while this is set.
+    wanted: bool,
+}
+
+#[derive(Debug)]
+struct Running {
     uplink: JoinHandle<()>,
+    /// The uplink has looked for the last time whether it is wanted.
+    leaves: bool,
     /// The conductor is started by the uplink, whose private descriptors it shares, and joined by it.
     conductor: Arc<Mutex<Option<Thread>>>,
 }
@@ -80,21 +101,26 @@ impl Agent {
             interpreter,
             command: host.command,
             installed,
+            installed_unix_ns: unix_ns(),
             hooks: Hooks::default(),
             stage: Stage::default(),
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,
+            process: Mutex::new(Process::new()),
+            proportions: Mutex::default(),
+            frozen: Mutex::default(),
+            pid: std::process::id(),
             ledger: Mutex::new(ledger),
             stop: AtomicBool::new(false),
-            threads: Mutex::new(None),
+            threads: Mutex::default(),
             rounds: Rounds::default(),
         }
     }
 
     /// The books. A thread that panicked while it held them has left them readable.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ledger)
     }
 
     /// Whether the threads should end.
@@ -105,31 +131,60 @@ impl Agent {
     /// Starts both threads.
     pub(crate) fn start(self: &Arc<Self>) {
         let mut threads = lock(&self.threads);
-        if threads.is_some() {
-            return;
+        threads.wanted = true;
+        // Where earlier ones are late to end, they see that they are wanted again. There is never a second pair.
+        if threads.running.as_ref().is_none_or(|running| running.leaves) {
+            self.spawn_both(&mut threads);
         }
+    }
+
+    fn spawn_both(self: &Arc<Self>, threads: &mut Threads) {
         self.stop.store(false, Ordering::Release);
         let conductor = Arc::new(Mutex::new(None));
         let (agent, slot) = (Arc::clone(self), Arc::clone(&conductor));
-        let begun = with_signals_blocked(|| spawn("neurogc-uplink", move || run_both(&agent, &slot)));
-        match begun {
-            Ok(uplink) => *threads = Some(Threads { uplink, conductor }),
-            Err(error) => self.ledger().trouble(format!("the agent's threads did not start: {error}")),
+        let body = move || {
+            run_both(&agent, &slot);
+            agent.leave();
+        };
+        let begun = with_signals_blocked(|| spawn("neurogc-uplink", body));
+        threads.running = match begun {
+            Ok(uplink) => Some(Running { uplink, leaves: false, conductor }),
+            Err(error) => {
+                self.ledger().trouble(format!("the agent's threads did not start: {error}"));
+                None
+            }
+        };
+    }
+
+    /// The last act of the uplink's thread: it begins again where somebody has started it while it was ending.
+    fn leave(self: &Arc<Self>) {
+        let mut threads = lock(&self.threads);
+        if threads.wanted && self.stopping() {
+            self.spawn_both(&mut threads);
+        } else if let Some(running) = &mut threads.running {
+            running.leaves = true;
         }
     }
 
     /// Ends both threads, waiting at most `patience`. One that does not end in time ends by itself later.
     pub(crate) fn stop(&self, patience: Duration) {
-        let Some(threads) = lock(&self.threads).take() else { return };
+        if self.pid != std::process::id() {
+            // A child that native code has forked behind Python's back: there are no threads here to wait for.
+            return;
+        }
+        lock(&self.threads).wanted = false;
         self.stop.store(true, Ordering::Release);
         let deadline = Instant::now() + patience;
         loop {
-            threads.unpark();
-            if threads.uplink.is_finished() {
+            let mut threads = lock(&self.threads);
+            let Some(running) = &threads.running else { return };
+            if running.uplink.is_finished() {
                 // The code is over; the join waits for the kernel to take the thread away.
-                let _ = threads.uplink.join();
+                let _ = threads.running.take().map(|running| running.uplink.join());
                 return;
             }
+            running.unpark();
+            drop(threads);
             if Instant::now() > deadline {
                 return;
             }
@@ -139,7 +194,8 @@ impl Agent {
 
     /// Stops the threads before the program forks: a forked process has none, and CPython warns about them.
     pub(crate) fn before_fork(&self) {
-        self.stop(FORK_PATIENCE);
+        // Threads that an earlier fork has waited for in vain are not waited for again.
+        self.stop(if self.stopping() { Duration::ZERO } else { FORK_PATIENCE });
     }
 
     /// The agent of a forked child: the same settings, and empty books.
@@ -154,9 +210,9 @@ impl Agent {
         self.rounds.wanted.store(true, Ordering::Release);
         let deadline = Instant::now() + Duration::from_millis(100);
         while Instant::now() < deadline {
-            match &*lock(&self.threads) {
-                Some(threads) => threads.unpark(),
-                None => return,
+            match &lock(&self.threads).running {
+                Some(running) if self.pid == std::process::id() => running.unpark(),
+                _ => return,
             }
             let now = self.rounds();
             // The round that was running when we asked may have looked too early; the next one has not.
@@ -181,7 +237,7 @@ impl Agent {
     }
 }
 
-impl Threads {
+impl Running {
     fn unpark(&self) {
         self.uplink.thread().unpark();
         if let Some(conductor) = &*lock(&self.conductor) {
@@ -200,7 +256,9 @@ fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
         Err(error) => agent.ledger().trouble(format!("the conductor thread did not start: {error}")),
     }
     let alive = || conductor.as_ref().is_ok_and(|handle| !handle.is_finished());
-    uplink::run(agent, descriptors, alive);
+    if catch(|| uplink::run(agent, descriptors, alive)).is_err() {
+        agent.ledger().trouble("the uplink thread has failed: nobody looks at the process any more".to_owned());
+    }
     if let Ok(handle) = conductor {
         let _ = handle.join();
     }
@@ -208,9 +266,17 @@ fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
 
 /// Starts a thread whose panic ends nothing but itself.
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    if !heap::has_room() {
+        return Err(std::io::ErrorKind::OutOfMemory.into());
+    }
     std::thread::Builder::new().name(name.to_owned()).stack_size(256 * 1024).spawn(move || {
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        heap::wait_for_memory();
+        let _ = catch(body);
     })
+}
+
+fn catch(body: impl FnOnce()) -> std::thread::Result<()> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(body))
 }
 
 /// Threads inherit the mask of signals: with all blocked, the program's handlers never run in ours.
@@ -223,6 +289,7 @@ fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks what a thread that panicked has left readable.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

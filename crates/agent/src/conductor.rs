@@ -55,7 +55,8 @@ pub(crate) fn run(agent: &Agent) {
     while !agent.stopping() {
         let step = conductor.round();
         agent.rounds.conductor.fetch_add(1, Ordering::AcqRel);
-        agent.hooks.doze(step > Duration::from_nanos(RARE_STEP_NS));
+        // Without a look at the GIL there is nothing to be in time for, and each event would wake it.
+        agent.hooks.doze(agent.interpreter.gil.is_some() && step > Duration::from_nanos(RARE_STEP_NS));
         std::thread::park_timeout(step);
     }
     conductor.round();

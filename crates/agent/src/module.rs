@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use neurogc_settings::{Effective, FILE_NAME, Sources, env, resolve};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::agent::{Agent, EXIT_PATIENCE, Host};
 use crate::cpython::pending::call_soon;
-use crate::cpython::{Interpreter, is_main_interpreter};
+use crate::cpython::{Interpreter, heap, is_main_interpreter};
 use crate::hooks::Open;
 use crate::status;
 use crate::takeover::{give_back, take_over};
@@ -22,6 +22,9 @@ static CURRENT: RwLock<Option<Arc<Agent>>> = RwLock::new(None);
 /// Whether the threads that a fork stopped are to be started again.
 static RESUME: AtomicBool = AtomicBool::new(false);
 
+/// Whether the interpreter is being torn down: nothing is started any more.
+static OVER: AtomicBool = AtomicBool::new(false);
+
 /// Whether the hooks that cannot be taken back (fork, exit) are in place.
 static HOOKED: AtomicBool = AtomicBool::new(false);
 
@@ -30,8 +33,16 @@ pub(crate) fn current() -> Option<Arc<Agent>> {
     CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-fn set_current(agent: Option<Arc<Agent>>) {
-    *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = agent;
+/// Sets the installed agent and gives the one before it.
+fn set_current(agent: Option<Arc<Agent>>) -> Option<Arc<Agent>> {
+    std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), agent)
+}
+
+/// Starts an agent that is still the installed one, unless the interpreter ends.
+fn start(agent: &Arc<Agent>) {
+    if !OVER.load(Ordering::Relaxed) && current().is_some_and(|current| Arc::ptr_eq(&current, agent)) {
+        agent.start();
+    }
 }
 
 /// The extension module.
@@ -65,26 +76,29 @@ mod _agent {
 #[pyfunction]
 fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
     let effective = effective_settings(py, settings)?;
-    if let Some(agent) = current() {
-        if agent.settings == effective.settings {
-            return Ok(());
-        }
-        uninstall(py)?;
+    if current().is_some_and(|agent| agent.settings == effective.settings) {
+        return Ok(());
+    }
+    if !heap::has_room() {
+        return Err(PyMemoryError::new_err("there is no memory for the agent"));
     }
     let interpreter = Interpreter::examine(py)?;
     let agent = Arc::new(Agent::new(effective.settings, interpreter, host(py)?));
-    set_current(Some(Arc::clone(&agent)));
     hook_in(py)?;
+    // Several threads may do this at once: each stops what it replaces, and only the last one's agent is started.
+    if let Some(replaced) = set_current(Some(Arc::clone(&agent))) {
+        py.detach(|| replaced.stop(EXIT_PATIENCE));
+        give_back(py, &replaced)?;
+    }
     take_over(py, &agent)?;
-    py.detach(|| agent.start());
+    start(&agent);
     Ok(())
 }
 
 /// Takes the agent out again. What it has learned is gone.
 #[pyfunction]
 fn uninstall(py: Python<'_>) -> PyResult<()> {
-    let Some(agent) = current() else { return Ok(()) };
-    set_current(None);
+    let Some(agent) = set_current(None) else { return Ok(()) };
     py.detach(|| agent.stop(EXIT_PATIENCE));
     give_back(py, &agent)?;
     let module = py.import("neurogc._agent")?;
@@ -112,6 +126,9 @@ fn adapters() -> bool {
 #[pyfunction]
 fn status_json(py: Python<'_>) -> PyResult<String> {
     let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
+    if !heap::has_room() {
+        return Err(PyMemoryError::new_err("there is no memory for a report"));
+    }
     resume();
     py.detach(|| {
         agent.refresh();
@@ -122,9 +139,9 @@ fn status_json(py: Python<'_>) -> PyResult<String> {
 
 /// Adds a reason to the status report's `degraded`.
 #[pyfunction]
-fn degrade(reason: String) {
+fn degrade(py: Python<'_>, reason: String) {
     if let Some(agent) = current() {
-        agent.ledger().trouble(reason);
+        py.detach(|| agent.ledger().trouble(reason));
     }
 }
 
@@ -218,7 +235,7 @@ fn after_fork_in_parent() {
         // Where it cannot be called, the next collection or status report resumes.
         call_soon(resume);
     } else {
-        agent.start();
+        start(&agent);
     }
 }
 
@@ -228,7 +245,7 @@ fn resume() {
         && RESUME.swap(false, Ordering::Relaxed)
         && let Some(agent) = current()
     {
-        agent.start();
+        start(&agent);
     }
 }
 
@@ -239,15 +256,16 @@ fn after_fork_in_child() {
     RESUME.store(false, Ordering::Relaxed);
     if let Some(parents) = current() {
         let agent = Arc::new(parents.in_child());
-        set_current(Some(Arc::clone(&agent)));
+        std::mem::forget(set_current(Some(Arc::clone(&agent))));
         std::mem::forget(parents);
-        agent.start();
+        start(&agent);
     }
 }
 
 /// Registered with `atexit`.
 #[pyfunction]
 fn shutdown(py: Python<'_>) {
+    OVER.store(true, Ordering::Relaxed);
     if let Some(agent) = current() {
         py.detach(|| agent.stop(EXIT_PATIENCE));
     }
@@ -309,7 +327,8 @@ fn read_file(named: Option<PathBuf>) -> Result<Option<(PathBuf, String)>, (PathB
     let path = named.unwrap_or_else(|| PathBuf::from(FILE_NAME));
     match std::fs::read_to_string(&path) {
         Ok(text) => Ok(Some((path, text))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => Ok(None),
+        // Where the working directory may not even be searched, there is no file of ours to be read.
+        Err(_) if !must_exist && path.symlink_metadata().is_err() => Ok(None),
         Err(error) => Err((path, error)),
     }
 }

@@ -2,7 +2,7 @@
 
 use neurogc_wire::status::{Agent as Cost, Status};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, lock};
 use crate::cpython::heap;
 use crate::cpython::native::{monotonic_ns, own_library};
 use crate::senses::children::children_of;
@@ -14,14 +14,17 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Everything the agent knows. It reads files below `/proc`, so it must not run with the program waiting.
 pub(crate) fn report(agent: &Agent) -> Status {
     let pid = std::process::id();
-    let children = children_of(pid);
+    // What may take long comes first: the books are wanted by others.
+    let children = children_of(pid, &mut lock(&agent.proportions));
+    let frozen = agent.interpreter.collector.map_or(0, |collector| lock(&agent.frozen).count(collector));
+    let library = library_size();
     let now = monotonic_ns();
     let uptime = now.saturating_sub(agent.installed);
     let ledger = agent.ledger();
     let second = ledger.second(now);
     let mut gc = ledger.collections.report(second);
     gc.tracked = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
-    gc.frozen = agent.interpreter.collector.and_then(|collector| collector.frozen()).unwrap_or(0);
+    gc.frozen = frozen;
     let mut degraded = agent.interpreter.degraded.clone();
     degraded.extend(ledger.troubles.iter().cloned());
     Status {
@@ -46,7 +49,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
         agent: Cost {
             cpu_ms: ms(ledger.conductor_cpu_ns + ledger.uplink_cpu_ns),
             dropped: agent.hooks.dropped() + ledger.lost_blocks,
-            rss_bytes: heap::allocated() as u64 + library_size(),
+            rss_bytes: heap::allocated() as u64 + library,
         },
     }
 }

@@ -1,5 +1,15 @@
 //! Figures as a person reads them: sizes, times, counts, and text from other processes.
 
+use std::io::{self, IsTerminal};
+
+/// How many columns a line on standard output may have: as many as the terminal, or any number in a file or a pipe.
+pub(crate) fn room() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    ratatui::crossterm::terminal::size().ok().map(|(columns, _)| columns.into()).filter(|columns| *columns > 0)
+}
+
 /// A size in binary units.
 pub(crate) fn bytes(size: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];

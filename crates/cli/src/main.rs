@@ -31,7 +31,7 @@ use clap::Parser;
 use crate::commands::Verb;
 use crate::failure::Outcome;
 
-/// See, and conduct, the garbage collector of Python programs
+/// See why a Python program stalls or grows: its collections, stalls, requests and memory, live
 #[derive(Debug, Parser)]
 #[command(name = "neurogc", version, after_help = "Start with:\n  neurogc run -- python app.py\n  neurogc ps")]
 struct Cli {

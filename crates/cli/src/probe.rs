@@ -11,11 +11,15 @@ use std::time::{Duration, Instant};
 use neurogc_wire::status::Status;
 use serde::{Deserialize, Serialize};
 
+use crate::figures::{plain, shorten};
 use crate::home::Home;
 use crate::{injection, program};
 
 /// How long an interpreter may take: the first start after an installation compiles its library.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How much of an error is passed on: a program that is no Python may repeat all that it was given.
+const LONGEST_ERROR: usize = 200;
 
 /// What stands before the facts on their line, whatever else the start of the interpreter prints.
 const MARK: &str = "neurogc-doctor:";
@@ -75,8 +79,9 @@ pub(crate) fn ask(python: &Path, home: &Home) -> Result<Facts, String> {
         return Ok(facts);
     }
     let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no error");
+    let last = shorten(&plain(last), LONGEST_ERROR);
     Err(match ended {
-        Some(status) => format!("{shown} did not answer ({status}): {last}"),
+        Some(status) => format!("{shown} did not answer as a Python does ({status}): {last}"),
         None => format!("{shown} did not answer within {} s: {last}", PATIENCE.as_secs()),
     })
 }

@@ -22,6 +22,11 @@ fn parse(status: &str) -> Option<Process> {
     Some(Process { uid: field("Uid:")?.split_whitespace().nth(1)?.parse().ok()? })
 }
 
+/// Takes a process's number from the command line.
+pub(crate) fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "it must be the number of a process; `neurogc ps` lists those with an agent".to_owned())
+}
+
 /// The user that this command runs as.
 pub(crate) fn own_uid() -> u32 {
     nix::unistd::geteuid().as_raw()

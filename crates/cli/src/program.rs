@@ -6,17 +6,14 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The oldest supported CPython.
-const OLDEST: (u32, u32) = (3, 10);
-
 /// Where the system looks for commands when `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// What is known about a program before it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// The interpreter's name, if it is a Python.
-    python: Option<String>,
+    /// Whether it is run by a Python.
+    python: bool,
     /// Options that keep Python from reading `PYTHONPATH` or from importing `sitecustomize`.
     hiding: Vec<char>,
 }
@@ -25,42 +22,33 @@ impl Program {
     /// Looks at a program and its arguments.
     pub(crate) fn look_at(path: &Path, arguments: &[OsString]) -> Self {
         let names = [file_name(path), fs::canonicalize(path).map(|real| file_name(&real)).unwrap_or_default()];
-        // The real name may tell a version that the link does not, but busybox-like links must not hide a Python.
-        if let Some(name) = names.iter().rev().find(|name| is_python(name)) {
-            return Self { python: Some(name.clone()), hiding: hiding_options(arguments) };
+        if names.iter().any(|name| is_python(name)) {
+            return Self { python: true, hiding: hiding_options(arguments) };
         }
         let Some((interpreter, options)) = shebang(path) else { return Self::default() };
         let name = Path::new(&interpreter);
-        let name = fs::canonicalize(name).map(|real| file_name(&real)).ok().filter(|name| is_python(name));
-        let name = name.unwrap_or_else(|| file_name(Path::new(&interpreter)));
-        if !is_python(&name) {
+        if !is_python(&file_name(name)) && !fs::canonicalize(name).is_ok_and(|real| is_python(&file_name(&real))) {
             return Self::default();
         }
         let options: Vec<_> = options.into_iter().map(OsString::from).collect();
-        Self { python: Some(name), hiding: hiding_options(&options) }
+        Self { python: true, hiding: hiding_options(&options) }
     }
 
-    /// What the user should know before it runs, if anything.
-    pub(crate) fn remarks(&self, name: &str) -> Vec<String> {
-        let Some(python) = &self.python else {
-            return vec![format!("{name} is not a Python program; Python programs that it starts will be observed")];
-        };
-        let mut remarks = Vec::new();
-        if let Some(version) = unsupported(python) {
-            remarks.push(format!(
-                "Python {version} is not supported (CPython {}.{} or newer is); {name} runs without NeuroGC",
-                OLDEST.0, OLDEST.1
-            ));
-        } else if !self.hiding.is_empty() {
-            let options: Vec<_> = self.hiding.iter().map(|option| format!("-{option}")).collect();
-            let keeps = if options.len() == 1 { "keeps" } else { "keep" };
-            remarks.push(format!(
-                "{} {keeps} Python from loading the agent; {name} runs without NeuroGC. \
-                 Leave the option out, or call neurogc.install() in the program",
-                options.join(" and ")
-            ));
+    /// What the user should know before it runs, if anything. That a Python is too old it says itself.
+    pub(crate) fn remark(&self, name: &str) -> Option<String> {
+        if !self.python {
+            return Some(format!("{name} is not a Python program; Python programs that it starts will be observed"));
         }
-        remarks
+        if self.hiding.is_empty() {
+            return None;
+        }
+        let options: Vec<_> = self.hiding.iter().map(|option| format!("-{option}")).collect();
+        let keeps = if options.len() == 1 { "keeps" } else { "keep" };
+        Some(format!(
+            "{} {keeps} Python from loading the agent; {name} runs without NeuroGC. \
+             Leave the option out, or call neurogc.install() in the program",
+            options.join(" and ")
+        ))
     }
 }
 
@@ -123,19 +111,6 @@ pub(crate) fn is_python(name: &str) -> bool {
     version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || b".-dmtuw".contains(&byte)))
 }
 
-/// The version that a name tells, if it is one that cannot work.
-fn unsupported(name: &str) -> Option<String> {
-    let version = name.strip_prefix("python").or_else(|| name.strip_prefix("pypy"))?;
-    let version = version.trim_matches(|letter: char| !letter.is_ascii_digit());
-    let mut numbers = version.split('.').map(str::parse::<u32>);
-    let major = numbers.next()?.ok()?;
-    let too_old = match numbers.next() {
-        Some(Ok(minor)) => (major, minor) < OLDEST,
-        _ => major < OLDEST.0,
-    };
-    too_old.then(|| version.to_owned())
-}
-
 /// The options before the script that keep the agent out: `-I`, `-E` and `-S`.
 fn hiding_options(arguments: &[OsString]) -> Vec<char> {
     let mut hiding = Vec::new();
@@ -188,17 +163,6 @@ mod tests {
     }
 
     #[test]
-    fn old_versions_are_known_by_name() {
-        assert_eq!(unsupported("python2"), Some("2".to_owned()));
-        assert_eq!(unsupported("python2.7"), Some("2.7".to_owned()));
-        assert_eq!(unsupported("python3.9"), Some("3.9".to_owned()));
-        assert_eq!(unsupported("python3"), None);
-        assert_eq!(unsupported("python3.10"), None);
-        assert_eq!(unsupported("python3.13t"), None);
-        assert_eq!(unsupported("python"), None);
-    }
-
-    #[test]
     fn only_options_before_the_script_count() {
         let cases = [
             ("-I app.py", "I"),
@@ -234,17 +198,16 @@ mod tests {
     }
 
     #[test]
-    fn remarks_are_made_only_where_something_is_wrong() {
+    fn a_remark_is_made_only_where_something_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let check = |name: &str, content: &str, arguments: &str| {
             let path = folder.path().join(name);
             fs::write(&path, content).unwrap();
-            Program::look_at(&path, &words(arguments)).remarks(name).join("\n")
+            Program::look_at(&path, &words(arguments)).remark(name).unwrap_or_default()
         };
         assert_eq!(check("python3", "", "app.py"), "");
         assert_eq!(check("gunicorn", "#!/nowhere/bin/python3\n", "app:app"), "");
-        assert!(check("tool", "#!/usr/bin/env python2.7\n", "").starts_with("Python 2.7 is not supported"));
-        assert!(check("python3.9", "", "").contains("python3.9 runs without NeuroGC"));
+        assert_eq!(check("tool", "#!/usr/bin/env python2.7\n", ""), "");
         assert!(check("python3.11", "", "-I x.py").starts_with("-I keeps Python from loading the agent"));
         assert_eq!(
             check("serve", "#!/bin/sh\n", ""),

@@ -2,27 +2,30 @@
 
 use std::fmt::{self, Write};
 
-use neurogc_wire::status::{Cause, Child, Pauses, Place, Spans, Status};
+use neurogc_wire::status::{Cause, Child, Pauses, Place, Spans, Stall, Status};
 
-use crate::figures::{bytes, count, ms, plain, span};
+use crate::figures::{bytes, count, ms, plain, shorten_front, span};
 use crate::table::{Side, Table};
 
-/// The whole report.
-pub(crate) fn text(status: &Status) -> String {
+/// Stalls that are shown one by one: more would push the rest of the report off the screen.
+const SHOWN_STALLS: usize = 10;
+
+/// The whole report. `room` is how wide a line may be.
+pub(crate) fn text(status: &Status, room: Option<usize>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = write(&mut text, status);
+    let _ = write(&mut text, status, room);
     text
 }
 
-fn write(to: &mut String, status: &Status) -> fmt::Result {
+fn write(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
     writeln!(to, "process {}: {}", status.pid, plain(&status.command))?;
     let (python, neurogc) = (plain(&status.python), plain(&status.neurogc));
     writeln!(to, "  {python}, neurogc {neurogc}, policy {}, up {}", plain(&status.policy), span(status.uptime_s))?;
     degraded(to, status)?;
     requests(to, status)?;
     collections(to, status)?;
-    stalls(to, status)?;
+    stalls(to, status, room)?;
     memory(to, status)?;
     gil(to, status)?;
     traffic(to, status)?;
@@ -110,7 +113,7 @@ fn place_cells(name: &str, place: Place) -> [String; 6] {
     [name.to_owned(), count(place.count), total, String::new(), String::new(), max]
 }
 
-fn stalls(to: &mut String, status: &Status) -> fmt::Result {
+fn stalls(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
     let stalls = &status.stalls;
     writeln!(to, "\nstalls")?;
     if stalls.count == 0 {
@@ -126,13 +129,28 @@ fn stalls(to: &mut String, status: &Status) -> fmt::Result {
     }
     let mut table =
         Table::new(&[("AGO", Side::Right), ("LASTED", Side::Right), ("CAUSE", Side::Left), ("SITE", Side::Left)]);
-    for stall in stalls.recent.iter().rev() {
+    let shown = longest(&stalls.recent);
+    for stall in &shown {
         let ago = span(status.uptime_s - stall.at_s);
         let site = if stall.site.is_empty() { "-".to_owned() } else { plain(&stall.site) };
         table.row([ago, ms(stall.ms), stall.cause.name().to_owned(), site]);
     }
+    table.fit_last(2, room, shorten_front);
     to.push_str(&table.render(2));
+    let (shown, recent) = (shown.len(), stalls.recent.len());
+    if shown < recent {
+        writeln!(to, "  the {shown} longest of the latest {recent}; --json has them all")?;
+    }
     Ok(())
+}
+
+/// The longest of the latest stalls, newest first.
+fn longest(recent: &[Stall]) -> Vec<&Stall> {
+    let mut stalls: Vec<_> = recent.iter().collect();
+    stalls.sort_by(|one, other| other.ms.total_cmp(&one.ms));
+    stalls.truncate(SHOWN_STALLS);
+    stalls.sort_by(|one, other| other.at_s.total_cmp(&one.at_s));
+    stalls
 }
 
 fn memory(to: &mut String, status: &Status) -> fmt::Result {
@@ -173,14 +191,9 @@ fn traffic(to: &mut String, status: &Status) -> fmt::Result {
     writeln!(to, "\nprocessor and traffic")?;
     writeln!(to, "  cpu {:.1} % of a core, {} threads, {} open files", status.cpu.percent, status.threads, status.fds)?;
     let (io, net) = (&status.io, &status.net);
-    writeln!(
-        to,
-        "  storage {} read, {} written; network {} received, {} sent",
-        bytes(io.read_bytes),
-        bytes(io.write_bytes),
-        bytes(net.recv_bytes),
-        bytes(net.sent_bytes)
-    )
+    writeln!(to, "  storage {} read, {} written", bytes(io.read_bytes), bytes(io.write_bytes))?;
+    let (received, sent) = (bytes(net.recv_bytes), bytes(net.sent_bytes));
+    writeln!(to, "  network {received} received, {sent} sent, by everything in its network namespace")
 }
 
 fn children(to: &mut String, status: &Status) -> fmt::Result {
@@ -231,12 +244,35 @@ mod tests {
 
     #[test]
     fn report_of_a_busy_service() {
-        insta::assert_snapshot!(text(&samples::service()));
+        insta::assert_snapshot!(text(&samples::service(), None));
     }
 
     #[test]
     fn report_of_an_idle_process() {
-        insta::assert_snapshot!(text(&samples::idle()));
+        insta::assert_snapshot!(text(&samples::idle(), None));
+    }
+
+    #[test]
+    fn of_many_stalls_the_longest_are_shown_in_their_order() {
+        let mut status = samples::idle();
+        status.uptime_s = 50.0;
+        let stall = |n: u32| Stall { at_s: f64::from(n), ms: f64::from(n % 16) + 5.0, ..Stall::default() };
+        status.stalls.recent = (0..32).map(stall).collect();
+        status.stalls.count = 40;
+        let report = text(&status, None);
+        let shown: Vec<_> =
+            report.lines().filter_map(|line| line.trim().split_once(" s  ")).map(|line| line.0).collect();
+        assert_eq!(shown, ["19", "20", "21", "22", "23", "35", "36", "37", "38", "39"], "{report}");
+        assert!(report.contains("the 10 longest of the latest 32; --json has them all"), "{report}");
+    }
+
+    #[test]
+    fn sites_fit_into_the_terminal() {
+        let mut status = samples::service();
+        status.stalls.recent[0].site = format!("/srv/{}/rank.py:88 in score", "deep/".repeat(30));
+        let report = text(&status, Some(80));
+        let site = report.lines().find(|line| line.ends_with("/rank.py:88 in score"));
+        assert!(site.is_some_and(|line| line.chars().count() == 80 && line.contains("  …")), "{report}");
     }
 
     #[test]
@@ -247,7 +283,7 @@ mod tests {
             Child { pid: 2, ppid: 1, ..Child::default() },
             Child { pid: 77, ppid: 77, ..Child::default() },
         ];
-        let report = text(&status);
+        let report = text(&status, None);
         assert_eq!(report.matches("  rss 0 B").count(), 3, "{report}");
     }
 }

@@ -49,7 +49,7 @@ pub struct Setting {
 pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "policy",
-        help: "when to collect: auto, observe or cpython",
+        help: "when to collect: auto, observe or cpython; in this version all three only measure",
         apply: |settings, text| {
             settings.policy = text.parse().map_err(|error: neurogc_policy::NameError| error.to_string())?;
             Ok(())
@@ -58,7 +58,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "trace",
-        help: "file to record a trace in; child processes add their pid to the name",
+        help: "file to record a trace in, over what is there; child processes add their pid to the name",
         apply: |settings, text| {
             settings.trace = (!text.is_empty()).then(|| PathBuf::from(text));
             Ok(())

@@ -56,7 +56,7 @@ pub struct Effective {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// There is none of that name.
-    #[error("there is no setting {name:?} (from {origin}).{suggestion} `neurogc doctor` lists them all")]
+    #[error("there is no setting {name:?}{}.{suggestion} `neurogc doctor` lists them all", whence(origin))]
     Unknown {
         /// What was written.
         name: String,
@@ -66,7 +66,7 @@ pub enum SettingsError {
         suggestion: String,
     },
     /// Its value is wrong.
-    #[error("setting {name} = {value:?} (from {origin}): {reason}")]
+    #[error("setting {name} = {value:?}{}: {reason}", whence(origin))]
     Value {
         /// The setting.
         name: &'static str,
@@ -85,6 +85,11 @@ pub enum SettingsError {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// Where a wrong setting came from. Who has just written it himself need not be told.
+fn whence(origin: &Origin) -> String {
+    if *origin == Origin::Keyword { String::new() } else { format!(" (from {origin})") }
 }
 
 /// Puts the sources together.
@@ -181,7 +186,7 @@ mod tests {
     #[test]
     fn an_unknown_setting_names_its_near_misses() {
         let error = check(&[("stal_ms", "1")], &[], "").unwrap_err();
-        assert!(error.contains("there is no setting \"stal_ms\" (from keyword). Did you mean stall_ms"), "{error}");
+        assert!(error.contains("there is no setting \"stal_ms\". Did you mean stall_ms"), "{error}");
         let error = check(&[], &[("NEUROGC_POLICI", "observe")], "").unwrap_err();
         assert!(error.contains("\"polici\" (from environment). Did you mean policy?"), "{error}");
     }

@@ -1,14 +1,12 @@
 //! The collector's own counters, read without the GIL.
 
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
-
 use super::layout::Layout;
-use super::memory::Pages;
+use super::memory::{self, Pages};
 
 /// More frozen objects than this are not counted.
 const MOST_FROZEN: usize = 10_000_000;
 
-/// A view of the main interpreter's `_gc_runtime_state`, which lives as long as the interpreter.
+/// A view of the main interpreter's `_gc_runtime_state`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collector {
     address: usize,
@@ -16,10 +14,9 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// # Safety
-    /// `address` must be that of the main interpreter's `_gc_runtime_state` laid out as `layout` says, which the
-    /// self-check has shown by reading it through `memory`.
-    pub(super) unsafe fn at(address: usize, layout: &'static Layout) -> Self {
+    /// `address` is that of the main interpreter's `_gc_runtime_state` laid out as `layout` says, which the self-check
+    /// has shown.
+    pub(super) fn at(address: usize, layout: &'static Layout) -> Self {
         Self { address, layout }
     }
 
@@ -59,15 +56,20 @@ impl Collector {
         }
     }
 
+    /// The first and the last frozen object, which change when objects are frozen or thawed.
+    pub(crate) fn frozen_ends(self) -> Option<(usize, usize)> {
+        let head = self.address + self.layout.gc_permanent_generation;
+        Some((memory::word(head)?, memory::word(head + size_of::<usize>())?))
+    }
+
+    // The interpreter may be gone already when a thread of ours is late to end, so these are safe reads, too.
+
     fn int(self, offset: usize) -> i32 {
-        // SAFETY: the constructor's contract: a live, aligned int; a torn read is impossible at this size, and a
-        // stale one does no harm.
-        unsafe { &*((self.address + offset) as *const AtomicI32) }.load(Ordering::Relaxed)
+        memory::int(self.address + offset).unwrap_or(0)
     }
 
     fn word(self, offset: usize) -> usize {
-        // SAFETY: as for `int`, with a `Py_ssize_t`.
-        unsafe { &*((self.address + offset) as *const AtomicUsize) }.load(Ordering::Relaxed)
+        memory::word(self.address + offset).unwrap_or(0)
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) fn c_string(address: usize, limit: usize) -> Option<String> {
 
 const PAGE: usize = 4096;
 const KEPT_PAGES: usize = 64;
+/// No page begins here.
+const NO_PAGE: usize = usize::MAX;
 
 /// Reads words and keeps the latest pages, for walks along lists whose members lie close together.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ pub(crate) struct Pages {
 
 impl Pages {
     pub(crate) fn new() -> Self {
-        Self { kept: vec![(0, [0; PAGE]); KEPT_PAGES] }
+        Self { kept: vec![(NO_PAGE, [0; PAGE]); KEPT_PAGES] }
     }
 
     /// A word as it was when its page was first read.
@@ -67,7 +69,7 @@ impl Pages {
         let (page, offset) = (address & !(PAGE - 1), address & (PAGE - 1));
         let (kept, bytes) = &mut self.kept[(page / PAGE) % KEPT_PAGES];
         if *kept != page {
-            *kept = 0;
+            *kept = NO_PAGE;
             if !read(page, bytes) {
                 return None;
             }

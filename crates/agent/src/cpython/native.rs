@@ -64,6 +64,21 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Processor time of the whole process in nanoseconds.
+pub(crate) fn process_cpu_ns() -> u64 {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Time since the machine was started, in nanoseconds.
+pub(crate) fn boot_ns() -> u64 {
+    clock(libc::CLOCK_BOOTTIME)
+}
+
+/// The wall clock: nanoseconds since 1970.
+pub(crate) fn unix_ns() -> u64 {
+    clock(libc::CLOCK_REALTIME)
+}
+
 /// The monotonic clock in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     clock(libc::CLOCK_MONOTONIC)

@@ -22,7 +22,9 @@ impl ThreadIds {
             return Some(Self::Kept(offset));
         }
         let mine = id_offset_in(native::pthread_self(), gettid().as_raw())?;
-        let other = std::thread::spawn(|| id_offset_in(native::pthread_self(), gettid().as_raw())).join().ok()??;
+        // A process that may have no more threads goes without.
+        let find = || id_offset_in(native::pthread_self(), gettid().as_raw());
+        let other = std::thread::Builder::new().stack_size(64 * 1024).spawn(find).ok()?.join().ok()??;
         (mine == other).then_some(Self::Inside(layout.thread_thread_id, mine))
     }
 

@@ -1,17 +1,27 @@
 //! The processes below this one, with their memory.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use neurogc_wire::status::Child;
 
 use super::process::kilobytes;
+use super::seldom::Seldom;
 
 /// A tree larger than this is cut.
 const MOST: usize = 256;
 
+/// The proportional memory of processes, which the kernel adds up page by page while it holds up the process.
+pub(crate) type Proportions = HashMap<u32, Seldom<Option<u64>>>;
+
 /// All descendants of a process, parents before their children.
-pub(crate) fn children_of(pid: u32) -> Vec<Child> {
+pub(crate) fn children_of(pid: u32, proportions: &mut Proportions) -> Vec<Child> {
+    let all = tree_of(pid, proportions);
+    proportions.retain(|pid, _| all.iter().any(|child| child.pid == *pid));
+    all
+}
+
+fn tree_of(pid: u32, proportions: &mut Proportions) -> Vec<Child> {
     let mut all: Vec<Child> = Vec::new();
     let mut known = HashSet::from([pid]);
     let mut parents = vec![pid];
@@ -21,7 +31,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<Child> {
                 return all;
             }
             if known.insert(child)
-                && let Some(child) = look_at(child, parent)
+                && let Some(child) = look_at(child, parent, proportions)
             {
                 parents.push(child.pid);
                 all.push(child);
@@ -40,13 +50,16 @@ fn direct_children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-fn look_at(pid: u32, ppid: u32) -> Option<Child> {
+fn look_at(pid: u32, ppid: u32, proportions: &mut Proportions) -> Option<Child> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let command = status.lines().find_map(|line| line.strip_prefix("Name:")).map_or("", str::trim).to_owned();
     // A zombie has no memory.
     let rss = kilobytes(&status, "VmRSS:").unwrap_or(0);
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
-    Some(Child { pid, ppid, command, rss, pss: rollup.and_then(|text| kilobytes(&text, "Pss:")) })
+    let pss = proportions
+        .entry(pid)
+        .or_default()
+        .get(|_| kilobytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Pss:"));
+    Some(Child { pid, ppid, command, rss, pss })
 }
 
 #[cfg(test)]
@@ -58,7 +71,7 @@ mod tests {
     fn a_child_and_its_child_are_found() {
         let mut shell = std::process::Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
         let found = loop {
-            let found = children_of(shell.id());
+            let found = children_of(shell.id(), &mut Proportions::new());
             if found.iter().any(|child| child.command == "sleep") {
                 break found;
             }

@@ -4,9 +4,11 @@
 pub(crate) mod cgroup;
 pub(crate) mod children;
 pub(crate) mod collections;
+pub(crate) mod frozen;
 pub(crate) mod gaps;
 pub(crate) mod process;
 pub(crate) mod requests;
 pub(crate) mod schedule;
+pub(crate) mod seldom;
 pub(crate) mod spans;
 pub(crate) mod stalls;

@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use neurogc_wire::status::{Cpu, Io, Memory, Net};
 
 use super::cgroup;
-use crate::cpython::native::monotonic_ns;
+use crate::cpython::native::{monotonic_ns, process_cpu_ns};
 
 /// How much of a core `smaps_rollup` may cost: it is read again after this many times what the last read took.
 const ROLLUP_RARITY: u64 = 1000;
@@ -16,6 +16,9 @@ const ROLLUP_SOONEST_NS: u64 = 10_000_000_000;
 
 /// When somebody asks for a report and the last read took less than this, it is read again.
 const ROLLUP_CHEAP_NS: u64 = 5_000_000;
+
+/// The shortest time that a share of the processor is taken over: two questions may come right after each other.
+const CPU_WINDOW_NS: u64 = 100_000_000;
 
 /// What was seen at the last look.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,29 +35,20 @@ pub(crate) struct Seen {
 /// Looks at this process.
 #[derive(Debug)]
 pub(crate) struct Process {
-    statm: Option<File>,
-    page: u64,
-    tick_us: u64,
     seen: Seen,
-    cpu_before: Option<(u64, u64)>,
+    /// The clock and the processor time when the running window began.
+    cpu_before: (u64, u64),
     net_before: Option<Net>,
     rollup_due: u64,
     rollup_took: u64,
 }
 
 impl Process {
-    /// Opens what is kept open. Must be called in the thread that looks, whose descriptors are its own.
+    /// Has seen nothing yet.
     pub(crate) fn new() -> Self {
-        let number = |name| nix::unistd::sysconf(name).ok().flatten().and_then(|value| u64::try_from(value).ok());
         Self {
-            statm: File::open("/proc/self/statm").ok(),
-            page: number(nix::unistd::SysconfVar::PAGE_SIZE).unwrap_or(4096),
-            tick_us: 1_000_000 / number(nix::unistd::SysconfVar::CLK_TCK).unwrap_or(100).max(1),
-            seen: Seen {
-                memory: Memory { limit: cgroup::memory_limit(Path::new("/")), ..Memory::default() },
-                ..Seen::default()
-            },
-            cpu_before: None,
+            seen: Seen::default(),
+            cpu_before: (monotonic_ns(), process_cpu_ns()),
             net_before: None,
             rollup_due: 0,
             rollup_took: 0,
@@ -86,13 +80,9 @@ impl Process {
 
     fn look_at_memory(&mut self, now: u64) {
         let memory = &mut self.seen.memory;
-        let mut text = [0; 128];
-        let length = self.statm.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
-        if let Some((size, resident)) = std::str::from_utf8(&text[..length]).ok().and_then(parse_statm) {
-            memory.vms = size * self.page;
-            memory.rss = resident * self.page;
-        }
         if let Ok(status) = fs::read_to_string("/proc/self/status") {
+            memory.rss = kilobytes(&status, "VmRSS:").unwrap_or(0);
+            memory.vms = kilobytes(&status, "VmSize:").unwrap_or(0);
             memory.peak_rss = kilobytes(&status, "VmHWM:").unwrap_or(0).max(memory.rss);
             memory.swap = kilobytes(&status, "VmSwap:").unwrap_or(0);
         }
@@ -113,15 +103,17 @@ impl Process {
     }
 
     fn look_at_cpu(&mut self, now: u64) {
-        let Some(stat) = fs::read_to_string("/proc/self/stat").ok().and_then(|text| parse_stat(&text)) else { return };
-        self.seen.threads = stat.threads;
-        self.seen.cpu_us = stat.ticks * self.tick_us;
-        if let Some((then, cpu_us)) = self.cpu_before.replace((now, self.seen.cpu_us)) {
-            let wall_us = (now - then) / 1000;
-            if wall_us > 0 {
-                let percent = 100.0 * self.seen.cpu_us.saturating_sub(cpu_us) as f64 / wall_us as f64;
-                self.seen.cpu.percent = (percent * 10.0).round() / 10.0;
-            }
+        if let Some(threads) = fs::read_to_string("/proc/self/stat").ok().and_then(|text| parse_threads(&text)) {
+            self.seen.threads = threads;
+        }
+        let cpu = process_cpu_ns();
+        self.seen.cpu_us = cpu / 1000;
+        let (then, cpu_then) = self.cpu_before;
+        let wall = now.saturating_sub(then);
+        if wall >= CPU_WINDOW_NS {
+            let percent = 100.0 * cpu.saturating_sub(cpu_then) as f64 / wall as f64;
+            self.seen.cpu.percent = (percent * 10.0).round() / 10.0;
+            self.cpu_before = (now, cpu);
         }
     }
 }
@@ -140,24 +132,10 @@ fn count_fds() -> u64 {
     }
 }
 
-fn parse_statm(text: &str) -> Option<(u64, u64)> {
-    let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
-    Some((numbers.next()??, numbers.next()??))
-}
-
-/// The fields of `/proc/PID/stat` that are used.
-#[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    ticks: u64,
-    threads: u64,
-}
-
-fn parse_stat(text: &str) -> Option<Stat> {
+fn parse_threads(text: &str) -> Option<u64> {
     // The command may hold spaces and parentheses, so the rest begins after the last one.
     let (_, rest) = text.rsplit_once(") ")?;
-    let fields: Vec<_> = rest.split_ascii_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    Some(Stat { ticks: number(11)? + number(12)?, threads: number(17)? })
+    rest.split_ascii_whitespace().nth(17)?.parse().ok()
 }
 
 fn parse_io(text: &str) -> Option<Io> {
@@ -189,8 +167,7 @@ mod tests {
     #[test]
     fn the_kernels_texts_are_read() {
         let stat = "12 (a) b) S 1 12 12 0 -1 4194560 1 2 3 4 50 7 0 0 20 0 9 0 100 200 300";
-        assert_eq!(parse_stat(stat), Some(Stat { ticks: 57, threads: 9 }));
-        assert_eq!(parse_statm("100 20 3 4 0 5 0\n"), Some((100, 20)));
+        assert_eq!(parse_threads(stat), Some(9));
         let io = "rchar: 5\nwchar: 6\nread_bytes: 70\nwrite_bytes: 80\ncancelled_write_bytes: 1\n";
         assert_eq!(parse_io(io), Some(Io { read_bytes: 70, write_bytes: 80 }));
         assert_eq!(kilobytes("Rss: 3 kB\nPss:      12 kB\n", "Pss:"), Some(12 * 1024));
@@ -203,5 +180,13 @@ mod tests {
         let seen = Process::new().look(false);
         assert!(seen.memory.rss > 0 && seen.memory.peak_rss >= seen.memory.rss && seen.memory.vms > seen.memory.rss);
         assert!(seen.threads >= 1 && seen.fds >= 3);
+    }
+
+    #[test]
+    fn questions_in_quick_succession_give_no_absurd_processor_share() {
+        let mut process = Process::new();
+        let most = (0..100).map(|_| process.look(true).cpu.percent).fold(0.0, f64::max);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        assert!(most <= 101.0 * cores, "{most} %");
     }
 }

@@ -2,16 +2,19 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use neurogc_wire::control::{self, Answer, Ask, MAX_QUESTION, PROTOCOL, Question};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use nix::unistd::geteuid;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt::PeerCredentials,
+};
+use nix::unistd::{Uid, geteuid};
 
 use crate::agent::Agent;
 use crate::status;
@@ -27,18 +30,25 @@ const PER_ROUND: usize = 16;
 pub(crate) struct Control {
     listener: UnixListener,
     path: PathBuf,
+    user: Uid,
 }
 
 impl Control {
     /// Opens the socket of this process, or says in words why it cannot.
     pub(crate) fn open() -> Result<Self, String> {
-        let folder = control::socket_folder(geteuid().as_raw());
+        let user = geteuid();
+        let folder = control::socket_folder(user.as_raw());
         make_private_folder(&folder).map_err(|reason| format!("no control socket: {} {reason}", folder.display()))?;
         remove_orphans(&folder);
         let path = control::socket_path(&folder, std::process::id());
         listen(&path)
-            .map(|listener| Self { listener, path: path.clone() })
+            .map(|listener| Self { listener, path: path.clone(), user })
             .map_err(|error| format!("no control socket: {}: {error}", path.display()))
+    }
+
+    /// Whether the process still runs as the user whose folder this is: servers start as root and become another.
+    pub(crate) fn is_of_this_user(&self) -> bool {
+        self.user == geteuid()
     }
 
     /// Whether somebody has come to ask.
@@ -50,6 +60,9 @@ impl Control {
     /// Answers everybody who is waiting.
     pub(crate) fn answer_all(&self, agent: &Agent) {
         for _ in 0..PER_ROUND {
+            if agent.stopping() {
+                return;
+            }
             let Ok((stream, _)) = self.listener.accept() else { return };
             // Whatever goes wrong here is the peer's loss.
             let _ = answer(&stream, agent);
@@ -64,6 +77,10 @@ impl Drop for Control {
 }
 
 fn listen(path: &Path) -> io::Result<UnixListener> {
+    if somebody_listens(path) {
+        let reason = "a process of the same number listens there; is this /tmp shared between containers?";
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, reason));
+    }
     // A socket left by an earlier process of this number, or by this one before it called exec.
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
@@ -72,12 +89,24 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Whether a socket is in use. The kernel knows, whatever processes can be seen from here; nobody is waited for.
+fn somebody_listens(path: &Path) -> bool {
+    let connect = || {
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let probe = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        connect(probe.as_raw_fd(), &UnixAddr::new(path)?)
+    };
+    !matches!(connect(), Err(Errno::ECONNREFUSED | Errno::ENOENT))
+}
+
 /// Removes sockets whose processes are gone: killed ones leave theirs behind. A few each time, so that it stays cheap.
 fn remove_orphans(folder: &Path) {
     const AT_A_TIME: usize = 64;
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.take(AT_A_TIME).flatten().map(|entry| entry.path()) {
-        if control::socket_pid(&path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        // A process that cannot be seen from here may live in another container that shares this folder.
+        let unseen = control::socket_pid(&path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        if unseen && !somebody_listens(&path) {
             let _ = fs::remove_file(&path);
         }
     }
@@ -118,4 +147,26 @@ fn answer(stream: &UnixStream, agent: &Agent) -> Result<(), control::MessageErro
         Err(error) => Answer::Refused(error.to_string()),
     };
     control::write(&mut stream, &answer)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_that_nobody_listens_on_are_cleared_away() {
+        let folder = std::env::temp_dir().join(format!("neurogc-orphans-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        // No process has such numbers here, as if both were from another container.
+        let (live, dead) = (folder.join("4294967294.sock"), folder.join("4294967295.sock"));
+        let listener = listen(&live).unwrap();
+        drop(listen(&dead).unwrap());
+        remove_orphans(&folder);
+        assert_eq!((live.exists(), dead.exists()), (true, false));
+        assert!(listen(&live).is_err());
+        drop(listener);
+        assert!(listen(&live).is_ok());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -10,9 +10,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, lock};
 use crate::cpython::native::{monotonic_ns, thread_cpu_ns};
-use crate::senses::process::Process;
 use control::Control;
 use trace_file::TraceFile;
 
@@ -48,26 +47,32 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, conductor_alive: impl
 
 struct Uplink<'a> {
     agent: &'a Agent,
-    process: Process,
     look_due: u64,
     control: Option<Control>,
+    descriptors: Descriptors,
     trace: Option<TraceFile>,
     cpu_before: u64,
 }
 
 impl<'a> Uplink<'a> {
     fn open(agent: &'a Agent, descriptors: Descriptors) -> Self {
-        let mut control = None;
         let mut trace = None;
         if descriptors == Descriptors::Private {
-            control = Control::open().map_err(|reason| agent.ledger().trouble(reason)).ok();
             trace = agent.settings.trace.as_deref().and_then(|path| open_trace(agent, path));
         } else {
             let reason = "the kernel gives the agent no descriptors of its own: no control socket, no trace";
             agent.ledger().trouble(reason.to_owned());
         }
         let cpu_before = agent.ledger().uplink_cpu_ns;
-        Self { agent, process: Process::new(), look_due: 0, control, trace, cpu_before }
+        let mut uplink = Self { agent, look_due: 0, control: None, descriptors, trace, cpu_before };
+        uplink.open_control();
+        uplink
+    }
+
+    fn open_control(&mut self) {
+        if self.descriptors == Descriptors::Private {
+            self.control = Control::open().map_err(|reason| self.agent.ledger().trouble(reason)).ok();
+        }
     }
 
     fn round(&mut self, last: bool) {
@@ -76,13 +81,16 @@ impl<'a> Uplink<'a> {
             || self.control.as_ref().is_some_and(Control::somebody_waits);
         if now >= self.look_due || asked || last {
             self.look_due = now + self.agent.settings.sample.as_nanos() as u64;
-            let seen = self.process.look(asked);
+            let seen = lock(&self.agent.process).look(asked);
             let mut ledger = self.agent.ledger();
             ledger.process(now, seen);
             ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
             if last {
                 self.agent.close_block(&mut ledger);
             }
+        }
+        if self.control.as_ref().is_some_and(|control| !control.is_of_this_user()) {
+            self.open_control();
         }
         if let Some(control) = &self.control {
             control.answer_all(self.agent);

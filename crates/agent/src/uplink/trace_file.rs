@@ -1,15 +1,16 @@
 //! The trace's file: named so that processes do not write over each other, and written a block at a time.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use neurogc_wire::trace::{Header, encode_header, read};
+use nix::fcntl::OFlag;
 
 use crate::agent::Agent;
 use crate::conductor::STEP_NS;
-use crate::cpython::native::monotonic_ns;
+use crate::cpython::native::{boot_ns, unix_ns};
 use crate::status;
 
 /// An open trace.
@@ -24,18 +25,23 @@ impl TraceFile {
         let header = header(agent);
         let path = if agent.owns_trace { path.to_owned() } else { with_pid(path, header.pid) };
         let failed = |path: &Path, error| format!("no trace: {}: {error}", path.display());
-        match begun_by(&path) {
-            // This agent wrote it and was stopped for a fork: it goes on.
-            Some(earlier) if earlier == header => OpenOptions::new()
-                .append(true)
-                .open(&path)
-                .map(|file| Self { file })
-                .map_err(|error| failed(&path, error)),
-            // The same process before it called exec.
-            Some(earlier) if earlier.pid == header.pid && agent.owns_trace => {
-                create(&with_pid(&path, header.pid), &header).map_err(|error| failed(&path, error))
-            }
-            _ => create(&path, &header).map_err(|error| failed(&path, error)),
+        match open_file(&path) {
+            Ok(Some(file)) => match begun_by(&file) {
+                // This agent wrote it and was stopped for a fork: it goes on.
+                Some(earlier) if earlier == header => return Ok(Self { file }),
+                // The same process before it called exec: not in use, and yet to be kept.
+                Some(earlier) if agent.owns_trace && is_of_this_process(&earlier) => {}
+                _ => return begin(file, &header).map_err(|error| failed(&path, error)),
+            },
+            // Another process records there now.
+            Ok(None) => {}
+            Err(error) => return Err(failed(&path, error)),
+        }
+        let path = with_pid(&path, header.pid);
+        match open_file(&path) {
+            Ok(Some(file)) => begin(file, &header).map_err(|error| failed(&path, error)),
+            Ok(None) => Err(format!("no trace: {}: another process records there", path.display())),
+            Err(error) => Err(failed(&path, error)),
         }
     }
 
@@ -45,21 +51,54 @@ impl TraceFile {
     }
 }
 
-fn create(path: &Path, header: &Header) -> std::io::Result<TraceFile> {
-    let mut file = File::create(path)?;
-    // Another process that records now keeps its file; this one takes a name of its own.
-    if file.try_lock().is_err() {
-        file = File::create(with_pid(path, header.pid))?;
+/// Opens a file for this process alone and leaves its contents alone; `None` where another process has it.
+fn open_file(path: &Path) -> io::Result<Option<File>> {
+    // A pipe or a terminal that nobody reads would hold up the thread, and what is read there is not meant for us.
+    let nonblocking = OFlag::O_NONBLOCK.bits();
+    let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(nonblocking).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
+    let is_found = |path| fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()));
+    if is_found("/proc/self/fd/1") || is_found("/proc/self/fd/2") {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the program's own output"));
+    }
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Ok(None),
+        // A file system without locks cannot tell who else writes.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(file)),
+    }
+}
+
+fn begin(mut file: File, header: &Header) -> io::Result<TraceFile> {
+    file.set_len(0)?;
     file.write_all(&encode_header(header))?;
     Ok(TraceFile { file })
 }
 
 /// The header of a trace that is already there.
-fn begun_by(path: &Path) -> Option<Header> {
+fn begun_by(file: &File) -> Option<Header> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(64 * 1024).read_to_end(&mut bytes).ok()?;
+    file.take(64 * 1024).read_to_end(&mut bytes).ok()?;
     read(&bytes).ok().map(|trace| trace.header)
+}
+
+/// Whether this very process began a trace. In a container every first process has the same number, so the trace must
+/// be younger than the process, too.
+fn is_of_this_process(header: &Header) -> bool {
+    // The kernel counts in hundredths of a second, and the wall clock may have been adjusted a little.
+    const SLACK_NS: u64 = 1_000_000_000;
+    let age = process_age_ns().unwrap_or(u64::MAX);
+    header.pid == std::process::id() && header.started_unix_ns.saturating_add(age) + SLACK_NS >= unix_ns()
+}
+
+/// How long ago this process was made; exec does not change that.
+fn process_age_ns() -> Option<u64> {
+    const TICK_NS: u64 = 10_000_000;
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let began = stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(19)?.parse::<u64>().ok()?;
+    Some(boot_ns().saturating_sub(began * TICK_NS))
 }
 
 /// `trace.ngt` becomes `trace.123.ngt`.
@@ -71,17 +110,13 @@ fn with_pid(path: &Path, pid: u32) -> PathBuf {
 }
 
 fn header(agent: &Agent) -> Header {
-    // The wall clock at the moment the agent was installed, from which all times count.
-    let since = monotonic_ns() - agent.installed;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let started_ms = now.saturating_sub(since) / 1_000_000;
     Header {
         pid: std::process::id(),
         command: agent.command.clone(),
         python: agent.interpreter.version.to_string(),
         neurogc: status::VERSION.to_owned(),
         policy: agent.settings.policy.resolve().to_string(),
-        started_unix_ns: started_ms * 1_000_000,
+        started_unix_ns: agent.installed_unix_ns,
         thresholds: agent.thresholds,
         gil_step_ns: STEP_NS,
     }
@@ -90,6 +125,14 @@ fn header(agent: &Agent) -> Header {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_is_used_again_is_not_the_same_process() {
+        let header = |started_unix_ns| Header { pid: std::process::id(), started_unix_ns, ..Header::default() };
+        assert!(is_of_this_process(&header(unix_ns())));
+        assert!(!is_of_this_process(&header(unix_ns() - 86_400_000_000_000)));
+        assert!(!is_of_this_process(&Header { pid: 1, ..header(unix_ns()) }));
+    }
 
     #[test]
     fn a_child_adds_its_pid() {

@@ -15,6 +15,9 @@ use crate::table::{Side, Table};
 /// How long one agent may take: a listing should not hang on one stopped process.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// A terminal with fewer columns than this is narrow.
+const NARROW: usize = 100;
+
 /// List the processes on this machine that have an agent
 ///
 /// Yours only; root sees those of all users.
@@ -34,14 +37,17 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     } else if reports.is_empty() {
         writeln!(out, "No process with an agent is running. Start one with `neurogc run -- python app.py`.")?;
     } else {
-        write!(out, "{}", listing(&reports))?;
+        write!(out, "{}", listing(&reports, figures::room()))?;
     }
     Ok(())
 }
 
-fn listing(reports: &[Status]) -> String {
+fn listing(reports: &[Status], room: Option<usize>) -> String {
     use Side::{Left, Right};
-    let mut table = Table::new(&[
+    // A narrow terminal needs its room for the command; `status` has what is left out.
+    let narrow = room.is_some_and(|room| room < NARROW);
+    let wanted = |column: &str| !(narrow && ["PYTHON", "POLICY"].contains(&column));
+    let columns = [
         ("PID", Right),
         ("PYTHON", Left),
         ("POLICY", Left),
@@ -51,10 +57,12 @@ fn listing(reports: &[Status]) -> String {
         ("P99", Right),
         ("GC MAX", Right),
         ("COMMAND", Left),
-    ]);
+    ];
+    let shown: Vec<_> = columns.into_iter().filter(|(name, _)| wanted(name)).collect();
+    let mut table = Table::new(&shown);
     for status in reports {
         let measured = status.requests.count > 0;
-        table.row([
+        let cells = [
             status.pid.to_string(),
             plain(&status.python),
             plain(&status.policy),
@@ -64,8 +72,10 @@ fn listing(reports: &[Status]) -> String {
             if measured { figures::ms(status.requests.p99_ms) } else { "-".to_owned() },
             longest_pause(status),
             plain(&status.command),
-        ]);
+        ];
+        table.row(columns.iter().zip(cells).filter(|((name, _), _)| wanted(name)).map(|(_, cell)| cell));
     }
+    table.fit_last(0, room, figures::shorten);
     table.render(0)
 }
 
@@ -83,7 +93,16 @@ mod tests {
     use crate::samples;
 
     #[test]
+    fn a_narrow_terminal_is_kept_to() {
+        let mut service = samples::service();
+        service.command = format!("python /srv/shop/venv/bin/uvicorn {}", "x".repeat(100));
+        let text = listing(&[service, samples::idle()], Some(80));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("python /srv/shop/venv") && text.contains('…') && !text.contains("POLICY"), "{text}");
+    }
+
+    #[test]
     fn listing_lines_up() {
-        insta::assert_snapshot!(listing(&[samples::service(), samples::idle()]));
+        insta::assert_snapshot!(listing(&[samples::service(), samples::idle()], None));
     }
 }

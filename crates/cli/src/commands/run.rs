@@ -30,10 +30,10 @@ const NOT_FOUND: u8 = 127;
     neurogc run --trace service.ngct -- gunicorn -w 4 app:app\n  \
     neurogc run --set stall_ms=20 -- uvicorn app:app")]
 pub(crate) struct Arguments {
-    /// When to collect: auto, observe or cpython
+    /// When to collect: auto, observe or cpython; in this version all three only measure
     #[arg(long, value_name = "P")]
     policy: Option<String>,
-    /// Record a trace in this file; child processes add their pid to the name
+    /// Record a trace in this file, over what is there; child processes add their pid to the name
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Change a setting; `neurogc doctor` lists them all
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if path.is_dir() || !program::is_executable(&path) {
         return Err(not_executable(name, &path));
     }
-    for remark in Program::look_at(&path, rest).remarks(&shown) {
+    if let Some(remark) = Program::look_at(&path, rest).remark(&shown) {
         say(remark);
     }
     let mut command = Command::new(name);
@@ -116,7 +116,10 @@ fn trace_path(text: &str) -> Result<String, Failure> {
 fn not_found(name: &OsStr) -> Failure {
     let shown = name.to_string_lossy();
     let message = if shown.contains('/') {
-        format!("there is no file {shown}. Check the path")
+        match fs::read_link(name) {
+            Ok(target) => format!("{shown} leads to {}, which is not there or not for you", target.display()),
+            Err(_) => format!("there is no file {shown}. Check the path"),
+        }
     } else if Path::new(name).is_file() {
         let how = start_file(&format!("./{shown}"));
         format!("there is no command {shown} on PATH, but a file of that name is here. {how}")

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::agents::Rendezvous;
 use crate::failure::{Failure, Outcome};
-use crate::report;
+use crate::{figures, process, report};
 
 /// How long the agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[command(after_help = "Examples:\n  neurogc status 4242\n  neurogc status 4242 --json | jq .gc.full.max_ms")]
 pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
+    #[arg(value_parser = process::number)]
     pid: u32,
     /// Print the report as JSON
     #[arg(long)]
@@ -28,7 +29,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&status)?)?;
     } else {
-        write!(out, "{}", report::text(&status))?;
+        write!(out, "{}", report::text(&status, figures::room()))?;
     }
     Ok(())
 }

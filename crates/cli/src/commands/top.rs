@@ -12,6 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::live::draw::draw;
 use crate::live::poller::Poller;
 use crate::live::screen::{Action, Screen};
+use crate::process;
 
 /// How long the first answer may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,6 +28,7 @@ const STEP: Duration = Duration::from_millis(100);
 )]
 pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
+    #[arg(value_parser = process::number)]
     pid: Option<u32>,
 }
 

@@ -45,8 +45,9 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
     let title = if requests.count == 0 {
         " p99 latency: no requests yet ".to_owned()
     } else {
-        let figures = [requests.p50_ms, requests.recent_p99_ms, requests.max_ms].map(ms);
-        format!(" p99 latency {} (p50 {}, max {}) ", figures[1], figures[0], figures[2])
+        let recent = requests.recent_p99_ms;
+        let recent = if recent > 0.0 { ms(recent) } else { "-".to_owned() };
+        format!(" p99 latency {recent} (since the start: p50 {}, max {}) ", ms(requests.p50_ms), ms(requests.max_ms))
     };
     let room = usize::from(area.width);
     draw_course(title, Color::Cyan, &history.p99_us.last(room), frame, latency);
@@ -70,15 +71,20 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
 
 fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
     let Rates { requests, collections, paused_ms, .. } = screen.history.rates;
+    // Of the whole time, unlike the figures of the third line.
+    let gil = &status.gil;
+    let seen = gil.busy.count + gil.idle.count > 0;
+    let held = if seen { format!(", GIL held {:.0} % of it", gil.busy_percent) } else { String::new() };
     let first = Line::from(vec![
         Span::styled(format!("{} ", status.pid), STRONG),
         Span::raw(format!("{}  policy {}  up {}", plain(&status.python), plain(&status.policy), span(status.uptime_s))),
+        Span::raw(held),
         Span::styled(if status.degraded.is_empty() { "" } else { "  degraded: see `neurogc status`" }, ALARM),
     ]);
     let second = Line::styled(shorten(&plain(&status.command), area.width.into()), FAINT);
     let third = Line::raw(format!(
-        "{requests:.0} req/s  {} in flight  cpu {:.0} %  gil {:.0} %  {collections:.1} gc/s  {paused_ms:.1} ms/s paused",
-        status.requests.in_flight, status.cpu.percent, status.gil.busy_percent
+        "{requests:.0} req/s  {} in flight  cpu {:.0} %  {collections:.1} gc/s  {paused_ms:.1} ms/s paused",
+        status.requests.in_flight, status.cpu.percent
     ));
     frame.render_widget(Paragraph::new(vec![first, second, third]), area);
 }
@@ -122,6 +128,8 @@ fn collections(status: &Status, wide: bool, frame: &mut Frame<'_>, area: Rect) {
         let cells = [Text::from(name.to_owned()), times, max];
         if wide { Row::new(cells.into_iter().chain([total])) } else { Row::new(cells) }
     };
+    // As in the status report: a line that is always empty would only ask for an explanation.
+    let places = places.into_iter().filter(|(name, times, ..)| *times > 0 || *name != "forced");
     let rows = kinds.into_iter().chain(places).map(|(name, times, total, max)| {
         let measured = |value: f64| if times > 0 { ms(value) } else { "-".to_owned() };
         row(name, [times.to_string(), measured(total), measured(max)])

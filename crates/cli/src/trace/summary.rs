@@ -8,8 +8,11 @@ use neurogc_wire::trace::{Header, Place, Record, Trace};
 use serde::Serialize;
 
 use super::{end, generation_name, kind};
-use crate::figures::{bytes, count, ms, plain, utc};
+use crate::figures::{bytes, count, ms, plain, shorten_front, utc};
 use crate::table::{Side, Table};
+
+/// Stalls that are named one by one.
+const LONGEST: usize = 10;
 
 /// The figures of one trace. Times are milliseconds and sizes bytes, as in a status report.
 #[derive(Debug, Serialize)]
@@ -21,6 +24,7 @@ pub(crate) struct Summary {
     collections: BTreeMap<&'static str, Collections>,
     places: BTreeMap<&'static str, Durations>,
     stalls: BTreeMap<&'static str, Durations>,
+    longest_stalls: Vec<LongStall>,
     gil: Gil,
     memory: Option<Memory>,
     cpu_percent: Option<f64>,
@@ -66,6 +70,15 @@ struct Damage {
     offset: usize,
     length: usize,
     what: &'static str,
+}
+
+/// One stall, with the names that it has in a status report.
+#[derive(Debug, Serialize)]
+struct LongStall {
+    at_s: f64,
+    ms: f64,
+    cause: &'static str,
+    site: String,
 }
 
 /// Exact percentiles: a trace is small enough to sort.
@@ -123,6 +136,7 @@ impl Summary {
             collections: collections(records),
             places: places(records),
             stalls: stalls(records),
+            longest_stalls: longest_stalls(records),
             gil: gil(records),
             memory: memory(records),
             cpu_percent: cpu_percent(records),
@@ -180,6 +194,20 @@ fn stalls(records: &[Record]) -> BTreeMap<&'static str, Durations> {
     })
 }
 
+/// The longest stalls, longest first.
+fn longest_stalls(records: &[Record]) -> Vec<LongStall> {
+    let stall = |record: &Record| match record {
+        Record::Stall { at, duration, cause, site } => {
+            Some(LongStall { at_s: to_ms(*at) / 1000.0, ms: to_ms(*duration), cause: cause.name(), site: site.clone() })
+        }
+        _ => None,
+    };
+    let mut stalls: Vec<_> = records.iter().filter_map(stall).collect();
+    stalls.sort_by(|one, other| other.ms.total_cmp(&one.ms));
+    stalls.truncate(LONGEST);
+    stalls
+}
+
 fn by_name(
     records: &[Record],
     pick: impl Fn(&Record) -> Option<(&'static str, u64)>,
@@ -224,6 +252,7 @@ fn cpu_percent(records: &[Record]) -> Option<f64> {
     (end > start).then(|| after.saturating_sub(before) as f64 * 1e5 / (end - start) as f64)
 }
 
+/// The width asked for, if any, is the room that a line has.
 impl fmt::Display for Summary {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = &self.header;
@@ -242,6 +271,7 @@ impl fmt::Display for Summary {
         self.write_collections(to)?;
         writeln!(to, "\nstalls")?;
         to.write_str(&durations_table(Cause::ALL.map(Cause::name), &self.stalls))?;
+        self.write_longest_stalls(to)?;
         self.write_process(to)?;
         if !self.damage.is_empty() {
             let lost: usize = self.damage.iter().map(|part| part.length).sum();
@@ -290,14 +320,30 @@ impl Summary {
                 table.row(cells(name, &found.pauses).into_iter().chain([count(found.collected)]));
             }
         }
-        for name in [Place::InRequest, Place::InGap, Place::Forced].map(Place::name) {
-            if let Some(found) = self.places.get(name) {
-                table.row(cells(name, found).into_iter().chain([String::new()]));
+        for (place, title) in [(Place::InRequest, "in requests"), (Place::InGap, "in gaps"), (Place::Forced, "forced")]
+        {
+            if let Some(found) = self.places.get(place.name()) {
+                table.row(cells(title, found).into_iter().chain([String::new()]));
             }
         }
         to.write_str(&table.render(2))?;
         let uncollectable: u64 = self.collections.values().map(|found| found.uncollectable).sum();
         if uncollectable > 0 { writeln!(to, "  uncollectable objects: {}", count(uncollectable)) } else { Ok(()) }
+    }
+
+    fn write_longest_stalls(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.longest_stalls.is_empty() {
+            return Ok(());
+        }
+        let columns = [("AT", Side::Right), ("LASTED", Side::Right), ("CAUSE", Side::Left), ("SITE", Side::Left)];
+        let mut table = Table::new(&columns);
+        for stall in &self.longest_stalls {
+            let site = if stall.site.is_empty() { "-".to_owned() } else { plain(&stall.site) };
+            table.row([format!("{:.3} s", stall.at_s), ms(stall.ms), stall.cause.to_owned(), site]);
+        }
+        table.fit_last(2, to.width(), shorten_front);
+        writeln!(to, "  the longest:")?;
+        to.write_str(&table.render(2))
     }
 
     fn write_process(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {

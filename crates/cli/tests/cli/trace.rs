@@ -82,6 +82,18 @@ fn every_export_reads_back() {
 }
 
 #[test]
+fn a_trace_is_never_overwritten_by_its_own_export() {
+    let scene = Scene::new();
+    scene.file("t.ngct", bytes());
+    std::os::unix::fs::symlink("t.ngct", scene.work().join("link")).unwrap();
+    for path in ["t.ngct", "./t.ngct", "link"] {
+        let export = ["trace", "export", "t.ngct", "--to", "csv", "--force", "-o", path];
+        scene.check(&export, 1, "is the trace itself. Name another file with -o");
+    }
+    assert_eq!(fs::read(scene.work().join("t.ngct")).unwrap(), bytes());
+}
+
+#[test]
 fn an_existing_file_is_kept_unless_forced() {
     let scene = Scene::new();
     scene.file("t.ngct", bytes());
@@ -96,7 +108,7 @@ fn an_existing_file_is_kept_unless_forced() {
     scene.check(
         &["trace", "export", "t.ngct", "--to", "csv", "-o", "/nowhere/x.csv"],
         1,
-        "cannot write /nowhere/x.csv",
+        "cannot write /nowhere/x.csv: No such file",
     );
     scene.check(&["trace", "export", "t.ngct", "--to", "csv", "-o", "/dev/null"], 0, "wrote");
     assert!(!fs::metadata("/dev/null").unwrap().is_file());

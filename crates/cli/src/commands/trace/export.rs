@@ -69,6 +69,9 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         Ok(metadata) if metadata.is_dir() => {
             return Err(Failure::failed(format!("{shown} is a folder. Name a file in it")));
         }
+        Ok(_) if is_same(&path, &arguments.file) => {
+            return Err(Failure::failed(format!("{shown} is the trace itself. Name another file with -o")));
+        }
         Ok(metadata) if metadata.is_file() && !arguments.force => {
             let message = format!("{shown} exists already. Use --force to overwrite it, or -o to write elsewhere");
             return Err(Failure::failed(message));
@@ -81,13 +84,22 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
+/// Whether two paths lead to one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    real(one).is_some_and(|path| real(other) == Some(path))
+}
+
 /// Writes beside the target and renames, so that nobody ever sees half a file.
 fn write_aside(format: Format, trace: &Trace, path: &Path) -> anyhow::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(format!(".{}.part", std::process::id()));
     let aside = PathBuf::from(aside);
-    let written = write_file(format, trace, &aside)
-        .and_then(|()| fs::rename(&aside, path).with_context(|| format!("cannot write {}", path.display())));
+    let written = File::create(&aside)
+        .map_err(anyhow::Error::from)
+        .and_then(|file| write(format, trace, file))
+        .and_then(|()| Ok(fs::rename(&aside, path)?))
+        .with_context(|| format!("cannot write {}", path.display()));
     if written.is_err() {
         let _ = fs::remove_file(&aside);
     }
@@ -95,13 +107,17 @@ fn write_aside(format: Format, trace: &Trace, path: &Path) -> anyhow::Result<()>
 }
 
 fn write_file(format: Format, trace: &Trace, path: &Path) -> anyhow::Result<()> {
-    let what = || format!("cannot write {}", path.display());
-    let mut file = BufWriter::new(File::create(path).with_context(what)?);
+    let file = File::create(path).map_err(anyhow::Error::from);
+    file.and_then(|file| write(format, trace, file)).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn write(format: Format, trace: &Trace, file: File) -> anyhow::Result<()> {
+    let mut file = BufWriter::new(file);
     match format {
-        Format::Parquet => parquet::write(trace, &mut file).with_context(what)?,
-        Format::Csv | Format::Perfetto => write_text(format, trace, &mut file).with_context(what)?,
+        Format::Parquet => parquet::write(trace, &mut file)?,
+        Format::Csv | Format::Perfetto => write_text(format, trace, &mut file)?,
     }
-    file.flush().with_context(what)
+    Ok(file.flush()?)
 }
 
 fn write_text(format: Format, trace: &Trace, to: &mut dyn Write) -> std::io::Result<()> {

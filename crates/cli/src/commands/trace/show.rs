@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::failure::Outcome;
+use crate::figures;
 use crate::trace::load;
 use crate::trace::summary::Summary;
 
@@ -29,7 +30,10 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
     } else {
-        write!(out, "{summary}")?;
+        match figures::room() {
+            Some(room) => write!(out, "{summary:room$}")?,
+            None => write!(out, "{summary}")?,
+        }
     }
     Ok(())
 }
