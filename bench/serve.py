@@ -267,8 +267,8 @@ def report(results: dict) -> None:
     print(f"\nCPython {machine['python']}, {machine['cores']} cores, Linux {machine['kernel']}, {machine['date']}; "
           f"load average {machine['load_average']:.1f} at the start. FastAPI on uvicorn ({setup['loop']}), service on "
           f"cores {setup['service_cores']}, generator on {setup['load_cores']}. {setup['rounds']} rounds; percentiles "
-          f"of all rounds together; ratios with the lowest and highest round in brackets. Full collections and GC share "
-          f"as the service's own callback saw them; busy is processor time of the service; the agent's counts include "
+          f"of all rounds together; ratios with the lowest and highest round in brackets. Full collections and GC "
+          f"share as the service's own callback saw them; busy is processor time of the service; the agent's counts include "
           f"the warm-up, and those in requests and gaps collections of all generations.\n")
     for heap in results["heaps"]:
         print(f"## {heap['records'] / 1e6:g} M records: {heap['tracked'] / 1e6:.2f} M tracked objects, "
@@ -311,7 +311,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--records", type=numbers(int), help="heap sizes [300000,2000000]")
     parser.add_argument("--load", type=numbers(float), help="utilisations [0.5,0.7]")
     parser.add_argument("--seconds", type=numbers(float),
-                        help="of a trial; one for all heaps, or one each [20,80]: a larger heap is collected less often")
+                        help="of a trial; one for all heaps, or one each [20,80]: CPython collects a large one seldom")
     parser.add_argument("--rounds", type=int, help="[3]")
     parser.add_argument("--pairs", type=int, help="of the acyclic part [50]")
     parser.add_argument("--work-ms", type=float, default=2.0, help="computation in a request [2]")

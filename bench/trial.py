@@ -83,7 +83,8 @@ class Service:
     def __init__(self, setup: Setup, policy: str, records: int):
         self.policy = policy
         self._setup = setup
-        script = [str(HERE / "service.py"), "--records", str(records), "--spins", str(setup.spins), "--loop", setup.loop]
+        script = [str(HERE / "service.py"), "--records", str(records), "--spins", str(setup.spins)]
+        script += ["--loop", setup.loop]
         self._process = start(script, environment(policy, setup.settings), setup.service_cores)
         try:
             ready, _, _ = select.select([self._process.stdout], [], [], 180)
