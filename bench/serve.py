@@ -268,8 +268,8 @@ def report(results: dict) -> None:
           f"load average {machine['load_average']:.1f} at the start. FastAPI on uvicorn ({setup['loop']}), service on "
           f"cores {setup['service_cores']}, generator on {setup['load_cores']}. {setup['rounds']} rounds; percentiles "
           f"of all rounds together; ratios with the lowest and highest round in brackets. Full collections and GC "
-          f"share as the service's own callback saw them; busy is processor time of the service; the agent's counts include "
-          f"the warm-up, and those in requests and gaps collections of all generations.\n")
+          f"share as the service's own callback saw them; busy is processor time of the service; the agent's counts "
+          f"include the warm-up, and those in requests and gaps collections of all generations.\n")
     for heap in results["heaps"]:
         print(f"## {heap['records'] / 1e6:g} M records: {heap['tracked'] / 1e6:.2f} M tracked objects, "
               f"{heap['per_second']:.0f} requests/s with the collector off\n")
@@ -277,7 +277,8 @@ def report(results: dict) -> None:
             print(f"### {cell['load']:.0%} utilisation: {cell['rate']:.0f} requests/s, {heap['seconds']:g} s a round\n")
             cell_tables(cell)
         if rates := heap.get("saturation"):
-            print("### Saturated\n\n| policy | requests/s (median) | lowest – highest | vs. cpython |\n|---|---|---|---|")
+            print("### Saturated\n\n| policy | requests/s (median) | lowest – highest | vs. cpython |\n"
+                  "|---|---|---|---|")
             for policy, each in rates.items():
                 against = shown(throughput(rates, policy, "cpython")) if "cpython" in rates else "–"
                 print(f"| {policy} | {statistics.median(each):.1f} | {min(each):.1f} – {max(each):.1f} | {against} |")
