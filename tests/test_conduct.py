@@ -86,6 +86,38 @@ assert neurogc.status()["gc"]["in_gap"]["count"] > 3
 """, NEUROGC_POLICY="gap")
 
 
+@pytest.mark.parametrize("loop", ["", "asyncio.run(main())"], ids=["sync", "asyncio"])
+def test_finalizers_close_the_programs_own_descriptors(loop):
+    # The agent's sensing threads have descriptors of their own: a collection there would close the wrong ones.
+    python(SERVICE + f"""
+import os
+class Holder:
+    def __init__(self):
+        self.file, self.me = open("/dev/null"), self
+def requests():
+    with neurogc.request():
+        [Holder() for _ in range(8)]
+        [Node() for _ in range(100)]
+async def main():
+    for _ in range(150):
+        requests()
+        await asyncio.sleep(0.003)
+import warnings; warnings.simplefilter("ignore")
+before = len(os.listdir("/proc/self/fd"))
+gc.collect()
+if {loop!r}:
+    {loop or "pass"}
+else:
+    for _ in range(150):
+        requests()
+        time.sleep(0.003)
+assert neurogc.status()["gc"]["in_gap"]["count"] > 2
+gc.collect()
+after = len(os.listdir("/proc/self/fd"))
+assert after <= before + 3, (before, after)
+""", NEUROGC_POLICY="gap")
+
+
 def test_the_program_sees_its_own_thresholds():
     python("""
 import gc, sys

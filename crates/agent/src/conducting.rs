@@ -1,19 +1,14 @@
-//! From sensing to acting: the conductor's part that asks the policy and carries its orders out in gaps.
+//! From sensing to acting: the conductor's part that asks the policy and passes its orders on.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use neurogc_policy::{
-    Collected, Decision, Generation, Guarded, Limits, Observation, Order, Thresholds, Tuning, policy,
+    Collected, Decision, Generation, Guarded, Limits, Observation, Thresholds, Tuning, policy,
 };
-use pyo3::prelude::*;
 
 use crate::agent::Agent;
-use crate::cpython::native::monotonic_ns;
-
-/// An order that had to wait this long for the GIL has missed its gap.
-const MISSED: Duration = Duration::from_micros(200);
 
 /// How often resident memory is read.
 const MEMORY_NS: u64 = 50_000_000;
@@ -23,7 +18,6 @@ const MEMORY_NS: u64 = 50_000_000;
 pub(crate) struct Conducting<'a> {
     agent: &'a Agent,
     guarded: Guarded,
-    applied: Option<Thresholds>,
     statm: Option<File>,
     rss: u64,
     rss_due: u64,
@@ -35,14 +29,7 @@ impl<'a> Conducting<'a> {
         let name = agent.settings.policy.resolve();
         let guarded = Guarded::new(policy(name, Tuning::default()), Limits::default());
         let acts = name.acts() && agent.interpreter.gil.is_some() && agent.interpreter.collector.is_some();
-        acts.then(|| Self {
-            agent,
-            guarded,
-            applied: None,
-            statm: File::open("/proc/self/statm").ok(),
-            rss: 0,
-            rss_due: 0,
-        })
+        acts.then(|| Self { agent, guarded, statm: File::open("/proc/self/statm").ok(), rss: 0, rss_due: 0 })
     }
 
     /// Takes note of a collection.
@@ -69,19 +56,20 @@ impl<'a> Conducting<'a> {
 
     /// Asks the policy and does what it says. `idle_ns` is how long the GIL has been free, `None` while it is held.
     pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) {
-        if self.agent.stage.has_stood_down() {
+        if self.agent.stage.has_stood_down() || self.agent.hand.is_busy() {
             return;
         }
         self.look_at_memory(now);
         let observation = self.observe(now, idle_ns);
         let order = self.guarded.decide(&observation);
         let thresholds = self.guarded.thresholds(&observation);
-        let retune = thresholds.filter(|wanted| self.applied.is_none_or(|applied| is_far(applied, *wanted)));
+        let applied = self.agent.hand.applied();
+        let retune = thresholds.filter(|wanted| applied.is_none_or(|applied| is_far(applied, *wanted)));
         if order.decision == Decision::Wait {
             self.agent.stage.post(self.guarded.at_next_gap(&observation));
         }
         if order.decision != Decision::Wait || (retune.is_some() && observation.is_gap()) {
-            self.act(order, retune);
+            self.agent.hand.give(order, retune);
         }
     }
 
@@ -99,40 +87,6 @@ impl<'a> Conducting<'a> {
             rss: self.rss,
             ceiling: ledger.seen.memory.limit,
             paused: self.agent.stage.is_quiet(),
-        }
-    }
-
-    /// Takes the GIL if it is free. Who had to wait for it has missed the gap, and only a guard's order goes on.
-    fn act(&mut self, order: Order, retune: Option<Thresholds>) {
-        let Some(gil) = self.agent.interpreter.gil else { return };
-        if gil.is_held() && !order.at_once {
-            return;
-        }
-        let asked = monotonic_ns();
-        let done = Python::try_attach(|py| -> PyResult<()> {
-            let stage = &self.agent.stage;
-            if monotonic_ns() - asked > MISSED.as_nanos() as u64 && !order.at_once {
-                return Ok(());
-            }
-            if let Some(thresholds) = retune {
-                stage.set_thresholds(py, thresholds)?;
-                self.applied = Some(thresholds);
-            }
-            if order.decision == Decision::Wait {
-                return Ok(());
-            }
-            match stage.event_loop(py) {
-                Some(event_loop) => {
-                    stage.post(order);
-                    let collect = py.import("neurogc._agent")?.getattr("collect_posted")?;
-                    event_loop.call_method1("call_soon_threadsafe", (collect,)).map(drop)
-                }
-                None => stage.carry_out(py, order),
-            }
-        });
-        if let Some(Err(error)) = done {
-            let reason = Python::try_attach(|_| error.to_string()).unwrap_or_default();
-            self.agent.ledger().trouble(format!("a collection could not be ordered: {reason}"));
         }
     }
 

@@ -1,5 +1,5 @@
-//! The thread that senses: it empties the program's queue, looks at the GIL and judges stalls. It takes the GIL only to
-//! carry out an order of the policy.
+//! The thread that senses: it empties the program's queue, looks at the GIL and judges stalls. It never takes the GIL;
+//! what the policy orders is carried out by `hand` or by the program itself.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

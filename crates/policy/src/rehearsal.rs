@@ -174,7 +174,7 @@ fn gap_collects_young_objects_between_requests() {
 
 #[test]
 fn gap_settles_once_and_then_leaves_the_old_heap_alone() {
-    let calm = (0..2_000).map(|index| Tick { busy: index % 50 < 2, kept: 1, garbage: 10, paused: false });
+    let calm = (0..2_000).map(|index| Tick { busy: index % 500 < 2, kept: 1, garbage: 10, paused: false });
     let rehearsal = play(Name::Gap, 2_000_000, None, calm.chain(server(20_000)));
     let full = rehearsal.orders.iter().filter(|(order, _)| order.decision == Decision::Full).count();
     assert_eq!(full, 1, "{:?}", rehearsal.orders.last());

@@ -1,4 +1,4 @@
-"""uvloop: tells the agent which loop runs; it polls in C, so its turns are not seen."""
+"""uvloop: tells the agent which loop there is; it polls in C, so its turns are not seen."""
 
 from weakref import ref
 
@@ -6,11 +6,12 @@ from .._native import agent
 
 
 def adapt(module, replace):
-    def telling(run_forever):
-        def telling_run_forever(self):
-            agent.event_loop_runs(ref(self))
-            return run_forever(self)
+    def telling(new_event_loop):
+        def telling_new_event_loop():
+            loop = new_event_loop()
+            agent.event_loop_runs(ref(loop))
+            return loop
 
-        return telling_run_forever
+        return telling_new_event_loop
 
-    replace(module.Loop, "run_forever", telling)
+    replace(module, "new_event_loop", telling)

@@ -28,6 +28,9 @@ const POOR_YIELD: f64 = 0.02;
 const WARM_UP: Duration = Duration::from_secs(2);
 const SETTLED: Duration = Duration::from_millis(20);
 
+/// What a full collection costs for each object, before one has been measured.
+const NS_PER_OBJECT: u64 = 100;
+
 /// The share of the tenured heap that must be new before it is worth a full collection, as CPython has it.
 const NEW_SHARE: f64 = 0.25;
 
@@ -46,7 +49,6 @@ pub(super) struct Gap {
     full_pause: Duration,
     /// How much more must be new than usual, because the last full collections freed nothing.
     full_patience: f64,
-    last_full: Duration,
 }
 
 impl Gap {
@@ -58,22 +60,27 @@ impl Gap {
             settled: false,
             full_pause: Duration::ZERO,
             full_patience: 1.0,
-            last_full: Duration::ZERO,
         }
     }
 
-    fn settle(&mut self, observation: &Observation, idle: Duration) -> Option<Order> {
-        if self.settled || observation.now < WARM_UP || idle < SETTLED || observation.in_flight > 0 {
+    /// Whether a full collection would fit: a gap that has lasted as long as the pause will hardly end within it.
+    fn fits_full(&self, observation: &Observation, idle: Duration) -> bool {
+        let objects = observation.tenured + observation.pending + u64::from(observation.counts[0]);
+        let expected = Duration::from_nanos(objects * NS_PER_OBJECT);
+        idle >= self.full_pause.max(expected).max(SETTLED) && observation.in_flight == 0
+    }
+
+    fn settle(&mut self, observation: &Observation) -> Option<Order> {
+        if self.settled || observation.now < WARM_UP {
             return None;
         }
         self.settled = true;
         Some(Order::because(Decision::Full, "start-up is over"))
     }
 
-    fn full(&self, observation: &Observation, idle: Duration) -> Option<Order> {
+    fn full(&self, observation: &Observation) -> Option<Order> {
         let worth = (observation.tenured as f64 * NEW_SHARE).max(NEW_LEAST) * self.full_patience;
-        let fits = idle >= self.full_pause.max(SETTLED) && observation.in_flight == 0;
-        (observation.pending as f64 > worth && fits)
+        (observation.pending as f64 > worth)
             .then(|| Order::because(Decision::Full, "much of the old heap is new, and the gap is long"))
     }
 }
@@ -92,7 +99,9 @@ impl Policy for Gap {
         if observation.paused {
             return Order::WAIT;
         }
-        if let Some(order) = self.settle(observation, idle).or_else(|| self.full(observation, idle)) {
+        if self.fits_full(observation, idle)
+            && let Some(order) = self.settle(observation).or_else(|| self.full(observation))
+        {
             return order;
         }
         self.at_next_gap(observation)
@@ -123,7 +132,6 @@ impl Policy for Gap {
             Generation::Middle => {}
             Generation::Full => {
                 self.full_pause = collected.pause;
-                self.last_full = collected.at;
                 let poor = collected.pause > self.budget && collected.freed < NEW_LEAST as u64 / 10;
                 self.full_patience = if poor { (self.full_patience * 2.0).min(8.0) } else { 1.0 };
             }
