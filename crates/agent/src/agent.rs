@@ -9,14 +9,13 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_settings::Settings;
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-use crate::cpython::native::{leave_shared_descriptors, monotonic_ns, unix_ns};
+use crate::cpython::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
 use crate::cpython::{Interpreter, heap};
 use crate::hooks::Hooks;
 use crate::ledger::Ledger;
 use crate::senses::children::Proportions;
 use crate::senses::frozen::Frozen;
 use crate::senses::process::Process;
-use crate::uplink::Descriptors;
 use crate::{conductor, uplink};
 
 /// Trace blocks that may wait to be written.
@@ -247,7 +246,7 @@ impl Running {
 fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
     let descriptors = if leave_shared_descriptors() { Descriptors::Private } else { Descriptors::Shared };
     let agent_of_conductor = Arc::clone(agent);
-    let conductor = spawn("neurogc", move || conductor::run(&agent_of_conductor));
+    let conductor = spawn("neurogc", move || conductor::run(&agent_of_conductor, descriptors));
     match &conductor {
         Ok(handle) => *lock(slot) = Some(handle.thread().clone()),
         Err(error) => agent.ledger().trouble(format!("the conductor thread did not start: {error}")),

@@ -11,21 +11,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::agent::{Agent, lock};
-use crate::cpython::native::{monotonic_ns, thread_cpu_ns};
+use crate::cpython::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use control::Control;
 use trace_file::TraceFile;
 
 /// How often questions and trace blocks are looked for.
 const ROUND: Duration = Duration::from_millis(100);
-
-/// Whose file descriptors this thread uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Descriptors {
-    /// Its own.
-    Private,
-    /// The program's.
-    Shared,
-}
 
 /// Serves until it is told to stop. `conductor_alive` says whether the other thread still senses.
 pub(crate) fn run(agent: &Agent, descriptors: Descriptors, conductor_alive: impl Fn() -> bool) {
@@ -84,6 +75,10 @@ impl<'a> Uplink<'a> {
             let seen = lock(&self.agent.process).look(asked);
             let mut ledger = self.agent.ledger();
             ledger.process(now, seen);
+            if seen.threads == 0 {
+                ledger
+                    .trouble("/proc cannot be read: memory, I/O, descriptors and threads are not measured".to_owned());
+            }
             ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
             if last {
                 self.agent.close_block(&mut ledger);
