@@ -249,6 +249,19 @@ assert neurogc.status()["gc"]["full"]["count"] == before + 1
 """)
 
 
+def test_a_subprocess_left_a_dead_socket_and_an_empty_trace(tmp_path):
+    out = python("""
+import os, subprocess, time
+child = subprocess.Popen(["sleep", "60"], preexec_fn=os.setsid)
+time.sleep(0.3)
+print(child.pid)
+child.kill()
+child.wait()
+""", "-W", "ignore", NEUROGC_TRACE=tmp_path / "trace.ngt")
+    assert not socket_path(int(out)).exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.ngt"]
+
+
 def test_a_program_without_memory_was_ended_by_a_thread_of_ours():
     python("""
 import os, resource, neurogc

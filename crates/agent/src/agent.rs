@@ -43,6 +43,8 @@ pub(crate) struct Agent {
     pub(crate) thresholds: [u32; 3],
     /// Whether this process records into the trace's own name, or adds its pid.
     pub(crate) owns_trace: bool,
+    /// Whether the process came from a fork with the agent in it.
+    pub(crate) forked: bool,
     /// The sense that the uplink feeds. It outlives the uplink's thread, which every fork ends.
     pub(crate) process: Mutex<Process>,
     /// What status reports remember from one to the next, because it is dear to read.
@@ -103,6 +105,7 @@ impl Agent {
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,
+            forked: false,
             process: Mutex::new(Process::new()),
             proportions: Mutex::default(),
             frozen: Mutex::default(),
@@ -197,7 +200,7 @@ impl Agent {
     /// The agent of a forked child: the same settings, and empty books.
     pub(crate) fn in_child(&self) -> Self {
         let host = Host { command: self.command.clone(), thresholds: self.thresholds, owns_trace: false };
-        Self::new(self.settings.clone(), self.interpreter.clone(), host)
+        Self { forked: true, ..Self::new(self.settings.clone(), self.interpreter.clone(), host) }
     }
 
     /// Waits, for a short while, until everything that has happened is in the books.
