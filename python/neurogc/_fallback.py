@@ -58,7 +58,8 @@ class _State:
         self.troubles = []
         self.recent = []
         self.recent_pauses = {}
-        self.in_flight = 0
+        # By number, because adding one to an integer is not safe among threads that run at the same time.
+        self.open = set()
         self.collected = 0
         self.uncollectable = 0
 
@@ -155,14 +156,14 @@ class Mark:
 
     def __init__(self):
         self._owner = _state
-        self._owner.in_flight += 1
+        self._owner.open.add(id(self))
         self._began = perf_counter()
 
     def end(self):
         owner, self._owner = self._owner, None
         if owner is not None:
             now = perf_counter()
-            owner.in_flight -= 1
+            owner.open.discard(id(self))
             owner.requests.add(now - self._began)
             owner.recent.append((now, now - self._began))
             if len(owner.recent) > 20000:
@@ -196,7 +197,7 @@ def _on_collection(phase, info):
             second - 1: state.recent_pauses.get(second - 1, 0.0),
         }
         state.generations[min(info["generation"], 2)].add(pause)
-        (state.in_request if state.in_flight else state.in_gap).add(pause)
+        (state.in_request if state.open else state.in_gap).add(pause)
         state.collected += info["collected"]
         state.uncollectable += info["uncollectable"]
 
@@ -305,7 +306,7 @@ def _report():
         "memory": _memory(),
         "requests": {
             "count": requests.count,
-            "in_flight": state.in_flight,
+            "in_flight": len(state.open),
             "rps": len(state.recent) / min(10.0, max(now - state.since, 0.1)),
             "p50_ms": requests.quantile_ms(0.5),
             "p95_ms": requests.quantile_ms(0.95),

@@ -9,7 +9,7 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_settings::Settings;
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-use crate::cpython::native::{leave_shared_descriptors, monotonic_ns, unix_ns};
+use crate::cpython::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
 use crate::cpython::{Interpreter, heap};
 use crate::hand::{self, Hand};
 use crate::hooks::Hooks;
@@ -18,7 +18,6 @@ use crate::senses::children::Proportions;
 use crate::senses::frozen::Frozen;
 use crate::senses::process::Process;
 use crate::stage::Stage;
-use crate::uplink::Descriptors;
 use crate::{conductor, uplink};
 
 /// Trace blocks that may wait to be written.
@@ -52,6 +51,8 @@ pub(crate) struct Agent {
     pub(crate) thresholds: [u32; 3],
     /// Whether this process records into the trace's own name, or adds its pid.
     pub(crate) owns_trace: bool,
+    /// Whether the process came from a fork with the agent in it.
+    pub(crate) forked: bool,
     /// The sense that the uplink feeds. It outlives the uplink's thread, which every fork ends.
     pub(crate) process: Mutex<Process>,
     /// What status reports remember from one to the next, because it is dear to read.
@@ -114,6 +115,7 @@ impl Agent {
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,
+            forked: false,
             process: Mutex::new(Process::new()),
             proportions: Mutex::default(),
             frozen: Mutex::default(),
@@ -209,7 +211,8 @@ impl Agent {
     /// The agent of a forked child: the same settings, and empty books.
     pub(crate) fn in_child(&self) -> Self {
         let host = Host { command: self.command.clone(), thresholds: self.thresholds, owns_trace: false };
-        Self { stage: self.stage.in_child(), ..Self::new(self.settings.clone(), self.interpreter.clone(), host) }
+        let fresh = Self::new(self.settings.clone(), self.interpreter.clone(), host);
+        Self { forked: true, stage: self.stage.in_child(), ..fresh }
     }
 
     /// Waits, for a short while, until everything that has happened is in the books.
@@ -262,7 +265,7 @@ fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
         agent.settings.policy.acts().then(|| spawn("neurogc-hand", PYTHON_STACK, move || hand::run(&agent_of_hand)));
     let descriptors = if leave_shared_descriptors() { Descriptors::Private } else { Descriptors::Shared };
     let agent_of_conductor = Arc::clone(agent);
-    let conductor = spawn("neurogc", STACK, move || conductor::run(&agent_of_conductor));
+    let conductor = spawn("neurogc", STACK, move || conductor::run(&agent_of_conductor, descriptors));
     match &conductor {
         Ok(handle) => *lock(slot) = Some(handle.thread().clone()),
         Err(error) => agent.ledger().trouble(format!("the conductor thread did not start: {error}")),

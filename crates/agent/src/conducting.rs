@@ -4,9 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use neurogc_policy::{
-    Collected, Decision, Generation, Guarded, Limits, Observation, Thresholds, Tuning, policy,
-};
+use neurogc_policy::{Collected, Decision, Generation, Guarded, Limits, Observation, Thresholds, Tuning, policy};
 
 use crate::agent::Agent;
 

@@ -10,7 +10,7 @@ use crate::agent::Agent;
 use crate::conducting::Conducting;
 use crate::cpython::frames::Sample;
 use crate::cpython::gil::Gil;
-use crate::cpython::native::{monotonic_ns, thread_cpu_ns};
+use crate::cpython::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::cpython::{Interpreter, ThreadState};
 use crate::hooks::Event;
 use crate::senses::schedule::{Schedule, Scheduler, processor, voluntary_switches};
@@ -40,11 +40,11 @@ const COUNTS_NS: u64 = 100_000_000;
 const BLOCK_NS: u64 = 500_000_000;
 
 /// Senses until it is told to stop.
-pub(crate) fn run(agent: &Agent) {
+pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
     let mut conductor = Conductor {
         agent,
         watch: Watch::new(agent.settings.stall.as_nanos() as u64),
-        eyes: Eyes { interpreter: &agent.interpreter, scheduler: Scheduler::default() },
+        eyes: Eyes { interpreter: &agent.interpreter, scheduler: Scheduler::new(descriptors) },
         counts: [0; 3],
         counts_due: 0,
         block_due: monotonic_ns() + BLOCK_NS,

@@ -77,7 +77,8 @@ mod _agent {
 fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
     let effective = effective_settings(py, settings)?;
     if current().is_some_and(|agent| agent.settings == effective.settings) {
-        return Ok(());
+        // The program may have emptied `gc.callbacks` meanwhile.
+        return hook_in(py);
     }
     if !heap::has_room() {
         return Err(PyMemoryError::new_err("there is no memory for the agent"));

@@ -27,6 +27,15 @@ fn library_path(address: usize) -> Option<String> {
     path.to_str().ok().map(str::to_owned)
 }
 
+/// Whose file descriptors the agent's threads use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Descriptors {
+    /// Their own.
+    Private,
+    /// The program's.
+    Shared,
+}
+
 /// Gives the calling thread a file-descriptor table of its own, with nothing in it, so that neither side can close,
 /// reuse or inherit the other's descriptors. False where the kernel refuses.
 pub(crate) fn leave_shared_descriptors() -> bool {

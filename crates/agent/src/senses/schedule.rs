@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::cpython::native::Descriptors;
+
 /// A thread's account, as in `/proc/self/task/TID/schedstat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
@@ -15,14 +17,21 @@ pub(crate) struct Schedule {
 }
 
 /// Reads accounts, keeping the files of the latest threads open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scheduler {
     open: Vec<(i32, File)>,
+    kept: usize,
 }
 
 const KEPT: usize = 8;
 
 impl Scheduler {
+    /// Among descriptors that are shared with the program nothing is kept: it may close one and get the same number
+    /// for a file of its own, which we would close in turn.
+    pub(crate) fn new(descriptors: Descriptors) -> Self {
+        Self { open: Vec::new(), kept: if descriptors == Descriptors::Private { KEPT } else { 0 } }
+    }
+
     /// The account of a thread.
     pub(crate) fn schedule(&mut self, thread: i32) -> Option<Schedule> {
         let mut text = [0; 96];
@@ -30,9 +39,6 @@ impl Scheduler {
             Some(index) => index,
             None => {
                 let file = File::open(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-                if self.open.len() == KEPT {
-                    self.open.remove(0);
-                }
                 self.open.push((thread, file));
                 self.open.len() - 1
             }
@@ -42,6 +48,9 @@ impl Scheduler {
             self.open.remove(index);
             return None;
         };
+        if self.open.len() > self.kept {
+            self.open.remove(0);
+        }
         parse_schedule(std::str::from_utf8(&text[..length]).ok()?)
     }
 }
@@ -88,13 +97,15 @@ mod tests {
     #[test]
     fn this_thread_has_an_account() {
         let thread = nix::unistd::gettid().as_raw();
-        let mut scheduler = Scheduler::default();
+        let mut scheduler = Scheduler::new(Descriptors::Private);
         let before = scheduler.schedule(thread);
         std::thread::sleep(std::time::Duration::from_millis(1));
         let after = scheduler.schedule(thread);
         assert!(before.zip(after).is_some_and(|(before, after)| after.slices > before.slices));
         assert!(processor(thread).is_some());
         assert!(voluntary_switches(thread).is_some_and(|count| count > 0));
-        assert_eq!(scheduler.schedule(-1), None);
+        assert_eq!((scheduler.schedule(-1), scheduler.open.len()), (None, 1));
+        let mut guest = Scheduler::new(Descriptors::Shared);
+        assert_eq!((guest.schedule(thread).is_some(), guest.open.len()), (true, 0));
     }
 }

@@ -1,12 +1,12 @@
 //! The control socket: one question and one answer per connection, for the same user and root alone.
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use neurogc_wire::control::{self, Answer, Ask, MAX_QUESTION, PROTOCOL, Question};
 use nix::errno::Errno;
@@ -137,8 +137,8 @@ fn answer(stream: &UnixStream, agent: &Agent) -> Result<(), control::MessageErro
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut stream = stream;
-    let answer = match control::read::<Question>(&mut stream, MAX_QUESTION) {
+    let mut question = Hurried { stream, deadline: Instant::now() + PATIENCE };
+    let answer = match control::read::<Question>(&mut question, MAX_QUESTION) {
         Ok(Question { protocol: PROTOCOL, ask: Ask::Status }) => Answer::Status(Box::new(status::report(agent))),
         Ok(Question { protocol, .. }) => {
             Answer::Refused(format!("this agent speaks protocol {PROTOCOL}, the question is in {protocol}"))
@@ -146,7 +146,23 @@ fn answer(stream: &UnixStream, agent: &Agent) -> Result<(), control::MessageErro
         Err(control::MessageError::Broken(error)) => return Err(error.into()),
         Err(error) => Answer::Refused(error.to_string()),
     };
+    let mut stream = stream;
     control::write(&mut stream, &answer)
+}
+
+/// A peer to whom our patience is limited: it may not dole out its question byte by byte.
+struct Hurried<'a> {
+    stream: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Read for Hurried<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() > self.deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.read(to)
+    }
 }
 
 #[cfg(test)]

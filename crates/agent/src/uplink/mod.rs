@@ -8,27 +8,24 @@ mod trace_file;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::agent::{Agent, lock};
-use crate::cpython::native::{monotonic_ns, thread_cpu_ns};
+use crate::cpython::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use control::Control;
 use trace_file::TraceFile;
 
 /// How often questions and trace blocks are looked for.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// Whose file descriptors this thread uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Descriptors {
-    /// Its own.
-    Private,
-    /// The program's.
-    Shared,
-}
+/// How long a forked child may take before it is heard and recorded.
+const AWAIT_EXEC: Duration = Duration::from_millis(20);
 
 /// Serves until it is told to stop. `conductor_alive` says whether the other thread still senses.
 pub(crate) fn run(agent: &Agent, descriptors: Descriptors, conductor_alive: impl Fn() -> bool) {
+    if agent.forked {
+        await_exec(agent);
+    }
     let mut uplink = Uplink::open(agent, descriptors);
     while !agent.stopping() {
         uplink.round(false);
@@ -43,6 +40,15 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, conductor_alive: impl
         std::thread::park_timeout(Duration::from_micros(50));
     }
     uplink.round(true);
+}
+
+/// Gives a forked child the time to become another program, as `subprocess` has it do: it would leave a socket behind
+/// that nobody listens on, and an empty trace. Somebody who asks is not kept waiting.
+fn await_exec(agent: &Agent) {
+    let until = Instant::now() + AWAIT_EXEC;
+    while Instant::now() < until && !agent.stopping() && !agent.rounds.wanted.load(Ordering::Acquire) {
+        std::thread::park_timeout(until.saturating_duration_since(Instant::now()));
+    }
 }
 
 struct Uplink<'a> {
@@ -84,6 +90,10 @@ impl<'a> Uplink<'a> {
             let seen = lock(&self.agent.process).look(asked);
             let mut ledger = self.agent.ledger();
             ledger.process(now, seen);
+            if seen.threads == 0 {
+                ledger
+                    .trouble("/proc cannot be read: memory, I/O, descriptors and threads are not measured".to_owned());
+            }
             ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
             if last {
                 self.agent.close_block(&mut ledger);
