@@ -1,5 +1,6 @@
 """Where the extension module cannot be loaded: the same face, fewer figures, and a reason."""
 
+import gc
 import re
 import subprocess
 import sys
@@ -25,6 +26,20 @@ def fallback(code, *options):
     return done.stdout
 
 
+@pytest.mark.skipif(hasattr(gc, "callbacks"), reason="this interpreter tells of its collections")
+def test_an_interpreter_that_hides_its_collections_is_said_to():
+    fallback("""
+neurogc.install()
+with neurogc.request():
+    pass
+status = neurogc.status()
+assert status["requests"]["count"] == 1 and status["memory"]["rss"] > 0, status
+assert any("does not tell of its collections" in reason for reason in status["degraded"]), status
+neurogc.uninstall()
+""")
+
+
+@pytest.mark.skipif(not hasattr(gc, "callbacks"), reason="this interpreter does not tell of its collections")
 def test_collections_requests_and_memory_are_measured_and_the_rest_is_explained():
     fallback("""
 import gc

@@ -7,7 +7,7 @@ that is imported on first use, because this runs at the start of every observed 
 from . import _native
 from ._marks import request, step
 
-__all__ = ["__version__", "asgi", "install", "request", "status", "step", "uninstall", "wsgi"]
+__all__ = ["__version__", "asgi", "collect", "install", "paused", "request", "status", "step", "uninstall", "wsgi"]
 
 __version__ = _native.agent.version
 
@@ -45,6 +45,30 @@ def status():
     import json
 
     return json.loads(_native.agent.status_json())
+
+
+def collect(how="auto"):
+    """Collect now, in this thread: "young" objects, or the "full" heap, which "auto" means too.
+
+    Returns the number of unreachable objects found, as `gc.collect()` does.
+    """
+    import gc
+
+    generations = {"young": 0, "full": 2, "auto": 2}
+    if how not in generations:
+        raise ValueError(f"collect() knows {', '.join(map(repr, generations))}; {how!r} is none of them")
+    return gc.collect(generations[how])
+
+
+class paused:
+    """A context manager: no collection of ours inside, unless memory runs short. CPython's own trigger stays armed."""
+
+    def __enter__(self):
+        _native.agent.quiet(True)
+        return self
+
+    def __exit__(self, *error):
+        _native.agent.quiet(False)
 
 
 def _leave_imports_alone():

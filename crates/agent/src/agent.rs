@@ -11,15 +11,21 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::cpython::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
 use crate::cpython::{Interpreter, heap};
+use crate::hand::{self, Hand};
 use crate::hooks::Hooks;
 use crate::ledger::Ledger;
 use crate::senses::children::Proportions;
 use crate::senses::frozen::Frozen;
 use crate::senses::process::Process;
+use crate::stage::Stage;
 use crate::{conductor, uplink};
 
 /// Trace blocks that may wait to be written.
 const BLOCKS: usize = 16;
+
+/// The stack of a thread that never runs Python, and of the one that does.
+const STACK: usize = 256 * 1024;
+const PYTHON_STACK: usize = 8 * 1024 * 1024;
 
 /// How long a fork waits for the threads to end.
 const FORK_PATIENCE: Duration = Duration::from_millis(50);
@@ -37,6 +43,8 @@ pub(crate) struct Agent {
     /// The same moment by the wall clock, which may be set anew later.
     pub(crate) installed_unix_ns: u64,
     pub(crate) hooks: Hooks,
+    pub(crate) stage: Stage,
+    pub(crate) hand: Hand,
     /// Blocks of the trace on their way to the file.
     pub(crate) blocks: ArrayQueue<Vec<u8>>,
     /// The collector's thresholds when the agent was installed.
@@ -102,6 +110,8 @@ impl Agent {
             installed,
             installed_unix_ns: unix_ns(),
             hooks: Hooks::default(),
+            stage: Stage::default(),
+            hand: Hand::default(),
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,
@@ -145,7 +155,7 @@ impl Agent {
             run_both(&agent, &slot);
             agent.leave();
         };
-        let begun = with_signals_blocked(|| spawn("neurogc-uplink", body));
+        let begun = with_signals_blocked(|| spawn("neurogc-uplink", STACK, body));
         threads.running = match begun {
             Ok(uplink) => Some(Running { uplink, leaves: false, conductor }),
             Err(error) => {
@@ -183,6 +193,7 @@ impl Agent {
                 return;
             }
             running.unpark();
+            self.hand.wake();
             drop(threads);
             if Instant::now() > deadline {
                 return;
@@ -200,7 +211,8 @@ impl Agent {
     /// The agent of a forked child: the same settings, and empty books.
     pub(crate) fn in_child(&self) -> Self {
         let host = Host { command: self.command.clone(), thresholds: self.thresholds, owns_trace: false };
-        Self { forked: true, ..Self::new(self.settings.clone(), self.interpreter.clone(), host) }
+        let fresh = Self::new(self.settings.clone(), self.interpreter.clone(), host);
+        Self { forked: true, stage: self.stage.in_child(), ..fresh }
     }
 
     /// Waits, for a short while, until everything that has happened is in the books.
@@ -247,9 +259,13 @@ impl Running {
 
 /// The uplink's thread: it leaves the program's descriptors, starts the conductor, and outlives it.
 fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
+    // The hand shares the descriptors that this thread still shares with the program.
+    let agent_of_hand = Arc::clone(agent);
+    let hand =
+        agent.settings.policy.acts().then(|| spawn("neurogc-hand", PYTHON_STACK, move || hand::run(&agent_of_hand)));
     let descriptors = if leave_shared_descriptors() { Descriptors::Private } else { Descriptors::Shared };
     let agent_of_conductor = Arc::clone(agent);
-    let conductor = spawn("neurogc", move || conductor::run(&agent_of_conductor, descriptors));
+    let conductor = spawn("neurogc", STACK, move || conductor::run(&agent_of_conductor, descriptors));
     match &conductor {
         Ok(handle) => *lock(slot) = Some(handle.thread().clone()),
         Err(error) => agent.ledger().trouble(format!("the conductor thread did not start: {error}")),
@@ -258,17 +274,18 @@ fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
     if catch(|| uplink::run(agent, descriptors, alive)).is_err() {
         agent.ledger().trouble("the uplink thread has failed: nobody looks at the process any more".to_owned());
     }
-    if let Ok(handle) = conductor {
+    for handle in [conductor.ok(), hand.and_then(Result::ok)].into_iter().flatten() {
+        agent.hand.wake();
         let _ = handle.join();
     }
 }
 
 /// Starts a thread whose panic ends nothing but itself.
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+fn spawn(name: &str, stack: usize, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     if !heap::has_room() {
         return Err(std::io::ErrorKind::OutOfMemory.into());
     }
-    std::thread::Builder::new().name(name.to_owned()).stack_size(256 * 1024).spawn(move || {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(move || {
         heap::wait_for_memory();
         let _ = catch(body);
     })

@@ -1,4 +1,5 @@
-//! The thread that senses: it empties the program's queue, looks at the GIL and judges stalls. It never takes the GIL.
+//! The thread that senses: it empties the program's queue, looks at the GIL and judges stalls. It never takes the GIL;
+//! what the policy orders is carried out by `hand` or by the program itself.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -6,6 +7,7 @@ use std::time::Duration;
 use neurogc_wire::trace::BlockWriter;
 
 use crate::agent::Agent;
+use crate::conducting::Conducting;
 use crate::cpython::frames::Sample;
 use crate::cpython::gil::Gil;
 use crate::cpython::native::{Descriptors, monotonic_ns, thread_cpu_ns};
@@ -47,6 +49,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         counts_due: 0,
         block_due: monotonic_ns() + BLOCK_NS,
         cpu_before: agent.ledger().conductor_cpu_ns,
+        conducting: Conducting::new(agent),
     };
     agent.hooks.conduct();
     while !agent.stopping() {
@@ -69,6 +72,8 @@ struct Conductor<'a> {
     block_due: u64,
     /// What earlier threads of this agent have used, before a fork stopped them.
     cpu_before: u64,
+    /// The policy, if it does more than watch.
+    conducting: Option<Conducting<'a>>,
 }
 
 impl Conductor<'_> {
@@ -86,10 +91,13 @@ impl Conductor<'_> {
 
     fn empty_queue(&mut self) {
         while let Some(event) = self.agent.hooks.take() {
-            let verdict = match event {
-                Event::Collection { at, pause, .. } => self.watch.collection(at, pause, &mut self.eyes),
-                Event::Start { .. } | Event::End { .. } => None,
-            };
+            let mut verdict = None;
+            if let Event::Collection { at, pause, generation, gathered, collected, .. } = event {
+                verdict = self.watch.collection(at, pause, &mut self.eyes);
+                if let Some(conducting) = &mut self.conducting {
+                    conducting.learn(at, pause, generation, gathered, collected);
+                }
+            }
             let mut ledger = self.agent.ledger();
             ledger.event(event);
             if let Some(verdict) = verdict {
@@ -118,10 +126,15 @@ impl Conductor<'_> {
         if let Some(verdict) = verdict {
             ledger.stall(verdict);
         }
+        let idle = ledger.gaps.idle_for();
+        drop(ledger);
+        if let Some(conducting) = &mut self.conducting {
+            conducting.round(now, (!look.held).then_some(idle));
+        }
         next_step(Pace {
             stretch: self.watch.stretch_age(now),
             settled: self.watch.is_settled(),
-            idle: ledger.gaps.idle_for(),
+            idle,
             stall: self.agent.settings.stall.as_nanos() as u64,
         })
     }

@@ -4,10 +4,11 @@
 //! one that wakes a dozing conductor. An event that finds the queue full is counted and forgotten.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
+use neurogc_wire::trace::Place;
 
 use crate::cpython::native::monotonic_ns;
 
@@ -23,7 +24,7 @@ pub(crate) enum Event {
     /// A request ended.
     End { at: u64, id: u64, began: u64 },
     /// A collection ended.
-    Collection { at: u64, pause: u64, generation: u8, in_request: bool, collected: u32, uncollectable: u32 },
+    Collection { at: u64, pause: u64, generation: u8, place: Place, gathered: u32, collected: u32, uncollectable: u32 },
 }
 
 /// The program's side of the agent.
@@ -35,6 +36,7 @@ pub(crate) struct Hooks {
     next_id: AtomicU64,
     progress: AtomicU64,
     collecting_since: AtomicU64,
+    gathered: AtomicU32,
     /// The conductor, while it dozes.
     dozing: AtomicBool,
     conductor: Mutex<Option<Thread>>,
@@ -49,6 +51,7 @@ impl Default for Hooks {
             next_id: AtomicU64::new(0),
             progress: AtomicU64::new(0),
             collecting_since: AtomicU64::new(0),
+            gathered: AtomicU32::new(0),
             dozing: AtomicBool::new(false),
             conductor: Mutex::new(None),
         }
@@ -85,20 +88,22 @@ impl Hooks {
         self.rouse();
     }
 
-    /// A collection begins.
-    pub(crate) fn collection_starts(&self) {
+    /// A collection begins, with so many young objects gathered.
+    pub(crate) fn collection_starts(&self, gathered: u32) {
+        self.gathered.store(gathered, Ordering::Relaxed);
         self.rouse();
         self.collecting_since.store(monotonic_ns(), Ordering::Relaxed);
     }
 
-    /// The collection that began last is over.
-    pub(crate) fn collection_stops(&self, generation: u8, collected: u32, uncollectable: u32) {
+    /// The collection that began last is over. `ordered` is where it falls if we ordered it.
+    pub(crate) fn collection_stops(&self, generation: u8, ordered: Option<Place>, collected: u32, uncollectable: u32) {
         let began = self.collecting_since.swap(0, Ordering::Relaxed);
         // Without a start (the agent came in the middle of a collection) there is nothing to report.
         if began != 0 {
             let pause = monotonic_ns().saturating_sub(began);
-            let in_request = self.in_flight() > 0;
-            self.push(Event::Collection { at: began, pause, generation, in_request, collected, uncollectable });
+            let place = ordered.unwrap_or(if self.in_flight() > 0 { Place::InRequest } else { Place::InGap });
+            let gathered = self.gathered.load(Ordering::Relaxed);
+            self.push(Event::Collection { at: began, pause, generation, place, gathered, collected, uncollectable });
         }
     }
 
@@ -166,8 +171,8 @@ mod tests {
     fn a_full_queue_drops_and_counts() {
         let hooks = Hooks::default();
         for _ in 0..QUEUE + 10 {
-            hooks.collection_starts();
-            hooks.collection_stops(0, 1, 0);
+            hooks.collection_starts(9);
+            hooks.collection_stops(0, None, 1, 0);
         }
         assert_eq!(hooks.dropped(), 10);
         assert_eq!(std::iter::from_fn(|| hooks.take()).count(), QUEUE);
@@ -177,18 +182,21 @@ mod tests {
     fn a_collection_in_a_request_says_so() {
         let hooks = Hooks::default();
         let open = hooks.begin();
-        hooks.collection_starts();
-        hooks.collection_stops(2, 7, 0);
+        hooks.collection_starts(9);
+        hooks.collection_stops(2, None, 7, 0);
         hooks.end(open);
         let events: Vec<_> = std::iter::from_fn(|| hooks.take()).collect();
-        assert!(matches!(events[1], Event::Collection { generation: 2, in_request: true, collected: 7, .. }));
+        assert!(matches!(
+            events[1],
+            Event::Collection { generation: 2, place: Place::InRequest, gathered: 9, collected: 7, .. }
+        ));
         assert_eq!((events.len(), hooks.in_flight()), (3, 0));
     }
 
     #[test]
     fn a_stop_without_a_start_is_no_collection() {
         let hooks = Hooks::default();
-        hooks.collection_stops(2, 7, 0);
+        hooks.collection_stops(2, None, 7, 0);
         assert_eq!(hooks.take(), None);
     }
 }

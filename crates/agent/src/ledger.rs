@@ -1,6 +1,6 @@
 //! What the agent knows: the senses' results, behind one lock that is never held for long.
 
-use neurogc_wire::trace::{BlockWriter, Place, Record};
+use neurogc_wire::trace::{BlockWriter, Record};
 
 use crate::hooks::Event;
 use crate::senses::collections::{Collection, Collections};
@@ -63,10 +63,9 @@ impl Ledger {
                 self.requests.add(at.saturating_sub(began), self.second(at));
                 self.record(at, |at| Record::RequestEnd { at, id });
             }
-            Event::Collection { at, pause, generation, in_request, collected, uncollectable } => {
-                let collection = Collection { pause, generation, in_request, collected, uncollectable };
+            Event::Collection { at, pause, generation, place, collected, uncollectable, .. } => {
+                let collection = Collection { pause, generation, place, collected, uncollectable };
                 self.collections.add(collection, self.second(at + pause));
-                let place = if in_request { Place::InRequest } else { Place::InGap };
                 self.record(at, |at| Record::Collection {
                     at,
                     pause,

@@ -12,8 +12,9 @@ use pyo3::types::{PyDict, PyString};
 use crate::agent::{Agent, EXIT_PATIENCE, Host};
 use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, heap, is_main_interpreter};
-use crate::hooks::{Hooks, Open};
+use crate::hooks::Open;
 use crate::status;
+use crate::takeover::{give_back, take_over};
 
 /// The installed agent. Only threads that hold the GIL write here, so no forked child finds it locked.
 static CURRENT: RwLock<Option<Arc<Agent>>> = RwLock::new(None);
@@ -27,7 +28,8 @@ static OVER: AtomicBool = AtomicBool::new(false);
 /// Whether the hooks that cannot be taken back (fork, exit) are in place.
 static HOOKED: AtomicBool = AtomicBool::new(false);
 
-fn current() -> Option<Arc<Agent>> {
+/// The installed agent.
+pub(crate) fn current() -> Option<Arc<Agent>> {
     CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -51,9 +53,12 @@ mod _agent {
         Mark, adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, gc_event, install, installed,
         layout, progress, shutdown, status_json, uninstall,
     };
+    #[pymodule_export]
+    use crate::takeover::{collect_posted, event_loop_runs, get_threshold, quiet, set_threshold};
 
     use pyo3::exceptions::PyImportError;
     use pyo3::prelude::*;
+    use pyo3::types::PyDict;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -62,6 +67,7 @@ mod _agent {
         }
         // A panic is caught where it happens; its message would only disturb the program's output.
         std::panic::set_hook(Box::new(|_| {}));
+        module.add("originals", PyDict::new(module.py()))?;
         module.add("version", super::status::VERSION)
     }
 }
@@ -83,7 +89,9 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
     // Several threads may do this at once: each stops what it replaces, and only the last one's agent is started.
     if let Some(replaced) = set_current(Some(Arc::clone(&agent))) {
         py.detach(|| replaced.stop(EXIT_PATIENCE));
+        give_back(py, &replaced)?;
     }
+    take_over(py, &agent)?;
     start(&agent);
     Ok(())
 }
@@ -93,6 +101,7 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
 fn uninstall(py: Python<'_>) -> PyResult<()> {
     let Some(agent) = set_current(None) else { return Ok(()) };
     py.detach(|| agent.stop(EXIT_PATIENCE));
+    give_back(py, &agent)?;
     let module = py.import("neurogc._agent")?;
     let callbacks = py.import("gc")?.getattr("callbacks")?;
     let hook = module.getattr("gc_event")?;
@@ -143,12 +152,14 @@ fn layout(py: Python<'_>) -> PyResult<Vec<(&'static str, usize)>> {
     Ok(Interpreter::examine(py)?.layout.map_or_else(Vec::new, |layout| layout.named()))
 }
 
-/// The program could have done something else here.
+/// The program could have done something else here. True when a collection waits for a gap.
 #[pyfunction]
-fn progress() {
-    if let Some(agent) = &*CURRENT.read().unwrap_or_else(PoisonError::into_inner) {
+fn progress() -> bool {
+    let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
+    current.as_ref().is_some_and(|agent| {
         agent.hooks.progress();
-    }
+        agent.stage.is_due()
+    })
 }
 
 /// A request or a training step: it begins with the object and ends with `end()`, at the latest when it is freed.
@@ -191,13 +202,13 @@ fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     let Ok(current) = CURRENT.try_read() else { return };
     let Some(agent) = &*current else { return };
     if phase.len().is_ok_and(|length| length == "start".len()) {
-        agent.hooks.collection_starts();
+        agent.hooks.collection_starts(agent.interpreter.collector.map_or(0, |collector| collector.counts()[0]));
     } else {
-        collection_stops(&agent.hooks, info);
+        collection_stops(agent, info);
     }
 }
 
-fn collection_stops(hooks: &Hooks, info: &Bound<'_, PyDict>) {
+fn collection_stops(agent: &Agent, info: &Bound<'_, PyDict>) {
     let py = info.py();
     let number = |name: &Bound<'_, PyString>| -> u32 {
         info.get_item(name).ok().flatten().and_then(|value| value.extract().ok()).unwrap_or(0)
@@ -205,7 +216,7 @@ fn collection_stops(hooks: &Hooks, info: &Bound<'_, PyDict>) {
     let generation = number(pyo3::intern!(py, "generation"));
     let collected = number(pyo3::intern!(py, "collected"));
     let uncollectable = number(pyo3::intern!(py, "uncollectable"));
-    hooks.collection_stops(generation.min(2) as u8, collected, uncollectable);
+    agent.hooks.collection_stops(generation.min(2) as u8, agent.stage.place(), collected, uncollectable);
 }
 
 /// Registered with `os.register_at_fork`.

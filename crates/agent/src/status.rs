@@ -6,7 +6,7 @@ use crate::agent::{Agent, lock};
 use crate::cpython::heap;
 use crate::cpython::native::{monotonic_ns, own_library};
 use crate::senses::children::children_of;
-use crate::senses::spans::ms;
+use crate::senses::spans::{ms, seconds};
 
 /// The version of this build.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -33,7 +33,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
         python: agent.interpreter.version.to_string(),
         neurogc: VERSION.to_owned(),
         policy: agent.settings.policy.resolve().to_string(),
-        uptime_s: ms(uptime) / 1000.0,
+        uptime_s: seconds(uptime),
         degraded,
         gc,
         gil: ledger.gaps.report(),

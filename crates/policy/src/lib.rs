@@ -1,13 +1,20 @@
 //! When to collect: policies turn observations into decisions.
 //!
 //! No Python, no clock, no files, no threads: time and randomness are arguments, so that the same code runs in the
-//! agent, in a simulator and in tests. So far there are the policies that only watch; those that act come with the
-//! conductor.
+//! agent, in a simulator and in tests. `policies` holds one file per policy; `guards` stand above them all.
 
 #![forbid(unsafe_code)]
 
+mod guards;
 mod name;
 mod near;
+mod observation;
+mod policies;
+#[cfg(test)]
+mod rehearsal;
 
+pub use guards::{Guarded, Limits};
 pub use name::{Name, NameError};
 pub use near::suggestion;
+pub use observation::{Bytes, Collected, Decision, Generation, Observation, Order};
+pub use policies::{Policy, Thresholds, Tuning, policy};

@@ -15,23 +15,27 @@ pub enum Name {
     Observe,
     /// CPython's own defaults, measured.
     Cpython,
+    /// CPython's own collector with these thresholds.
+    Threshold([u32; 3]),
+    /// Freeze everything after start-up.
+    Freeze,
+    /// A full collection after each so many requests, and no automatic ones.
+    Every(u32),
+    /// Collections in gaps, by rules.
+    Gap,
 }
 
+/// How every policy of this version is written.
+const WRITTEN: [&str; 7] = ["auto", "observe", "cpython", "threshold:G0,G1,G2", "freeze", "every:N", "gap"];
+
 /// Names that the design knows and this version does not have yet.
-const LATER: [&str; 6] = ["threshold", "freeze", "every", "gap", "classic", "neural"];
+const LATER: [&str; 2] = ["classic", "neural"];
 
 impl Name {
-    /// Every policy of this version.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Observe, Self::Cpython];
-
-    /// The name as written.
+    /// Whether it changes anything, instead of only watching.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Observe => "observe",
-            Self::Cpython => "cpython",
-        }
+    pub fn acts(self) -> bool {
+        !matches!(self.resolve(), Self::Auto | Self::Observe | Self::Cpython)
     }
 
     /// The policy that really runs: `auto` is resolved to the best one of this version.
@@ -46,7 +50,15 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(self.as_str())
+        match self {
+            Self::Auto => to.write_str("auto"),
+            Self::Observe => to.write_str("observe"),
+            Self::Cpython => to.write_str("cpython"),
+            Self::Threshold([young, middle, full]) => write!(to, "threshold:{young},{middle},{full}"),
+            Self::Freeze => to.write_str("freeze"),
+            Self::Every(count) => write!(to, "every:{count}"),
+            Self::Gap => to.write_str("gap"),
+        }
     }
 }
 
@@ -54,56 +66,103 @@ impl fmt::Display for Name {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Nobody knows it.
-    #[error("there is no policy {given:?}.{suggestion} Policies: auto, observe, cpython")]
+    #[error("there is no policy {given:?}.{suggestion} Policies: {}", WRITTEN.join(" "))]
     Unknown {
         /// What was written.
         given: String,
         /// Near misses, as a sentence.
         suggestion: String,
     },
+    /// Its numbers are wrong.
+    #[error("policy {given:?} is not complete: write {wanted}")]
+    Numbers {
+        /// What was written.
+        given: String,
+        /// How it would be right.
+        wanted: &'static str,
+    },
     /// It is planned.
-    #[error("policy {0:?} is not in this version yet. Policies: auto, observe, cpython")]
-    Later(String),
+    #[error("policy {given:?} is not in this version yet. Policies: {}", WRITTEN.join(" "))]
+    Later {
+        /// What was written.
+        given: String,
+    },
 }
 
 impl FromStr for Name {
     type Err = NameError;
 
     fn from_str(given: &str) -> Result<Self, NameError> {
-        if let Some(name) = Self::ALL.into_iter().find(|name| name.as_str() == given) {
-            return Ok(name);
+        let (kind, numbers) = given.split_once(':').map_or((given, None), |(kind, numbers)| (kind, Some(numbers)));
+        let wrong = |wanted| NameError::Numbers { given: given.to_owned(), wanted };
+        match (kind, numbers) {
+            ("auto", None) => Ok(Self::Auto),
+            ("observe", None) => Ok(Self::Observe),
+            ("cpython", None) => Ok(Self::Cpython),
+            ("freeze", None) => Ok(Self::Freeze),
+            ("gap", None) => Ok(Self::Gap),
+            ("threshold", numbers) => numbers
+                .and_then(|numbers| three(numbers).map(Self::Threshold))
+                .ok_or_else(|| wrong("threshold:G0,G1,G2 with three numbers, for instance threshold:10000,10,10")),
+            ("every", numbers) => numbers
+                .and_then(|number| number.parse().ok().filter(|&count| count > 0).map(Self::Every))
+                .ok_or_else(|| wrong("every:N with a number above zero, for instance every:100")),
+            (kind, _) if LATER.contains(&kind) => Err(NameError::Later { given: given.to_owned() }),
+            _ => {
+                let known = WRITTEN.iter().map(|written| written.split(':').next().unwrap_or(written));
+                Err(NameError::Unknown { given: given.to_owned(), suggestion: suggestion(kind, known) })
+            }
         }
-        let kind = given.split(':').next().unwrap_or(given);
-        if LATER.contains(&kind) {
-            return Err(NameError::Later(given.to_owned()));
-        }
-        let suggestion = suggestion(given, Self::ALL.iter().map(|name| name.as_str()));
-        Err(NameError::Unknown { given: given.to_owned(), suggestion })
     }
+}
+
+fn three(numbers: &str) -> Option<[u32; 3]> {
+    let numbers: Vec<u32> = numbers.split(',').map(|number| number.trim().parse().ok()).collect::<Option<_>>()?;
+    numbers.try_into().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn error(given: &str) -> String {
+        given.parse::<Name>().map_or_else(|error| error.to_string(), |name| format!("{name} is a policy"))
+    }
+
     #[test]
     fn every_name_reads_back() {
-        for name in Name::ALL {
+        for name in [
+            Name::Auto,
+            Name::Observe,
+            Name::Cpython,
+            Name::Threshold([700, 10, 10]),
+            Name::Freeze,
+            Name::Every(100),
+            Name::Gap,
+        ] {
             assert_eq!(name.to_string().parse(), Ok(name));
         }
     }
 
     #[test]
     fn a_wrong_name_gets_a_suggestion() {
-        let error = "obsrve".parse::<Name>().map_err(|error| error.to_string());
         assert_eq!(
-            error,
-            Err("there is no policy \"obsrve\". Did you mean observe? Policies: auto, observe, cpython".to_owned())
+            error("obsrve"),
+            "there is no policy \"obsrve\". Did you mean observe? \
+             Policies: auto observe cpython threshold:G0,G1,G2 freeze every:N gap"
         );
     }
 
     #[test]
+    fn wrong_numbers_say_what_would_be_right() {
+        for given in ["threshold", "threshold:1,2", "threshold:1,2,x", "every", "every:0", "every:-1"] {
+            assert!(error(given).contains("for instance"), "{given}");
+        }
+        assert!(error("gap:5").contains("there is no policy"));
+    }
+
+    #[test]
     fn a_planned_name_says_so() {
-        assert_eq!("every:100".parse::<Name>(), Err(NameError::Later("every:100".to_owned())));
+        assert!(error("neural:file").contains("not in this version yet"));
     }
 }

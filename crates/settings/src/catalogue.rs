@@ -49,7 +49,7 @@ pub struct Setting {
 pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "policy",
-        help: "when to collect: auto, observe or cpython; in this version all three only measure",
+        help: "when to collect: auto, observe, cpython, gap, freeze, every:N or threshold:G0,G1,G2",
         apply: |settings, text| {
             settings.policy = text.parse().map_err(|error: neurogc_policy::NameError| error.to_string())?;
             Ok(())

@@ -20,6 +20,8 @@ ADAPTERS = {
     "starlette.middleware.wsgi": "bridges",
     "a2wsgi.wsgi": "bridges",
     "asgiref.wsgi": "bridges",
+    "torch.optim.optimizer": "torch",
     "uvicorn.config": "uvicorn",
+    "uvloop": "uvloop",
     "uvicorn.middleware.wsgi": "bridges",
 }

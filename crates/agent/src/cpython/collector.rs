@@ -3,6 +3,9 @@
 use super::layout::Layout;
 use super::memory::{self, Pages};
 
+/// More objects of the middle generation than this are not counted.
+const MOST_MIDDLE: usize = 100_000;
+
 /// More frozen objects than this are not counted.
 const MOST_FROZEN: usize = 10_000_000;
 
@@ -31,11 +34,27 @@ impl Collector {
         })
     }
 
+    /// Objects that the last full collection left in the oldest generation.
+    pub(crate) fn tenured(self) -> u64 {
+        self.word(self.layout.gc_long_lived_total) as u64
+    }
+
+    /// Objects that have reached the oldest generation since then.
+    pub(crate) fn pending(self) -> u64 {
+        self.word(self.layout.gc_long_lived_pending) as u64
+    }
+
     /// About how many objects are tracked: those that survived the last full collection, those that reached the
-    /// oldest generation since, and the youngest. Nothing is walked, so what died old since then still counts.
+    /// oldest generation since, and the younger ones. The oldest generation is not walked, so what died old since then
+    /// still counts.
     pub(crate) fn tracked_estimate(self) -> u64 {
-        let old = self.word(self.layout.gc_long_lived_total) + self.word(self.layout.gc_long_lived_pending);
-        old as u64 + u64::from(self.counts()[0])
+        let middle = self.address + self.layout.gc_generations + self.layout.gc_generation_size;
+        let middle = match walk(middle, MOST_MIDDLE) {
+            Some(Walk::Whole(length)) => length,
+            Some(Walk::Partly) => MOST_MIDDLE,
+            None => 0,
+        };
+        self.tenured() + self.pending() + middle as u64 + u64::from(self.counts()[0])
     }
 
     /// How many objects are frozen. The list is followed through safe reads while the program may change it: a walk

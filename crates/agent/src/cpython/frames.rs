@@ -101,6 +101,14 @@ impl Frames {
         })
     }
 
+    /// The frame that called the sampled one.
+    fn caller(self, sample: &Sample) -> Option<Sample> {
+        let frame = memory::word(sample.frame + self.layout.frame_previous)?;
+        let mut bytes = [0; FRAME_BYTES];
+        let length = memory::read_some(frame, &mut bytes);
+        self.sample_from(sample.cframe, frame, &bytes[..length])
+    }
+
     fn sample_from(self, cframe: usize, frame: usize, bytes: &[u8]) -> Option<Sample> {
         let layout = self.layout;
         let mut hasher = DefaultHasher::new();
@@ -116,10 +124,17 @@ impl Frames {
 
     /// `file.py:12 in function` for a sample.
     pub(crate) fn site(self, sample: &Sample) -> Option<String> {
+        /// The frame that CPython 3.12 and later put between C code and the Python code that it calls.
+        const SHIM: &str = "<shim>";
         if self.type_of(sample.code)? != self.types.code {
             return None;
         }
         let file = self.text(memory::word(sample.code + self.layout.code_filename)?)?;
+        if file == SHIM {
+            // Every shim has the same code, so this ends.
+            let caller = self.caller(sample).filter(|caller| caller.code != sample.code)?;
+            return self.site(&caller);
+        }
         let function = self.text(memory::word(sample.code + self.layout.code_name)?)?;
         match self.line(sample) {
             Some(line) => Some(format!("{file}:{line} in {function}")),

@@ -1,6 +1,7 @@
 //! Collections: how often, how long, what they freed, and where they fell.
 
 use neurogc_wire::status::Gc;
+use neurogc_wire::trace::Place;
 
 use super::spans::{Spans, Sum, ms};
 
@@ -9,7 +10,7 @@ use super::spans::{Spans, Sum, ms};
 pub(crate) struct Collection {
     pub(crate) pause: u64,
     pub(crate) generation: u8,
-    pub(crate) in_request: bool,
+    pub(crate) place: Place,
     pub(crate) collected: u32,
     pub(crate) uncollectable: u32,
 }
@@ -20,6 +21,7 @@ pub(crate) struct Collections {
     generations: [Spans; 3],
     in_request: Sum,
     in_gap: Sum,
+    forced: Sum,
     collected: u64,
     uncollectable: u64,
     /// The longest pause of the latest two seconds in which there was one.
@@ -32,6 +34,7 @@ impl Default for Collections {
             generations: [0; 3].map(|_| Spans::new(2)),
             in_request: Sum::default(),
             in_gap: Sum::default(),
+            forced: Sum::default(),
             collected: 0,
             uncollectable: 0,
             longest: [(0, 0); 2],
@@ -46,7 +49,11 @@ impl Collections {
         *longest = (now_s, if longest.0 == now_s { longest.1.max(collection.pause) } else { collection.pause });
         // A generation that no interpreter has yet would be a full one.
         self.generations[usize::from(collection.generation.min(2))].add(collection.pause);
-        let place = if collection.in_request { &mut self.in_request } else { &mut self.in_gap };
+        let place = match collection.place {
+            Place::InRequest => &mut self.in_request,
+            Place::InGap => &mut self.in_gap,
+            Place::Forced => &mut self.forced,
+        };
         place.add(collection.pause);
         self.collected += u64::from(collection.collected);
         self.uncollectable += u64::from(collection.uncollectable);
@@ -61,6 +68,7 @@ impl Collections {
             full: full.pauses(),
             in_request: self.in_request.place(),
             in_gap: self.in_gap.place(),
+            forced: self.forced.place(),
             recent_max_ms: ms(recent.unwrap_or(0)),
             collected: self.collected,
             uncollectable: self.uncollectable,

@@ -44,6 +44,11 @@ impl Requests {
         recent.add(latency_ns);
     }
 
+    /// Requests ended so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.latency.count()
+    }
+
     fn recent_p99_ms(&self, window: u64) -> f64 {
         let [even, odd] = &self.recent;
         let current = |(kept, spans): &'_ (u64, Spans)| -> Option<Spans> {

@@ -11,6 +11,11 @@ pub(crate) fn ms(ns: u64) -> f64 {
     (ns as f64 / 1_000.0).round() / 1_000.0
 }
 
+/// Nanoseconds as seconds, to the microsecond.
+pub(crate) fn seconds(ns: u64) -> f64 {
+    (ns as f64 / 1_000.0).round() / 1_000_000.0
+}
+
 /// Counted and summed durations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {

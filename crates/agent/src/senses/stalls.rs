@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use neurogc_wire::status::{Cause, Stall, Stalls as Report};
 
 use super::schedule::Schedule;
-use super::spans::ms;
+use super::spans::{ms, seconds};
 use crate::cpython::ThreadState;
 use crate::cpython::frames::Sample;
 
@@ -323,7 +323,7 @@ impl Stalls {
             self.recent.pop_front();
         }
         self.recent.push_back(Stall {
-            at_s: ms(verdict.at.saturating_sub(installed)) / 1000.0,
+            at_s: seconds(verdict.at.saturating_sub(installed)),
             ms: ms(verdict.duration),
             cause: verdict.cause,
             site: verdict.site.clone(),

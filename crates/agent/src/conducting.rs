@@ -1,0 +1,117 @@
+//! From sensing to acting: the conductor's part that asks the policy and passes its orders on.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use neurogc_policy::{Collected, Decision, Generation, Guarded, Limits, Observation, Thresholds, Tuning, policy};
+
+use crate::agent::Agent;
+
+/// How often resident memory is read.
+const MEMORY_NS: u64 = 50_000_000;
+
+/// The policy at work.
+#[derive(Debug)]
+pub(crate) struct Conducting<'a> {
+    agent: &'a Agent,
+    guarded: Guarded,
+    statm: Option<File>,
+    rss: u64,
+    rss_due: u64,
+}
+
+impl<'a> Conducting<'a> {
+    /// Nothing, for a policy that only watches or an interpreter that is not understood.
+    pub(crate) fn new(agent: &'a Agent) -> Option<Self> {
+        let name = agent.settings.policy.resolve();
+        let guarded = Guarded::new(policy(name, Tuning::default()), Limits::default());
+        let acts = name.acts() && agent.interpreter.gil.is_some() && agent.interpreter.collector.is_some();
+        acts.then(|| Self { agent, guarded, statm: File::open("/proc/self/statm").ok(), rss: 0, rss_due: 0 })
+    }
+
+    /// Takes note of a collection.
+    pub(crate) fn learn(&mut self, at: u64, pause: u64, generation: u8, gathered: u32, freed: u32) {
+        let generation = match generation {
+            0 => Generation::Young,
+            1 => Generation::Middle,
+            _ => Generation::Full,
+        };
+        if generation == Generation::Full {
+            self.rss_due = 0;
+        }
+        let at_end = at + pause;
+        self.look_at_memory(at_end);
+        self.guarded.learn(&Collected {
+            at: self.since_start(at_end),
+            generation,
+            pause: Duration::from_nanos(pause),
+            gathered,
+            freed: u64::from(freed),
+            rss: self.rss,
+        });
+    }
+
+    /// Asks the policy and does what it says. `idle_ns` is how long the GIL has been free, `None` while it is held.
+    pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) {
+        if self.agent.stage.has_stood_down() || self.agent.hand.is_busy() {
+            return;
+        }
+        self.look_at_memory(now);
+        let observation = self.observe(now, idle_ns);
+        let order = self.guarded.decide(&observation);
+        let thresholds = self.guarded.thresholds(&observation);
+        let applied = self.agent.hand.applied();
+        let retune = thresholds.filter(|wanted| applied.is_none_or(|applied| is_far(applied, *wanted)));
+        if order.decision == Decision::Wait {
+            self.agent.stage.post(self.guarded.at_next_gap(&observation));
+        }
+        if order.decision != Decision::Wait || (retune.is_some() && observation.is_gap()) {
+            self.agent.hand.give(order, retune);
+        }
+    }
+
+    fn observe(&self, now: u64, idle_ns: Option<u64>) -> Observation {
+        let collector = self.agent.interpreter.collector;
+        let ledger = self.agent.ledger();
+        Observation {
+            now: self.since_start(now),
+            idle: idle_ns.map(Duration::from_nanos),
+            in_flight: self.agent.hooks.in_flight(),
+            requests: ledger.requests.count(),
+            counts: collector.map_or([0; 3], |collector| collector.counts()),
+            tenured: collector.map_or(0, |collector| collector.tenured()),
+            pending: collector.map_or(0, |collector| collector.pending()),
+            rss: self.rss,
+            ceiling: ledger.seen.memory.limit,
+            paused: self.agent.stage.is_quiet(),
+        }
+    }
+
+    fn look_at_memory(&mut self, now: u64) {
+        if now < self.rss_due {
+            return;
+        }
+        self.rss_due = now + MEMORY_NS;
+        let mut text = [0; 128];
+        let length = self.statm.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let pages =
+            std::str::from_utf8(&text[..length]).ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+        if let Some(pages) = pages {
+            self.rss = pages * 4096;
+        }
+    }
+
+    fn since_start(&self, at: u64) -> Duration {
+        Duration::from_nanos(at.saturating_sub(self.agent.installed))
+    }
+}
+
+/// Whether thresholds are so far from those in force that it is worth setting them.
+fn is_far(applied: Thresholds, wanted: Thresholds) -> bool {
+    let [young, middle, full] = [0, 1, 2].map(|index| f64::from(wanted[index]) / f64::from(applied[index].max(1)));
+    !(0.75..=1.33).contains(&young)
+        || middle != 1.0
+        || (applied[2] < wanted[2] && wanted[2] - applied[2] > 20)
+        || full < 0.5
+}

@@ -1,0 +1,192 @@
+//! Where orders meet the program: what is due at the next gap, who may carry it out, and when the program wants quiet.
+//!
+//! The conductor writes here; the program's own threads read with a load or two. A collection runs finalizers, and some
+//! of them must run in the thread of their event loop, so a program with an event loop is collected there.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use neurogc_policy::{Decision, Order, Thresholds};
+use neurogc_wire::trace::Place;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The stage of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Stage {
+    /// The order that waits for the program's own thread.
+    posted: AtomicU8,
+    /// The order that is being carried out.
+    running: AtomicU8,
+    /// How many times the program has asked for quiet.
+    quiet: AtomicU32,
+    /// The program has taken the collector into its own hands.
+    stood_down: AtomicBool,
+    /// What the program set itself, which is what it sees.
+    shown: Mutex<Option<Thresholds>>,
+    /// The program's event loop, weakly.
+    event_loop: Mutex<Option<Py<PyAny>>>,
+}
+
+const NOTHING: u8 = 0;
+const FORCED: u8 = 0x80;
+const AT_ONCE: u8 = 0x40;
+const DECISION: u8 = 0x0f;
+
+/// An order in one byte.
+fn code(order: Order) -> u8 {
+    let decision = match order.decision {
+        Decision::Young => 1,
+        Decision::Middle => 2,
+        Decision::Full => 3,
+        Decision::Freeze => 4,
+        Decision::Wait | Decision::Snapshot | Decision::Reap { .. } => return NOTHING,
+    };
+    decision | if order.forced { FORCED } else { 0 } | if order.at_once { AT_ONCE } else { 0 }
+}
+
+impl Stage {
+    /// Leaves an order for the program's own thread.
+    pub(crate) fn post(&self, order: Order) {
+        self.posted.store(code(order), Ordering::Relaxed);
+    }
+
+    /// Whether something is due at the next gap.
+    pub(crate) fn is_due(&self) -> bool {
+        self.posted.load(Ordering::Relaxed) != NOTHING
+    }
+
+    /// Carries out what is due. The caller holds the GIL and has found a gap.
+    pub(crate) fn collect_posted(&self, py: Python<'_>) -> PyResult<()> {
+        let posted = self.posted.swap(NOTHING, Ordering::Relaxed);
+        self.collect(py, posted)
+    }
+
+    /// Carries an order out in the calling thread.
+    pub(crate) fn carry_out(&self, py: Python<'_>, order: Order) -> PyResult<()> {
+        self.collect(py, code(order))
+    }
+
+    fn collect(&self, py: Python<'_>, order: u8) -> PyResult<()> {
+        if order == NOTHING || self.has_stood_down() || self.running.load(Ordering::Relaxed) != NOTHING {
+            return Ok(());
+        }
+        let gc = py.import("gc")?;
+        // A program that has switched automatic collection off wants none from us either.
+        if !gc.call_method0("isenabled")?.extract::<bool>()? {
+            return Ok(());
+        }
+        self.running.store(order, Ordering::Relaxed);
+        let decision = order & DECISION;
+        let generation = decision.min(3) - 1;
+        let result = gc.call_method1("collect", (generation,));
+        let frozen = if decision == 4 { gc.call_method0("freeze").map(drop) } else { Ok(()) };
+        self.running.store(NOTHING, Ordering::Relaxed);
+        result.map(drop).and(frozen)
+    }
+
+    /// Where the collection that is running now falls, if it is one of ours.
+    pub(crate) fn place(&self) -> Option<Place> {
+        match self.running.load(Ordering::Relaxed) {
+            NOTHING => None,
+            order if order & FORCED != 0 => Some(Place::Forced),
+            // It may have fallen anywhere, so it is judged like CPython's own.
+            order if order & AT_ONCE != 0 => None,
+            _ => Some(Place::InGap),
+        }
+    }
+
+    /// The program wants quiet, once more or once less.
+    pub(crate) fn quiet(&self, more: bool) {
+        if more {
+            self.quiet.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let _ = self.quiet.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
+    }
+
+    /// Whether the program wants quiet.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the program has taken the collector into its own hands.
+    pub(crate) fn has_stood_down(&self) -> bool {
+        self.stood_down.load(Ordering::Relaxed)
+    }
+
+    /// The program has set thresholds by itself: from now on it is left alone.
+    pub(crate) fn stand_down(&self) {
+        self.stood_down.store(true, Ordering::Relaxed);
+        self.posted.store(NOTHING, Ordering::Relaxed);
+    }
+
+    /// Sets CPython's real thresholds, remembering those of the program.
+    pub(crate) fn set_thresholds(&self, py: Python<'_>, real: Thresholds) -> PyResult<()> {
+        if self.has_stood_down() {
+            return Ok(());
+        }
+        let mut shown = lock(&self.shown);
+        if shown.is_none() {
+            *shown = Some(real_thresholds(py)?);
+        }
+        drop(shown);
+        original(py, "set_threshold")?.call1((real[0], real[1], real[2]))?;
+        Ok(())
+    }
+
+    /// Gives CPython back the thresholds of the program.
+    pub(crate) fn restore_thresholds(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(shown) = lock(&self.shown).take() {
+            original(py, "set_threshold")?.call1((shown[0], shown[1], shown[2]))?;
+        }
+        Ok(())
+    }
+
+    /// The stage of a forked child, where the program has set what it had set here.
+    pub(crate) fn in_child(&self) -> Self {
+        let stage = Self::default();
+        *lock(&stage.shown) = *lock(&self.shown);
+        stage.stood_down.store(self.has_stood_down(), Ordering::Relaxed);
+        stage
+    }
+
+    /// What the program sees when it asks for the thresholds.
+    pub(crate) fn shown_thresholds(&self, py: Python<'_>) -> PyResult<Thresholds> {
+        let shown = *lock(&self.shown);
+        shown.map_or_else(|| real_thresholds(py), Ok)
+    }
+
+    /// The program runs this event loop. The reference is weak.
+    pub(crate) fn set_event_loop(&self, event_loop: Py<PyAny>) {
+        *lock(&self.event_loop) = Some(event_loop);
+    }
+
+    /// The program's event loop, if it runs now.
+    pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let weak = lock(&self.event_loop).as_ref()?.clone_ref(py);
+        let event_loop = weak.bind(py).call0().ok().filter(|event_loop| !event_loop.is_none())?;
+        let running = event_loop.call_method0("is_running").and_then(|answer| answer.extract::<bool>());
+        running.is_ok_and(|running| running).then_some(event_loop)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A function of the `gc` module as CPython made it; the module itself may hold our stand-in.
+fn original<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let module = py.import("neurogc._agent")?;
+    let originals = module.getattr("originals")?;
+    let originals = originals.cast::<PyDict>()?;
+    match originals.get_item(name)? {
+        Some(function) => Ok(function),
+        None => py.import("gc")?.getattr(name),
+    }
+}
+
+/// The thresholds that CPython runs with.
+pub(crate) fn real_thresholds(py: Python<'_>) -> PyResult<Thresholds> {
+    original(py, "get_threshold")?.call0()?.extract()
+}

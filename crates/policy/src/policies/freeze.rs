@@ -1,0 +1,29 @@
+//! `freeze`: one full collection after the warm-up, then everything that is left is frozen.
+
+use std::time::Duration;
+
+use super::{Policy, Thresholds};
+use crate::observation::{Decision, Observation, Order};
+
+/// How long a program is given to start up.
+const WARM_UP: Duration = Duration::from_secs(3);
+
+/// Freezes once, in the first gap after the warm-up.
+#[derive(Debug, Default)]
+pub(super) struct Freeze {
+    done: bool,
+}
+
+impl Policy for Freeze {
+    fn thresholds(&self, _: &Observation) -> Option<Thresholds> {
+        None
+    }
+
+    fn decide(&mut self, observation: &Observation) -> Order {
+        if self.done || observation.now < WARM_UP || !observation.is_gap() {
+            return Order::WAIT;
+        }
+        self.done = true;
+        Order::because(Decision::Freeze, "start-up is over")
+    }
+}

@@ -1,0 +1,140 @@
+//! `gap`: collections in gaps, by rules.
+//!
+//! Young objects are collected in a gap before CPython's own trigger would do it inside a request. How many may gather
+//! follows from what they cost: CPython's trigger is set where a collection takes the pause budget. The tenured heap
+//! is collected once after start-up, and then only when enough has been added to it for a collection to be worth its
+//! pause, in a gap that has already lasted as long as that pause would.
+
+use std::time::Duration;
+
+use super::{Policy, Thresholds, Tuning};
+use crate::observation::{Collected, Decision, Generation, Observation, Order};
+
+/// Fewest and most young objects that may gather.
+const YOUNG: (f64, f64) = (2_000.0, 200_000.0);
+
+/// Young collections until a middle one is due, and until CPython does it by itself.
+const MIDDLE_DUE: u32 = 10;
+const MIDDLE_SWITCH: u32 = 50;
+
+/// Middle collections that CPython waits for beyond the present count until it collects everything by itself. The
+/// conductor keeps moving this on; if it dies, CPython takes over.
+const FULL_SWITCH: u32 = 100;
+
+/// A collection that frees less than this share of what it looks at was not worth it.
+const POOR_YIELD: f64 = 0.02;
+
+/// A program that has been idle for this long after starting has settled.
+const WARM_UP: Duration = Duration::from_secs(2);
+const SETTLED: Duration = Duration::from_millis(20);
+
+/// What a full collection costs for each object, before one has been measured.
+const NS_PER_OBJECT: u64 = 100;
+
+/// The share of the tenured heap that must be new before it is worth a full collection, as CPython has it.
+const NEW_SHARE: f64 = 0.25;
+
+/// The smallest number of new objects that is worth one.
+const NEW_LEAST: f64 = 10_000.0;
+
+/// Rules for when to collect.
+#[derive(Debug)]
+pub(super) struct Gap {
+    budget: Duration,
+    /// Young objects that may gather before CPython collects them by itself.
+    young_limit: f64,
+    /// The part of that which must have gathered before a gap is used. It grows while collections free nothing.
+    young_due: f64,
+    settled: bool,
+    full_pause: Duration,
+    /// How much more must be new than usual, because the last full collections freed nothing.
+    full_patience: f64,
+}
+
+impl Gap {
+    pub(super) fn new(tuning: Tuning) -> Self {
+        Self {
+            budget: tuning.pause_budget,
+            young_limit: 10_000.0,
+            young_due: 0.25,
+            settled: false,
+            full_pause: Duration::ZERO,
+            full_patience: 1.0,
+        }
+    }
+
+    /// Whether a full collection would fit: a gap that has lasted as long as the pause will hardly end within it.
+    fn fits_full(&self, observation: &Observation, idle: Duration) -> bool {
+        let objects = observation.tenured + observation.pending + u64::from(observation.counts[0]);
+        let expected = Duration::from_nanos(objects * NS_PER_OBJECT);
+        idle >= self.full_pause.max(expected).max(SETTLED) && observation.in_flight == 0
+    }
+
+    fn settle(&mut self, observation: &Observation) -> Option<Order> {
+        if self.settled || observation.now < WARM_UP {
+            return None;
+        }
+        self.settled = true;
+        Some(Order::because(Decision::Full, "start-up is over"))
+    }
+
+    fn full(&self, observation: &Observation) -> Option<Order> {
+        let worth = (observation.tenured as f64 * NEW_SHARE).max(NEW_LEAST) * self.full_patience;
+        (observation.pending as f64 > worth)
+            .then(|| Order::because(Decision::Full, "much of the old heap is new, and the gap is long"))
+    }
+}
+
+impl Policy for Gap {
+    fn thresholds(&self, observation: &Observation) -> Option<Thresholds> {
+        Some([self.young_limit as u32, MIDDLE_SWITCH, observation.counts[2] + FULL_SWITCH])
+    }
+
+    fn takes_over(&self) -> bool {
+        true
+    }
+
+    fn decide(&mut self, observation: &Observation) -> Order {
+        let Some(idle) = observation.idle else { return Order::WAIT };
+        if observation.paused {
+            return Order::WAIT;
+        }
+        if self.fits_full(observation, idle)
+            && let Some(order) = self.settle(observation).or_else(|| self.full(observation))
+        {
+            return order;
+        }
+        self.at_next_gap(observation)
+    }
+
+    fn at_next_gap(&self, observation: &Observation) -> Order {
+        if f64::from(observation.counts[0]) < self.young_limit * self.young_due {
+            return Order::WAIT;
+        }
+        if observation.counts[1] >= MIDDLE_DUE {
+            return Order::because(Decision::Middle, "young collections have left survivors");
+        }
+        Order::because(Decision::Young, "young objects have gathered")
+    }
+
+    fn learn(&mut self, collected: &Collected) {
+        match collected.generation {
+            Generation::Young => {
+                // Tiny collections say nothing about the cost of an object.
+                if collected.gathered >= 500 && !collected.pause.is_zero() {
+                    let affordable =
+                        f64::from(collected.gathered) * self.budget.as_secs_f64() / collected.pause.as_secs_f64();
+                    self.young_limit = (0.7 * self.young_limit + 0.3 * affordable).clamp(YOUNG.0, YOUNG.1);
+                    let poor = (collected.freed as f64) < POOR_YIELD * f64::from(collected.gathered);
+                    self.young_due = (self.young_due * if poor { 1.5 } else { 0.5 }).clamp(0.25, 0.9);
+                }
+            }
+            Generation::Middle => {}
+            Generation::Full => {
+                self.full_pause = collected.pause;
+                let poor = collected.pause > self.budget && collected.freed < NEW_LEAST as u64 / 10;
+                self.full_patience = if poor { (self.full_patience * 2.0).min(8.0) } else { 1.0 };
+            }
+        }
+    }
+}

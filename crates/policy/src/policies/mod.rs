@@ -1,0 +1,64 @@
+//! The policies, one small file each, all of the same shape.
+
+mod cpython;
+mod every;
+mod freeze;
+mod gap;
+mod observe;
+mod threshold;
+
+use std::time::Duration;
+
+use crate::name::Name;
+use crate::observation::{Collected, Observation, Order};
+
+/// The collector's thresholds, as `gc.set_threshold` takes them.
+pub type Thresholds = [u32; 3];
+
+/// Says when to collect.
+pub trait Policy: std::fmt::Debug + Send {
+    /// The thresholds that CPython's own automatic collection should run with now, or `None` to leave the program's.
+    fn thresholds(&self, observation: &Observation) -> Option<Thresholds>;
+
+    /// Whether automatic collections of the whole heap are put off, so that guards must bound what that can cost.
+    fn takes_over(&self) -> bool {
+        false
+    }
+
+    /// What to do now.
+    fn decide(&mut self, observation: &Observation) -> Order;
+
+    /// What the program's own thread should do if it comes to a gap before anybody else sees it.
+    fn at_next_gap(&self, _observation: &Observation) -> Order {
+        Order::WAIT
+    }
+
+    /// Takes note of a collection.
+    fn learn(&mut self, _collected: &Collected) {}
+}
+
+/// What a policy may be told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tuning {
+    /// How long a collection of young objects may stop the program.
+    pub pause_budget: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { pause_budget: Duration::from_millis(1) }
+    }
+}
+
+/// The policy of a name; `auto` is resolved.
+#[must_use]
+pub fn policy(name: Name, tuning: Tuning) -> Box<dyn Policy> {
+    match name.resolve() {
+        Name::Auto | Name::Observe => Box::new(observe::Observe),
+        Name::Cpython => Box::new(cpython::Cpython),
+        Name::Threshold(thresholds) => Box::new(threshold::Threshold(thresholds)),
+        Name::Freeze => Box::new(freeze::Freeze::default()),
+        Name::Every(count) => Box::new(every::Every::new(count)),
+        Name::Gap => Box::new(gap::Gap::new(tuning)),
+    }
+}

@@ -1,0 +1,18 @@
+//! `threshold:G0,G1,G2`: CPython's own collector with other thresholds, as people set them by hand.
+
+use super::{Policy, Thresholds};
+use crate::observation::{Observation, Order};
+
+/// Sets thresholds and leaves the rest to CPython.
+#[derive(Debug)]
+pub(super) struct Threshold(pub(super) Thresholds);
+
+impl Policy for Threshold {
+    fn thresholds(&self, _: &Observation) -> Option<Thresholds> {
+        Some(self.0)
+    }
+
+    fn decide(&mut self, _: &Observation) -> Order {
+        Order::WAIT
+    }
+}

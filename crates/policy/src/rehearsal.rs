@@ -1,0 +1,244 @@
+//! A pretended program with a pretended collector, on which every policy is rehearsed.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::guards::{Guarded, Limits};
+use crate::name::Name;
+use crate::observation::{Bytes, Collected, Decision, Generation, Observation, Order};
+use crate::policies::{Tuning, policy};
+
+const OBJECT: Bytes = 100;
+const TICK: Duration = Duration::from_millis(2);
+const MB: Bytes = 1 << 20;
+
+/// A heap with three generations of objects, some of which are garbage in cycles.
+#[derive(Debug)]
+struct FakeCollector {
+    now: Duration,
+    live: [u64; 3],
+    garbage: [u64; 3],
+    counts: [u32; 3],
+    tenured: u64,
+    pending: u64,
+    base: Bytes,
+    collections: Vec<(Generation, bool, Duration)>,
+}
+
+impl FakeCollector {
+    fn new(live: u64) -> Self {
+        Self {
+            now: Duration::ZERO,
+            live: [0, 0, live],
+            garbage: [0; 3],
+            counts: [0; 3],
+            tenured: live,
+            pending: 0,
+            base: 50 * MB,
+            collections: Vec::new(),
+        }
+    }
+
+    fn rss(&self) -> Bytes {
+        self.base + OBJECT * (self.live.iter().sum::<u64>() + self.garbage.iter().sum::<u64>())
+    }
+
+    fn allocate(&mut self, kept: u64, garbage: u64) {
+        self.live[0] += kept;
+        self.garbage[0] += garbage;
+        self.counts[0] = self.counts[0].saturating_add((kept + garbage) as u32);
+    }
+
+    fn collect(&mut self, generation: Generation) -> Collected {
+        let oldest = usize::from(generation.number());
+        let gathered = self.counts[0];
+        let looked: u64 = (0..=oldest).map(|index| self.live[index] + self.garbage[index]).sum();
+        let freed: u64 = (0..=oldest).map(|index| std::mem::take(&mut self.garbage[index])).sum();
+        let survivors: u64 = (0..=oldest).map(|index| std::mem::take(&mut self.live[index])).sum();
+        let into = (oldest + 1).min(2);
+        self.live[into] += survivors;
+        (0..=oldest).for_each(|index| self.counts[index] = 0);
+        if oldest < 2 {
+            self.counts[oldest + 1] += 1;
+        }
+        match generation {
+            Generation::Full => {
+                self.tenured = self.live[2];
+                self.pending = 0;
+            }
+            Generation::Middle => self.pending += survivors,
+            Generation::Young => {}
+        }
+        let pause = Duration::from_nanos(100 * looked);
+        self.now += pause;
+        self.collections.push((generation, false, pause));
+        Collected { at: self.now, generation, pause, gathered, freed, rss: self.rss() }
+    }
+
+    fn observe(&self, idle: Option<Duration>, in_flight: u64, ceiling: Option<Bytes>, paused: bool) -> Observation {
+        Observation {
+            now: self.now,
+            idle,
+            in_flight,
+            requests: 0,
+            counts: self.counts,
+            tenured: self.tenured,
+            pending: self.pending,
+            rss: self.rss(),
+            ceiling,
+            paused,
+        }
+    }
+}
+
+/// One tick of the pretended program.
+#[derive(Clone, Copy, Debug)]
+struct Tick {
+    busy: bool,
+    kept: u64,
+    garbage: u64,
+    paused: bool,
+}
+
+#[derive(Debug)]
+struct Rehearsal {
+    heap: FakeCollector,
+    orders: Vec<(Order, Observation)>,
+    peak: Bytes,
+}
+
+/// Plays a program under a policy, CPython's own trigger included.
+fn play(name: Name, live: u64, ceiling: Option<Bytes>, ticks: impl IntoIterator<Item = Tick>) -> Rehearsal {
+    let mut guarded = Guarded::new(policy(name, Tuning::default()), Limits::default());
+    let mut heap = FakeCollector::new(live);
+    let mut rehearsal_orders = Vec::new();
+    let mut idle_since = None;
+    let mut peak = 0;
+    for tick in ticks {
+        heap.now += TICK;
+        if tick.busy {
+            idle_since = None;
+            heap.allocate(tick.kept, tick.garbage);
+        } else {
+            idle_since.get_or_insert(heap.now);
+        }
+        let idle = idle_since.map(|since| heap.now.saturating_sub(since));
+        let observation = heap.observe(idle, u64::from(tick.busy), ceiling, tick.paused);
+        let thresholds = guarded.thresholds(&observation).unwrap_or([2000, 10, 10]);
+        if tick.busy && thresholds[0] > 0 && heap.counts[0] > thresholds[0] {
+            let generation = if heap.counts[1] > thresholds[1] { Generation::Middle } else { Generation::Young };
+            guarded.learn(&heap.collect(generation));
+        }
+        let observation = heap.observe(idle, u64::from(tick.busy), ceiling, tick.paused);
+        let order = guarded.decide(&observation);
+        let generation = match order.decision {
+            Decision::Wait => None,
+            Decision::Young => Some(Generation::Young),
+            Decision::Middle => Some(Generation::Middle),
+            Decision::Full | Decision::Freeze => Some(Generation::Full),
+            Decision::Snapshot | Decision::Reap { .. } => panic!("not in this version: {order:?}"),
+        };
+        if let Some(generation) = generation {
+            guarded.learn(&heap.collect(generation));
+            if let Some(last) = heap.collections.last_mut() {
+                last.1 = true;
+            }
+            rehearsal_orders.push((order, observation));
+        }
+        peak = peak.max(heap.rss());
+    }
+    Rehearsal { heap, orders: rehearsal_orders, peak }
+}
+
+/// A server at about half load that makes garbage in cycles.
+fn server(ticks: usize) -> impl Iterator<Item = Tick> {
+    (0..ticks).map(|index| Tick { busy: index % 5 < 2, kept: 2, garbage: 1500, paused: false })
+}
+
+#[test]
+fn watching_policies_never_act() {
+    for name in [Name::Observe, Name::Cpython, Name::Auto, Name::Threshold([10_000, 10, 10])] {
+        assert!(play(name, 1_000_000, Some(60 * MB), server(5_000)).orders.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn gap_collects_young_objects_between_requests() {
+    let rehearsal = play(Name::Gap, 300_000, None, server(20_000));
+    let young = rehearsal.orders.iter().filter(|(order, _)| order.decision == Decision::Young).count();
+    let automatic = rehearsal.heap.collections.iter().filter(|(_, ours, _)| !ours).count();
+    assert!(young > 1_000 && automatic < young / 20, "{young} in gaps, {automatic} by CPython");
+    assert!(rehearsal.orders.iter().all(|(_, observation)| observation.is_gap()));
+}
+
+#[test]
+fn gap_settles_once_and_then_leaves_the_old_heap_alone() {
+    let calm = (0..2_000).map(|index| Tick { busy: index % 500 < 2, kept: 1, garbage: 10, paused: false });
+    let rehearsal = play(Name::Gap, 2_000_000, None, calm.chain(server(20_000)));
+    let full = rehearsal.orders.iter().filter(|(order, _)| order.decision == Decision::Full).count();
+    assert_eq!(full, 1, "{:?}", rehearsal.orders.last());
+}
+
+#[test]
+fn gap_keeps_young_pauses_within_the_budget() {
+    let rehearsal = play(Name::Gap, 300_000, None, server(20_000));
+    let longest =
+        rehearsal.heap.collections.iter().skip(50).filter(|(generation, ..)| *generation == Generation::Young);
+    let longest = longest.map(|(_, _, pause)| *pause).max();
+    assert!(longest.is_some_and(|pause| pause <= Tuning::default().pause_budget * 3 / 2), "{longest:?}");
+}
+
+#[test]
+fn a_program_without_garbage_is_collected_ever_more_rarely() {
+    let ticks =
+        |ticks: usize| (0..ticks).map(|index| Tick { busy: index % 5 < 2, kept: 100, garbage: 0, paused: false });
+    let rehearsal = play(Name::Gap, 0, None, ticks(10_000));
+    let allocated = 100 * 10_000 * 2 / 5;
+    let looked: usize = rehearsal.orders.iter().map(|(_, observation)| observation.counts[0] as usize).sum();
+    assert!(rehearsal.orders.len() < allocated / 4_000, "{} collections, {looked} objects", rehearsal.orders.len());
+}
+
+#[test]
+fn freeze_freezes_once() {
+    let rehearsal = play(Name::Freeze, 100_000, None, server(5_000));
+    let frozen: Vec<_> = rehearsal.orders.iter().map(|(order, _)| order.decision).collect();
+    assert_eq!(frozen, [Decision::Freeze]);
+}
+
+fn any_tick() -> impl Strategy<Value = Tick> {
+    (any::<bool>(), 0..200_u64, 0..3_000_u64, proptest::bool::weighted(0.05))
+        .prop_map(|(busy, kept, garbage, paused)| Tick { busy, kept, garbage, paused })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn memory_stays_below_the_ceiling_by_one_collections_worth(ticks in proptest::collection::vec(any_tick(), 2_000)) {
+        // Live objects stay below the ceiling; only garbage could exceed it.
+        let ceiling = 120 * MB;
+        let ticks = ticks.into_iter().map(|tick| Tick { kept: 0, ..tick });
+        let rehearsal = play(Name::Gap, 300_000, Some(ceiling), ticks);
+        let one = OBJECT * 3_000 * 100;
+        prop_assert!(rehearsal.peak <= ceiling + one, "{} of {ceiling}", rehearsal.peak);
+    }
+
+    #[test]
+    fn nothing_happens_while_paused_unless_a_guard_forces_it(ticks in proptest::collection::vec(any_tick(), 2_000)) {
+        let rehearsal = play(Name::Gap, 300_000, Some(90 * MB), ticks);
+        for (order, observation) in &rehearsal.orders {
+            prop_assert!(!observation.paused || order.forced, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn full_collections_keep_to_their_share_of_time(ticks in proptest::collection::vec(any_tick(), 2_000)) {
+        // A ceiling that can never be met: the worst case for a guard.
+        let rehearsal = play(Name::Gap, 1_000_000, Some(MB), ticks);
+        let full = rehearsal.heap.collections.iter().filter(|(generation, ..)| *generation == Generation::Full);
+        let spent: Duration = full.map(|(_, _, pause)| *pause).sum();
+        let share = spent.as_secs_f64() / rehearsal.heap.now.as_secs_f64();
+        prop_assert!(share <= Limits::default().gc_share * 1.3, "{share}");
+    }
+}

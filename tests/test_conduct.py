@@ -1,0 +1,249 @@
+"""The policies that act: collections move out of requests, and the program keeps its collector as it knows it."""
+
+import json
+
+import pytest
+from observed import python
+
+pytestmark = pytest.mark.needs_agent
+
+# A service: requests that make garbage in cycles, with pauses between them.
+SERVICE = """
+import asyncio, gc, json, random, threading, time, neurogc
+
+class Node:
+    pass
+
+def serve():
+    with neurogc.request():
+        for _ in range(150):
+            one, other = Node(), Node()
+            one.other, other.other = other, one
+        sum(range(5000))
+
+def report():
+    status = neurogc.status()
+    print(json.dumps({"gc": status["gc"], "degraded": status["degraded"], "policy": status["policy"]}))
+"""
+
+SYNC = SERVICE + """
+for _ in range(700):
+    serve()
+    time.sleep(random.uniform(0.001, 0.004))
+report()
+"""
+
+ASYNC = SERVICE + """
+async def main():
+    for _ in range(700):
+        serve()
+        await asyncio.sleep(random.uniform(0.001, 0.004))
+RUN
+report()
+"""
+
+
+def conducted(code, policy="gap", **env):
+    """Runs a service under a policy and gives its last report."""
+    return json.loads(python(code, NEUROGC_POLICY=policy, **env).splitlines()[-1])
+
+
+@pytest.mark.parametrize("code", [SYNC, ASYNC.replace("RUN", "asyncio.run(main())")], ids=["sync", "asyncio"])
+def test_collections_leave_the_requests(code):
+    seen = conducted(code)
+    gc = seen["gc"]
+    assert seen["policy"] == "gap" and seen["degraded"] == []
+    assert gc["in_request"]["count"] == 0, gc
+    assert gc["young"]["count"] >= 10, gc
+    # Nearly all of the garbage: 700 requests with 300 objects each.
+    assert gc["collected"] >= 150_000, gc
+
+
+def test_collections_leave_the_requests_of_uvloop():
+    pytest.importorskip("uvloop")
+    code = ASYNC.replace("RUN", "import uvloop\nloop = uvloop.new_event_loop()\nloop.run_until_complete(main())")
+    gc = conducted(code)["gc"]
+    assert gc["in_request"]["count"] == 0 and gc["collected"] >= 150_000, gc
+
+
+def test_finalizers_run_in_the_thread_of_the_event_loop():
+    python(SERVICE + """
+threads = set()
+class Closing:
+    def __init__(self):
+        self.me = self
+    def __del__(self):
+        threads.add(threading.get_ident())
+async def main():
+    for _ in range(400):
+        with neurogc.request():
+            for _ in range(60):
+                Closing()
+        await asyncio.sleep(0.002)
+asyncio.run(main())
+assert threads == {threading.get_ident()}, threads
+assert neurogc.status()["gc"]["in_gap"]["count"] > 3
+""", NEUROGC_POLICY="gap")
+
+
+@pytest.mark.parametrize("loop", ["", "asyncio.run(main())"], ids=["sync", "asyncio"])
+def test_finalizers_close_the_programs_own_descriptors(loop):
+    # The agent's sensing threads have descriptors of their own: a collection there would close the wrong ones.
+    python(SERVICE + f"""
+import os
+class Holder:
+    def __init__(self):
+        self.file, self.me = open("/dev/null"), self
+def requests():
+    with neurogc.request():
+        [Holder() for _ in range(8)]
+        [Node() for _ in range(100)]
+async def main():
+    for _ in range(150):
+        requests()
+        await asyncio.sleep(0.003)
+import warnings; warnings.simplefilter("ignore")
+before = len(os.listdir("/proc/self/fd"))
+gc.collect()
+if {loop!r}:
+    {loop or "pass"}
+else:
+    for _ in range(150):
+        requests()
+        time.sleep(0.003)
+assert neurogc.status()["gc"]["in_gap"]["count"] > 2
+gc.collect()
+after = len(os.listdir("/proc/self/fd"))
+assert after <= before + 3, (before, after)
+""", NEUROGC_POLICY="gap")
+
+
+def test_the_program_sees_its_own_thresholds():
+    python("""
+import gc, sys
+assert gc.get_threshold() == ((2000 if sys.version_info >= (3, 13) else 700), 10, 10), gc.get_threshold()
+import neurogc
+neurogc.uninstall()
+assert gc.get_threshold() == ((2000 if sys.version_info >= (3, 13) else 700), 10, 10), gc.get_threshold()
+assert gc.get_threshold.__self__.__name__ == "gc"
+""", NEUROGC_POLICY="gap")
+
+
+def test_a_program_that_sets_thresholds_is_left_alone():
+    seen = conducted("import gc\ngc.set_threshold(5000, 5, 5)\nassert gc.get_threshold() == (5000, 5, 5)\n" + SYNC)
+    assert any("stands down" in reason for reason in seen["degraded"]), seen
+    # CPython collects by itself, where it will.
+    assert seen["gc"]["in_request"]["count"] > 0, seen
+
+
+def test_a_program_that_switches_collection_off_gets_none():
+    gc = conducted("import gc\ngc.disable()\n" + SYNC)["gc"]
+    assert gc["young"]["count"] == gc["middle"]["count"] == gc["full"]["count"] == 0, gc
+
+
+def test_an_explicit_collection_is_what_it_was():
+    python("""
+import gc, neurogc
+class Node: pass
+gc.collect()
+for _ in range(100):
+    node = Node(); node.me = node
+del node
+assert gc.collect() >= 100
+for _ in range(100):
+    node = Node(); node.me = node
+del node
+assert neurogc.collect("full") >= 100 and neurogc.collect("young") == 0
+try:
+    neurogc.collect("never")
+except ValueError as error:
+    assert "'young'" in str(error)
+else:
+    raise AssertionError
+""", NEUROGC_POLICY="gap")
+
+
+def test_quiet_means_quiet():
+    python(SERVICE + """
+time.sleep(2.5)          # start-up is over
+with neurogc.paused():
+    before = neurogc.status()["gc"]
+    for _ in range(300):
+        [Node() for _ in range(20)]
+        kept = Node(); kept.me = kept
+        time.sleep(0.001)
+    after = neurogc.status()["gc"]
+assert after["in_gap"]["count"] == before["in_gap"]["count"], (before, after)
+""", NEUROGC_POLICY="gap")
+
+
+def test_without_its_conductor_the_program_is_collected_by_cpython():
+    python(SERVICE + """
+from neurogc import _agent
+time.sleep(0.3)
+_agent.before_fork()     # ends the agent's threads, as a failure would
+for _ in range(600):
+    serve()
+stats = gc.get_stats()
+assert stats[0]["collections"] > 2 and sum(each["collected"] for each in stats) > 50_000, stats
+""", NEUROGC_POLICY="gap")
+
+
+def test_a_forked_child_is_conducted_too():
+    python(SERVICE + """
+import os, sys
+child = os.fork()
+if child == 0:
+    try:
+        for _ in range(300):
+            serve()
+            time.sleep(0.002)
+        gc_seen = neurogc.status()["gc"]
+        assert gc_seen["in_gap"]["count"] > 3 and gc_seen["in_request"]["count"] == 0, gc_seen
+        assert gc.get_threshold()[1:] == (10, 10), gc.get_threshold()
+        os._exit(0)
+    except BaseException as error:
+        print(error, file=sys.stderr, flush=True)
+        os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+""", NEUROGC_POLICY="gap")
+
+
+def test_memory_that_grows_is_collected_by_force():
+    # Garbage that has grown old: nothing but a full collection frees it, and there is no gap for one.
+    gc = conducted(SERVICE + """
+def old_garbage():
+    nodes = [Node() for _ in range(20_000)]
+    for node in nodes:
+        node.all = nodes
+        node.ballast = bytearray(500)
+    gc.collect(0), gc.collect(1)
+with neurogc.request():
+    for _ in range(16):
+        old_garbage()
+        time.sleep(0.05)
+time.sleep(0.5)
+report()
+""")["gc"]
+    assert gc["forced"]["count"] >= 1, gc
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("threshold:5000,5,5", "gc_seen['young']['count'] < 150"),
+        ("every:100", "5 <= gc_seen['full']['count'] <= 7 and gc_seen['young']['count'] == 0"),
+        ("freeze", "gc_seen['frozen'] > 1000"),
+    ],
+)
+def test_the_baselines_do_what_people_do_by_hand(policy, expected):
+    python(SERVICE + f"""
+neurogc.collect()
+for _ in range(700):
+    serve()
+    time.sleep(0.001)
+time.sleep(2.5)
+gc_seen = neurogc.status()["gc"]
+gc_seen["full"]["count"] -= 1 if {policy!r} == "every:100" else 0
+assert {expected}, gc_seen
+""", NEUROGC_POLICY=policy)
