@@ -27,9 +27,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Step of the looks when nothing has changed for a while.
 const RARE_STEP_NS: u64 = 5_000_000;
 
-/// Longest step of the looks while the program is idle.
-const DOZE_STEP_NS: u64 = 20_000_000;
-
 /// Longest step, so that the queue is emptied in time.
 const LONGEST_STEP_NS: u64 = 50_000_000;
 
@@ -49,6 +46,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         counts_due: 0,
         block_due: monotonic_ns() + BLOCK_NS,
         cpu_before: agent.ledger().conductor_cpu_ns,
+        idle: false,
         conducting: Conducting::new(agent),
     };
     agent.hooks.conduct();
@@ -56,7 +54,8 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         let step = conductor.round();
         agent.rounds.conductor.fetch_add(1, Ordering::AcqRel);
         // Without a look at the GIL there is nothing to be in time for, and each event would wake it.
-        agent.hooks.doze(agent.interpreter.gil.is_some() && step > Duration::from_nanos(RARE_STEP_NS));
+        // Only in an idle program: one that runs on would wake it with each of its collections.
+        agent.hooks.doze(conductor.idle && step > Duration::from_nanos(RARE_STEP_NS));
         std::thread::park_timeout(step);
     }
     conductor.round();
@@ -72,6 +71,8 @@ struct Conductor<'a> {
     block_due: u64,
     /// What earlier threads of this agent have used, before a fork stopped them.
     cpu_before: u64,
+    /// Whether the last look found the GIL free.
+    idle: bool,
     /// The policy, if it does more than watch.
     conducting: Option<Conducting<'a>>,
 }
@@ -127,6 +128,7 @@ impl Conductor<'_> {
             ledger.stall(verdict);
         }
         let idle = ledger.gaps.idle_for();
+        self.idle = !look.held;
         drop(ledger);
         if let Some(conducting) = &mut self.conducting {
             conducting.round(now, (!look.held).then_some(idle));
@@ -184,7 +186,7 @@ fn next_step(pace: Pace) -> u64 {
         Pace { stretch, .. } if stretch > pace.stall / 4 => (stretch / 8, close, rare),
         Pace { stretch, .. } if stretch > 0 => (usual, usual, rare),
         // A request or a collection wakes it; only other work may go unseen for this long.
-        Pace { idle, .. } if idle > SECOND_NS => (idle / 200, rare, DOZE_STEP_NS),
+        Pace { idle, .. } if idle > SECOND_NS => (idle / 100, rare, LONGEST_STEP_NS),
         Pace { idle, .. } => (idle / 32, usual, rare),
     };
     step.clamp(shortest, longest)
@@ -258,8 +260,8 @@ mod tests {
     fn looks_grow_rarer_in_an_idle_program() {
         check(Pace::default(), 2.0);
         check(Pace { idle: 900 * MS, ..Pace::default() }, 5.0);
-        check(Pace { idle: 2_000 * MS, ..Pace::default() }, 10.0);
-        check(Pace { idle: 50_000 * MS, ..Pace::default() }, 20.0);
+        check(Pace { idle: 2_000 * MS, ..Pace::default() }, 20.0);
+        check(Pace { idle: 50_000 * MS, ..Pace::default() }, 50.0);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use neurogc_wire::trace::Place;
 
 use crate::cpython::native::monotonic_ns;
 
-/// How many events may wait for the conductor. It empties the queue at least every 50 ms, so this lasts for 80 000
-/// requests per second.
-const QUEUE: usize = 8192;
+/// How many events may wait for the conductor. It empties the queue at least every 50 ms, so this lasts for 20 000
+/// requests per second. A longer queue would cost the program more: every event goes to memory that is not in its cache.
+const QUEUE: usize = 2048;
 
 /// Something that happened in the program. Times are `monotonic_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -202,7 +202,8 @@ fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     let Ok(current) = CURRENT.try_read() else { return };
     let Some(agent) = &*current else { return };
     if phase.len().is_ok_and(|length| length == "start".len()) {
-        agent.hooks.collection_starts(agent.interpreter.collector.map_or(0, |collector| collector.counts()[0]));
+        let gathered = agent.interpreter.collector.map_or(0, |collector| collector.gathered(phase.py()));
+        agent.hooks.collection_starts(gathered);
     } else {
         collection_stops(agent, info);
     }

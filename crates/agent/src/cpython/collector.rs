@@ -34,6 +34,14 @@ impl Collector {
         })
     }
 
+    /// Net allocations since the last young collection, for a caller that holds the GIL: no system call.
+    pub(crate) fn gathered(self, _: pyo3::Python<'_>) -> u32 {
+        let count = self.address + self.layout.gc_generations + self.layout.gc_generation_count;
+        // SAFETY: the self-check has compared this struct with the public API, and it lives while the interpreter
+        // does, which the token shows. It is an aligned int.
+        unsafe { std::ptr::read_volatile(count as *const i32) }.max(0) as u32
+    }
+
     /// Objects that the last full collection left in the oldest generation.
     pub(crate) fn tenured(self) -> u64 {
         self.word(self.layout.gc_long_lived_total) as u64

@@ -16,7 +16,7 @@ use control::Control;
 use trace_file::TraceFile;
 
 /// How often questions and trace blocks are looked for.
-const ROUND: Duration = Duration::from_millis(100);
+const ROUND: Duration = Duration::from_millis(200);
 
 /// How long a forked child may take before it is heard and recorded.
 const AWAIT_EXEC: Duration = Duration::from_millis(20);
