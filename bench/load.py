@@ -36,7 +36,7 @@ class Connection:
         """Asks; a request is far smaller than a socket's buffer."""
         self.intended = intended
         self._answer = b""
-        self.socket.sendall(b"GET /work/%d HTTP/1.1\r\nHost: bench\r\n\r\n" % number)
+        self.socket.sendall(b"GET /item/%d HTTP/1.1\r\nHost: bench\r\n\r\n" % number)
 
     def receive(self) -> bool:
         """Takes what has come; whether the answer is complete. Anything but a good answer is an OSError."""

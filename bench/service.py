@@ -101,7 +101,7 @@ def application(records: list[Record], spins: int):
     sessions: list[Record | None] = [None] * SESSIONS
     collections = Collections()
 
-    @api.get("/work/{number}")
+    @api.get("/item/{number}")
     async def work(number: int):
         scratch = tree(REQUEST_RECORDS, number)
         sessions[number % SESSIONS] = tree(SESSION_RECORDS, number)

@@ -2,7 +2,8 @@
 
     neurogc run --policy gap -- python tests/gpu/training.py [STEPS]
 
-Prints a report and fails if a collection fell into a step, or if the loop was disturbed.
+Prints a report, for a comparison with `--policy cpython`, and fails if the loop was disturbed or if a full collection
+that no guard ordered fell into the computing part of a step. Young ones may: the wait for the accelerator is a gap, too.
 """
 
 import gc
@@ -61,10 +62,9 @@ def main(steps):
         "live": len(heap),
     }
     print(json.dumps(report))
-    return fell_inside
+    if status["policy"] == "gap":
+        assert report["full_inside"] <= seen["forced"], "full collections inside steps"
 
 
 if __name__ == "__main__":
-    fell_inside = main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
-    if neurogc.status()["policy"] == "gap":
-        assert not fell_inside, f"{len(fell_inside)} collections inside steps"
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)

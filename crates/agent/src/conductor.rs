@@ -181,7 +181,7 @@ fn next_step(pace: Pace) -> u64 {
     let usual = STEP_NS.min(rare);
     let close = CLOSE_STEP_NS.min(pace.stall / 2);
     let (step, shortest, longest) = match pace {
-        Pace { stretch, settled: true, .. } if stretch > 0 => (stretch / 8, close, LONGEST_STEP_NS),
+        Pace { stretch, settled: true, .. } if stretch > 0 => (stretch / 4, close, LONGEST_STEP_NS),
         Pace { stretch, .. } if stretch > SECOND_NS => (stretch / 200, close, LONGEST_STEP_NS),
         Pace { stretch, .. } if stretch > pace.stall / 4 => (stretch / 8, close, rare),
         Pace { stretch, .. } if stretch > 0 => (usual, usual, rare),

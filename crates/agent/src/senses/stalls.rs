@@ -102,7 +102,7 @@ impl Watch {
     /// Whether more looks would hardly change the verdict on the running stretch: it is long, and it is Python, whose
     /// interruptions show in the scheduler's account.
     pub(crate) fn is_settled(&self) -> bool {
-        self.stretch.as_ref().is_some_and(|stretch| stretch.python > 4 * self.threshold + 4 * stretch.native)
+        self.stretch.as_ref().is_some_and(|stretch| stretch.python > self.threshold + 4 * stretch.native)
     }
 
     /// A collection has ended. Must be called before the next look.
