@@ -1,12 +1,11 @@
 //! From sensing to acting: the conductor's part that asks the policy and passes its orders on.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use neurogc_policy::{Collected, Decision, Generation, Guarded, Limits, Observation, Thresholds, Tuning, policy};
 
 use crate::agent::Agent;
+use crate::senses::process::resident;
 
 /// How often resident memory is read.
 const MEMORY_NS: u64 = 50_000_000;
@@ -16,7 +15,6 @@ const MEMORY_NS: u64 = 50_000_000;
 pub(crate) struct Conducting<'a> {
     agent: &'a Agent,
     guarded: Guarded,
-    statm: Option<File>,
     rss: u64,
     rss_due: u64,
 }
@@ -27,7 +25,7 @@ impl<'a> Conducting<'a> {
         let name = agent.settings.policy.resolve();
         let guarded = Guarded::new(policy(name, Tuning::default()), Limits::default());
         let acts = name.acts() && agent.interpreter.gil.is_some() && agent.interpreter.collector.is_some();
-        acts.then(|| Self { agent, guarded, statm: File::open("/proc/self/statm").ok(), rss: 0, rss_due: 0 })
+        acts.then(|| Self { agent, guarded, rss: 0, rss_due: 0 })
     }
 
     /// Takes note of a collection.
@@ -93,12 +91,8 @@ impl<'a> Conducting<'a> {
             return;
         }
         self.rss_due = now + MEMORY_NS;
-        let mut text = [0; 128];
-        let length = self.statm.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
-        let pages =
-            std::str::from_utf8(&text[..length]).ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
-        if let Some(pages) = pages {
-            self.rss = pages * 4096;
+        if let Some(rss) = resident() {
+            self.rss = rss;
         }
     }
 

@@ -3,13 +3,15 @@
 //! The conductor writes here; the program's own threads read with a load or two. A collection runs finalizers, and some
 //! of them must run in the thread of their event loop, so a program with an event loop is collected there.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use neurogc_policy::{Decision, Order, Thresholds};
 use neurogc_wire::trace::Place;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::agent::lock;
 
 /// The stage of one process.
 #[derive(Debug, Default)]
@@ -169,10 +171,6 @@ impl Stage {
         let running = event_loop.call_method0("is_running").and_then(|answer| answer.extract::<bool>());
         running.is_ok_and(|running| running).then_some(event_loop)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A function of the `gc` module as CPython made it; the module itself may hold our stand-in.
