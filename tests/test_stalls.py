@@ -51,10 +51,12 @@ def test_a_processor_that_is_missing_is_told():
         for process in busy:
             process.kill()
             process.wait()
-    seen = [cause for each in injected for cause in each["seen"]]
-    assert seen.count("cpu_starved") >= 0.95 * len(seen), injected
-    # The scheduler decides how long each wait lasts; one that is short is no stall.
+    # The scheduler decides how long each wait lasts, and may give a processor back and take it again: some injected
+    # stalls are too short to be seen, and some are seen in pieces.
+    seen = [each for each in injected if each["seen"]]
+    wrong = [each for each in seen if 2 * each["seen"].count("cpu_starved") <= len(each["seen"])]
     assert len(seen) >= INJECTED / 3, injected
+    assert len(wrong) <= max(1, 0.05 * len(seen)), wrong
 
 
 def test_python_is_named_by_file_and_line():
