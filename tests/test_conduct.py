@@ -253,3 +253,81 @@ gc_seen = neurogc.status()["gc"]
 gc_seen["full"]["count"] -= 1 if {policy!r} == "every:100" else 0
 assert {expected}, gc_seen
 """, NEUROGC_POLICY=policy)
+
+
+def test_an_explicit_collection_is_deferred_where_the_user_wants_it():
+    seen = conducted(SERVICE + """
+node = Node()
+node.me = node
+del node
+found = [gc.collect() for _ in range(3)]
+assert found == [0, 0, 0], found
+assert gc.collect(0) >= 0
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline and not neurogc.status()["gc"]["full"]["count"]:
+    time.sleep(0.2)
+assert neurogc.collect("full") >= 0
+status = neurogc.status()
+assert status["conduct"]["deferred"] == 3, status["conduct"]
+asked = [each for each in status["conduct"]["orders"] if each["reason"] == "the program has asked for a collection"]
+assert [each["count"] for each in asked] == [1], status["conduct"]
+report()
+""", NEUROGC_EXPLICIT_COLLECT="defer")
+    assert seen["degraded"] == []
+
+
+def test_an_explicit_collection_happens_at_once_otherwise():
+    conducted(SERVICE + """
+node = Node()
+node.me = node
+del node
+assert gc.collect() >= 2 and gc.collect.__module__ == "gc"
+report()
+""")
+
+
+def test_a_guard_says_what_it_did(tmp_path):
+    trace = tmp_path / "guard.trace"
+    python(SERVICE + """
+kept = []
+def busy():
+    # No gap in it: memory near the ceiling is no time to wait for one.
+    for _ in range(200000):
+        one, other = Node(), Node()
+        one.other, other.other = other, one
+        kept.append(one)
+    kept.clear()
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline and not neurogc.status()["gc"]["forced"]["count"]:
+    busy()
+status = neurogc.status()
+guards = [each for each in status["conduct"]["orders"] if each["guard"]]
+assert [(each["what"], each["reason"]) for each in guards] == [("full", "memory is near its ceiling")], status["conduct"]
+assert status["gc"]["forced"]["count"] >= 1
+""", NEUROGC_POLICY="gap", NEUROGC_MEMORY_MAX_MB=60, NEUROGC_TRACE=trace)
+    assert b"full: memory is near its ceiling" in trace.read_bytes()
+
+
+def test_no_full_collection_falls_into_a_request():
+    seen = conducted(SERVICE + """
+heap = [[Node()] for _ in range(100000)]
+sessions = [None] * 200
+begun = time.monotonic()
+def full():
+    return sum(stage["collections"] for stage in gc.get_stats()[2:])
+inside = 0
+for number in range(3000):
+    with neurogc.request():
+        before = full()
+        root = Node()
+        root.parts = [Node() for _ in range(50)]
+        for part in root.parts:
+            part.root = root
+        sessions[number % 200] = root
+        inside += full() - before
+    time.sleep(0.001)
+print(inside)
+assert inside == 0, inside
+report()
+""")
+    assert seen["gc"]["forced"]["count"] == 0 and seen["degraded"] == []

@@ -137,6 +137,10 @@ def progress():
     return False
 
 
+# No function of `gc` is ever replaced here.
+originals = {}
+
+
 def collect_posted():
     """Nothing: nothing is ever due."""
 
@@ -209,9 +213,23 @@ def _after_fork():
     _state.settings = settings
 
 
+# The settings that are numbers: default, least and most.
+_NUMBERS = {
+    "stall_ms": (5.0, 1, 60000),
+    "sample_ms": (1000.0, 100, 60000),
+    "pause_ms": (1.0, 0.1, 1000),
+    "memory_max_mb": (0.0, 0, 1000000000),
+    "memory_percent": (90.0, 10, 100),
+    "growth_percent": (20.0, 5, 1000),
+    "postpone_s": (30.0, 0, 86400),
+    "gc_percent": (10.0, 1, 100),
+}
+
+
 def _resolve(keywords):
     """The effective settings: keyword, then environment, then default."""
-    effective = {"policy": "auto", "trace": None, "stall_ms": 5.0, "sample_ms": 1000.0, "adapters": True}
+    effective = {"policy": "auto", "trace": None, "adapters": True, "explicit_collect": "keep"}
+    effective |= {name: default for name, (default, _, _) in _NUMBERS.items()}
     for variable, value in os.environ.items():
         if variable.startswith("NEUROGC_") and variable[8:] not in _NOT_SETTINGS:
             _take(effective, variable[8:].lower(), value, "environment")
@@ -239,8 +257,12 @@ def _take(effective, name, value, origin):
         effective[name] = value.strip().lower() in ("true", "1", "on", "yes")
     elif name == "trace":
         effective[name] = value or None
+    elif name == "explicit_collect":
+        if value.strip() not in ("keep", "defer"):
+            wrong = "it must be keep or defer"
+        effective[name] = value.strip()
     else:
-        least, most = (1, 60000) if name == "stall_ms" else (100, 60000)
+        _, least, most = _NUMBERS[name]
         try:
             effective[name] = float(value)
         except ValueError:
@@ -302,6 +324,7 @@ def _report():
             "frozen": getattr(gc, "get_freeze_count", int)(),
             "tracked": 0,
         },
+        "conduct": {"acting": False, "due": "", "overdue_s": 0.0, "missed": 0, "deferred": 0, "orders": []},
         "gil": {"busy_percent": 0.0, "busy": spans, "idle": spans},
         "memory": _memory(),
         "requests": {

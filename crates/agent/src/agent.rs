@@ -1,16 +1,18 @@
-//! One installed agent: its state, its two threads, and how they are stopped around a fork.
+//! One installed agent: its state, its threads, and how they are stopped around a fork.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
+use neurogc_policy::Name;
 use neurogc_settings::Settings;
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::cpython::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
 use crate::cpython::{Interpreter, heap};
+use crate::errands::Errands;
 use crate::hand::{self, Hand};
 use crate::hooks::Hooks;
 use crate::ledger::Ledger;
@@ -45,6 +47,10 @@ pub(crate) struct Agent {
     pub(crate) hooks: Hooks,
     pub(crate) stage: Stage,
     pub(crate) hand: Hand,
+    pub(crate) errands: Errands,
+    /// The policy in force, and how often it was changed.
+    policy: Mutex<Name>,
+    switches: AtomicU32,
     /// Blocks of the trace on their way to the file.
     pub(crate) blocks: ArrayQueue<Vec<u8>>,
     /// The collector's thresholds when the agent was installed.
@@ -103,6 +109,7 @@ impl Agent {
     pub(crate) fn new(settings: Settings, interpreter: Interpreter, host: Host) -> Self {
         let installed = monotonic_ns();
         let ledger = Ledger::new(installed, settings.trace.is_some());
+        let policy = settings.policy;
         Self {
             settings,
             interpreter,
@@ -112,6 +119,9 @@ impl Agent {
             hooks: Hooks::default(),
             stage: Stage::default(),
             hand: Hand::default(),
+            errands: Errands::default(),
+            policy: Mutex::new(policy),
+            switches: AtomicU32::new(0),
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,
@@ -130,6 +140,22 @@ impl Agent {
     /// The books. A thread that panicked while it held them has left them readable.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.ledger)
+    }
+
+    /// The policy in force.
+    pub(crate) fn policy(&self) -> Name {
+        *lock(&self.policy)
+    }
+
+    /// Puts another policy in force. The conductor sees it in its next round.
+    pub(crate) fn set_policy(&self, name: Name) {
+        *lock(&self.policy) = name;
+        self.switches.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often the policy was changed.
+    pub(crate) fn switches(&self) -> u32 {
+        self.switches.load(Ordering::Acquire)
     }
 
     /// Whether the threads should end.
@@ -211,7 +237,8 @@ impl Agent {
     /// The agent of a forked child: the same settings, and empty books.
     pub(crate) fn in_child(&self) -> Self {
         let host = Host { command: self.command.clone(), thresholds: self.thresholds, owns_trace: false };
-        let fresh = Self::new(self.settings.clone(), self.interpreter.clone(), host);
+        let settings = Settings { policy: self.policy(), ..self.settings.clone() };
+        let fresh = Self::new(settings, self.interpreter.clone(), host);
         Self { forked: true, stage: self.stage.in_child(), ..fresh }
     }
 
@@ -261,8 +288,7 @@ impl Running {
 fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
     // The hand shares the descriptors that this thread still shares with the program.
     let agent_of_hand = Arc::clone(agent);
-    let hand =
-        agent.settings.policy.acts().then(|| spawn("neurogc-hand", PYTHON_STACK, move || hand::run(&agent_of_hand)));
+    let hand = spawn("neurogc-hand", PYTHON_STACK, move || hand::run(&agent_of_hand));
     let descriptors = if leave_shared_descriptors() { Descriptors::Private } else { Descriptors::Shared };
     let agent_of_conductor = Arc::clone(agent);
     let conductor = spawn("neurogc", STACK, move || conductor::run(&agent_of_conductor, descriptors));
@@ -274,7 +300,7 @@ fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
     if catch(|| uplink::run(agent, descriptors, alive)).is_err() {
         agent.ledger().trouble("the uplink thread has failed: nobody looks at the process any more".to_owned());
     }
-    for handle in [conductor.ok(), hand.and_then(Result::ok)].into_iter().flatten() {
+    for handle in [conductor.ok(), hand.ok()].into_iter().flatten() {
         agent.hand.wake();
         let _ = handle.join();
     }

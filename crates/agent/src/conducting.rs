@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use neurogc_policy::{Collected, Decision, Generation, Guarded, Limits, Observation, Thresholds, Tuning, policy};
+use neurogc_policy::{Collected, Decision, Generation, Guarded, Observation, Order, Thresholds, policy};
 
 use crate::agent::Agent;
 use crate::senses::process::resident;
+use crate::stage::Waiting;
 
 /// How often resident memory is read.
 const MEMORY_NS: u64 = 50_000_000;
@@ -15,6 +16,8 @@ const MEMORY_NS: u64 = 50_000_000;
 pub(crate) struct Conducting<'a> {
     agent: &'a Agent,
     guarded: Guarded,
+    /// The last order for each generation, whether it was given or left for the program's own thread.
+    given: [Option<Order>; 3],
     rss: u64,
     rss_due: u64,
 }
@@ -22,10 +25,15 @@ pub(crate) struct Conducting<'a> {
 impl<'a> Conducting<'a> {
     /// Nothing, for a policy that only watches or an interpreter that is not understood.
     pub(crate) fn new(agent: &'a Agent) -> Option<Self> {
-        let name = agent.settings.policy.resolve();
-        let guarded = Guarded::new(policy(name, Tuning::default()), Limits::default());
-        let acts = name.acts() && agent.interpreter.gil.is_some() && agent.interpreter.collector.is_some();
-        acts.then(|| Self { agent, guarded, rss: 0, rss_due: 0 })
+        let name = agent.policy().resolve();
+        let guarded = Guarded::new(policy(name, agent.settings.tuning), agent.settings.limits);
+        let acts = name.acts() && agent.interpreter.can_be_conducted();
+        acts.then(|| Self { agent, guarded, given: [None; 3], rss: 0, rss_due: 0 })
+    }
+
+    /// The order that led to a collection of this generation, if one of ours did.
+    pub(crate) fn ordered(&self, generation: u8) -> Option<Order> {
+        self.given.get(usize::from(generation)).copied().flatten()
     }
 
     /// Takes note of a collection.
@@ -37,6 +45,7 @@ impl<'a> Conducting<'a> {
         };
         if generation == Generation::Full {
             self.rss_due = 0;
+            self.agent.stage.no_longer_deferred();
         }
         let at_end = at + pause;
         self.look_at_memory(at_end);
@@ -61,8 +70,14 @@ impl<'a> Conducting<'a> {
         let thresholds = self.guarded.thresholds(&observation);
         let applied = self.agent.hand.applied();
         let retune = thresholds.filter(|wanted| applied.is_none_or(|applied| is_far(applied, *wanted)));
+        let due = if order.decision == Decision::Wait { self.guarded.at_next_gap(&observation) } else { order };
+        let overdue_since = self.guarded.overdue_since().map(|since| self.agent.installed + since.as_nanos() as u64);
+        self.agent.stage.waits_for(Waiting { due, overdue_since });
+        if let Some(generation) = collects(due) {
+            self.given[usize::from(generation.number())] = Some(due);
+        }
         if order.decision == Decision::Wait {
-            self.agent.stage.post(self.guarded.at_next_gap(&observation));
+            self.agent.stage.post(due);
         }
         if order.decision != Decision::Wait || (retune.is_some() && observation.is_gap()) {
             self.agent.hand.give(order, retune);
@@ -83,6 +98,7 @@ impl<'a> Conducting<'a> {
             rss: self.rss,
             ceiling: ledger.seen.memory.limit,
             paused: self.agent.stage.is_quiet(),
+            deferred: self.agent.stage.is_deferred(),
         }
     }
 
@@ -98,6 +114,16 @@ impl<'a> Conducting<'a> {
 
     fn since_start(&self, at: u64) -> Duration {
         Duration::from_nanos(at.saturating_sub(self.agent.installed))
+    }
+}
+
+/// What an order collects, as the collector reports it.
+fn collects(order: Order) -> Option<Generation> {
+    match order.decision {
+        Decision::Young => Some(Generation::Young),
+        Decision::Middle => Some(Generation::Middle),
+        Decision::Full | Decision::Freeze => Some(Generation::Full),
+        Decision::Wait | Decision::Snapshot | Decision::Reap { .. } => None,
     }
 }
 

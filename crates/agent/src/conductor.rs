@@ -48,6 +48,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         cpu_before: agent.ledger().conductor_cpu_ns,
         idle: false,
         conducting: Conducting::new(agent),
+        switches: agent.switches(),
     };
     agent.hooks.conduct();
     while !agent.stopping() {
@@ -75,12 +76,18 @@ struct Conductor<'a> {
     idle: bool,
     /// The policy, if it does more than watch.
     conducting: Option<Conducting<'a>>,
+    /// How often the policy had been changed when that was made.
+    switches: u32,
 }
 
 impl Conductor<'_> {
     /// Does one round and says how long the next may wait.
     fn round(&mut self) -> Duration {
         self.empty_queue();
+        if self.switches != self.agent.switches() {
+            self.switches = self.agent.switches();
+            self.conducting = Conducting::new(self.agent);
+        }
         let now = monotonic_ns();
         let step = match self.agent.interpreter.gil {
             Some(gil) => self.look(gil, now),
@@ -92,14 +99,18 @@ impl Conductor<'_> {
 
     fn empty_queue(&mut self) {
         while let Some(event) = self.agent.hooks.take() {
-            let mut verdict = None;
-            if let Event::Collection { at, pause, generation, gathered, collected, .. } = event {
+            let (mut verdict, mut order) = (None, None);
+            if let Event::Collection { at, pause, generation, ours, gathered, collected, .. } = event {
                 verdict = self.watch.collection(at, pause, &mut self.eyes);
                 if let Some(conducting) = &mut self.conducting {
                     conducting.learn(at, pause, generation, gathered, collected);
+                    order = conducting.ordered(generation).filter(|_| ours).map(|order| (at, order));
                 }
             }
             let mut ledger = self.agent.ledger();
+            if let Some((at, order)) = order {
+                ledger.order(at, order);
+            }
             ledger.event(event);
             if let Some(verdict) = verdict {
                 ledger.stall(verdict);

@@ -1,23 +1,21 @@
-//! The thread that carries orders out where the program has no thread of its own for it.
+//! The thread that carries orders out where the program has no thread of its own for it, and what people ask for.
 //!
 //! A collection runs finalizers, which close files and sockets by number. So this thread shares the program's
 //! descriptors, owns none, and is the only one of ours that ever takes the GIL.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
-use std::time::Duration;
 
 use neurogc_policy::{Decision, Order, Thresholds};
 use pyo3::prelude::*;
 
 use crate::agent::{Agent, lock};
 use crate::cpython::native::monotonic_ns;
+use crate::errands;
 
 /// An order that had to wait this long has missed its gap.
 const MISSED_NS: u64 = 300_000;
-
-/// How long it sleeps when nobody calls; only so that it sees its end.
-const NAP: Duration = Duration::from_millis(500);
 
 /// Something to do.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +31,7 @@ pub(crate) struct Hand {
     task: Mutex<Option<Task>>,
     thread: Mutex<Option<Thread>>,
     applied: Mutex<Option<Thresholds>>,
+    missed: AtomicU64,
 }
 
 impl Hand {
@@ -62,6 +61,16 @@ impl Hand {
     pub(crate) fn applied(&self) -> Option<Thresholds> {
         *lock(&self.applied)
     }
+
+    /// Another policy is in force: what was set before does not count.
+    pub(crate) fn begin_anew(&self) {
+        *lock(&self.applied) = None;
+    }
+
+    /// How many orders found their gap over.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
 }
 
 /// Carries out orders until it is told to stop.
@@ -69,12 +78,14 @@ pub(crate) fn run(agent: &Agent) {
     *lock(&agent.hand.thread) = Some(std::thread::current());
     while !agent.stopping() {
         let task = *lock(&agent.hand.task);
-        match task {
-            Some(task) => {
-                carry_out(agent, task);
-                *lock(&agent.hand.task) = None;
-            }
-            None => std::thread::park_timeout(NAP),
+        if let Some(errand) = agent.errands.begin() {
+            Python::try_attach(|py| errands::run(py, agent, errand));
+        } else if let Some(task) = task {
+            carry_out(agent, task);
+            *lock(&agent.hand.task) = None;
+        } else {
+            // Whoever has something to do for it, or wants it to end, wakes it.
+            std::thread::park();
         }
     }
     *lock(&agent.hand.task) = None;
@@ -84,10 +95,12 @@ pub(crate) fn run(agent: &Agent) {
 fn carry_out(agent: &Agent, task: Task) {
     let Task { order, thresholds, ordered } = task;
     if agent.interpreter.gil.is_none_or(|gil| gil.is_held()) && !order.at_once {
+        agent.hand.missed.fetch_add(1, Ordering::Relaxed);
         return;
     }
     let done = Python::try_attach(|py| -> Result<(), String> {
         let tried = if monotonic_ns() - ordered > MISSED_NS && !order.at_once {
+            agent.hand.missed.fetch_add(1, Ordering::Relaxed);
             Ok(())
         } else {
             act(py, agent, order, thresholds)

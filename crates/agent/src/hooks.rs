@@ -24,7 +24,29 @@ pub(crate) enum Event {
     /// A request ended.
     End { at: u64, id: u64, began: u64 },
     /// A collection ended.
-    Collection { at: u64, pause: u64, generation: u8, place: Place, gathered: u32, collected: u32, uncollectable: u32 },
+    Collection {
+        at: u64,
+        pause: u64,
+        generation: u8,
+        place: Place,
+        ours: bool,
+        gathered: u32,
+        collected: u32,
+        uncollectable: u32,
+    },
+}
+
+/// Who ordered a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ordered {
+    /// CPython by itself, or the program.
+    ByOthers,
+    /// The policy, in a gap.
+    InGap,
+    /// The policy, wherever it fell.
+    Anywhere,
+    /// A guard.
+    ByGuard,
 }
 
 /// The program's side of the agent.
@@ -95,15 +117,22 @@ impl Hooks {
         self.collecting_since.store(monotonic_ns(), Ordering::Relaxed);
     }
 
-    /// The collection that began last is over. `ordered` is where it falls if we ordered it.
-    pub(crate) fn collection_stops(&self, generation: u8, ordered: Option<Place>, collected: u32, uncollectable: u32) {
+    /// The collection that began last is over.
+    pub(crate) fn collection_stops(&self, generation: u8, ordered: Ordered, collected: u32, uncollectable: u32) {
         let began = self.collecting_since.swap(0, Ordering::Relaxed);
         // Without a start (the agent came in the middle of a collection) there is nothing to report.
         if began != 0 {
             let pause = monotonic_ns().saturating_sub(began);
-            let place = ordered.unwrap_or(if self.in_flight() > 0 { Place::InRequest } else { Place::InGap });
+            let place = match ordered {
+                Ordered::ByGuard => Place::Forced,
+                Ordered::InGap => Place::InGap,
+                Ordered::ByOthers | Ordered::Anywhere if self.in_flight() > 0 => Place::InRequest,
+                Ordered::ByOthers | Ordered::Anywhere => Place::InGap,
+            };
+            let ours = ordered != Ordered::ByOthers;
             let gathered = self.gathered.load(Ordering::Relaxed);
-            self.push(Event::Collection { at: began, pause, generation, place, gathered, collected, uncollectable });
+            let at = began;
+            self.push(Event::Collection { at, pause, generation, place, ours, gathered, collected, uncollectable });
         }
     }
 
@@ -172,7 +201,7 @@ mod tests {
         let hooks = Hooks::default();
         for _ in 0..QUEUE + 10 {
             hooks.collection_starts(9);
-            hooks.collection_stops(0, None, 1, 0);
+            hooks.collection_stops(0, Ordered::ByOthers, 1, 0);
         }
         assert_eq!(hooks.dropped(), 10);
         assert_eq!(std::iter::from_fn(|| hooks.take()).count(), QUEUE);
@@ -183,7 +212,7 @@ mod tests {
         let hooks = Hooks::default();
         let open = hooks.begin();
         hooks.collection_starts(9);
-        hooks.collection_stops(2, None, 7, 0);
+        hooks.collection_stops(2, Ordered::ByOthers, 7, 0);
         hooks.end(open);
         let events: Vec<_> = std::iter::from_fn(|| hooks.take()).collect();
         assert!(matches!(
@@ -196,7 +225,7 @@ mod tests {
     #[test]
     fn a_stop_without_a_start_is_no_collection() {
         let hooks = Hooks::default();
-        hooks.collection_stops(2, None, 7, 0);
+        hooks.collection_stops(2, Ordered::ByOthers, 7, 0);
         assert_eq!(hooks.take(), None);
     }
 }

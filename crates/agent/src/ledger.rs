@@ -1,8 +1,10 @@
 //! What the agent knows: the senses' results, behind one lock that is never held for long.
 
+use neurogc_policy::Order;
 use neurogc_wire::trace::{BlockWriter, Record};
 
 use crate::hooks::Event;
+use crate::orders::{Orders, is_notable, what};
 use crate::senses::collections::{Collection, Collections};
 use crate::senses::gaps::{Gap, Gaps};
 use crate::senses::process::Seen;
@@ -17,6 +19,7 @@ pub(crate) struct Ledger {
     pub(crate) requests: Requests,
     pub(crate) gaps: Gaps,
     pub(crate) stalls: Stalls,
+    pub(crate) orders: Orders,
     pub(crate) seen: Seen,
     /// What went wrong while running, in words.
     pub(crate) troubles: Vec<String>,
@@ -38,6 +41,7 @@ impl Ledger {
             requests: Requests::default(),
             gaps: Gaps::default(),
             stalls: Stalls::default(),
+            orders: Orders::default(),
             seen: Seen::default(),
             troubles: Vec::new(),
             conductor_cpu_ns: 0,
@@ -88,6 +92,15 @@ impl Ledger {
         self.stalls.add(&verdict, self.installed);
         let Verdict { at, duration, cause, site } = verdict;
         self.record(at, |at| Record::Stall { at, duration, cause, site });
+    }
+
+    /// Books an order that was carried out.
+    pub(crate) fn order(&mut self, at: u64, order: Order) {
+        self.orders.add(order, at.saturating_sub(self.installed));
+        if is_notable(order) {
+            let text = format!("{}: {}", what(order), order.reason);
+            self.record(at, |at| Record::Order { at, guard: order.forced, text });
+        }
     }
 
     /// Books a busy-idle pair of the GIL.

@@ -1,16 +1,19 @@
 //! The part of NeuroGC that lives in the user's process: an extension module that senses, and never gets in the way.
 //!
 //! `hooks` runs in the program's threads; `conductor` and `uplink` are threads of our own; neither takes the GIL.
-//! Only `hand`, which is there for policies that act, takes it, in gaps. Every CPython fact and every unsafe line is in `cpython`.
+//! Only `hand`, which acts for policies and for people who ask, takes it. Every CPython fact and every unsafe line is in
+//! `cpython`.
 
 mod agent;
 mod conducting;
 mod conductor;
 mod cpython;
+mod errands;
 mod hand;
 mod hooks;
 mod ledger;
 mod module;
+mod orders;
 mod senses;
 mod stage;
 mod status;

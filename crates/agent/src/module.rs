@@ -54,7 +54,7 @@ mod _agent {
         layout, progress, shutdown, status_json, uninstall,
     };
     #[pymodule_export]
-    use crate::takeover::{collect_posted, event_loop_runs, get_threshold, quiet, set_threshold};
+    use crate::takeover::{collect, collect_posted, event_loop_runs, get_threshold, quiet, run_errand, set_threshold};
 
     use pyo3::exceptions::PyImportError;
     use pyo3::prelude::*;
@@ -217,7 +217,7 @@ fn collection_stops(agent: &Agent, info: &Bound<'_, PyDict>) {
     let generation = number(pyo3::intern!(py, "generation"));
     let collected = number(pyo3::intern!(py, "collected"));
     let uncollectable = number(pyo3::intern!(py, "uncollectable"));
-    agent.hooks.collection_stops(generation.min(2) as u8, agent.stage.place(), collected, uncollectable);
+    agent.hooks.collection_stops(generation.min(2) as u8, agent.stage.ordered(), collected, uncollectable);
 }
 
 /// Registered with `os.register_at_fork`.

@@ -4,14 +4,14 @@
 //! of them must run in the thread of their event loop, so a program with an event loop is collected there.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use neurogc_policy::{Decision, Order, Thresholds};
-use neurogc_wire::trace::Place;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::agent::lock;
+use crate::hooks::Ordered;
 
 /// The stage of one process.
 #[derive(Debug, Default)]
@@ -24,16 +24,35 @@ pub(crate) struct Stage {
     quiet: AtomicU32,
     /// The program has taken the collector into its own hands.
     stood_down: AtomicBool,
+    /// How many full collections of the program were put off, and whether one is still due.
+    deferrals: AtomicU64,
+    deferred: AtomicBool,
+    /// How many objects were frozen before the policy came; CPython 3.12 freezes some itself.
+    frozen_before: AtomicU64,
+    /// The policy has frozen the heap, which the program had not done.
+    froze: AtomicBool,
+    /// What the conductor waits for, for reports.
+    waiting: Mutex<Waiting>,
     /// What the program set itself, which is what it sees.
     shown: Mutex<Option<Thresholds>>,
     /// The program's event loop, weakly.
     event_loop: Mutex<Option<Py<PyAny>>>,
 }
 
+/// What is due and not done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    /// What waits for the next gap.
+    pub(crate) due: Order,
+    /// Since when a full collection has been overdue, by the monotonic clock.
+    pub(crate) overdue_since: Option<u64>,
+}
+
 const NOTHING: u8 = 0;
 const FORCED: u8 = 0x80;
 const AT_ONCE: u8 = 0x40;
 const DECISION: u8 = 0x0f;
+const FREEZE: u8 = 4;
 
 /// An order in one byte.
 fn code(order: Order) -> u8 {
@@ -41,7 +60,7 @@ fn code(order: Order) -> u8 {
         Decision::Young => 1,
         Decision::Middle => 2,
         Decision::Full => 3,
-        Decision::Freeze => 4,
+        Decision::Freeze => FREEZE,
         Decision::Wait | Decision::Snapshot | Decision::Reap { .. } => return NOTHING,
     };
     decision | if order.forced { FORCED } else { 0 } | if order.at_once { AT_ONCE } else { 0 }
@@ -51,6 +70,37 @@ impl Stage {
     /// Leaves an order for the program's own thread.
     pub(crate) fn post(&self, order: Order) {
         self.posted.store(code(order), Ordering::Relaxed);
+    }
+
+    /// The conductor says what it waits for.
+    pub(crate) fn waits_for(&self, waiting: Waiting) {
+        *lock(&self.waiting) = waiting;
+    }
+
+    /// What is due and not done.
+    pub(crate) fn waiting(&self) -> Waiting {
+        *lock(&self.waiting)
+    }
+
+    /// Puts a full collection of the program off.
+    pub(crate) fn defer(&self) {
+        self.deferrals.fetch_add(1, Ordering::Relaxed);
+        self.deferred.store(true, Ordering::Relaxed);
+    }
+
+    /// How many were put off so far.
+    pub(crate) fn deferrals(&self) -> u64 {
+        self.deferrals.load(Ordering::Relaxed)
+    }
+
+    /// Whether one is still due.
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.deferred.load(Ordering::Relaxed)
+    }
+
+    /// A full collection has taken place.
+    pub(crate) fn no_longer_deferred(&self) {
+        self.deferred.store(false, Ordering::Relaxed);
     }
 
     /// Whether something is due at the next gap.
@@ -78,23 +128,45 @@ impl Stage {
         if !gc.call_method0("isenabled")?.extract::<bool>()? {
             return Ok(());
         }
+        let collect = original(py, "collect")?;
         self.running.store(order, Ordering::Relaxed);
         let decision = order & DECISION;
         let generation = decision.min(3) - 1;
-        let result = gc.call_method1("collect", (generation,));
-        let frozen = if decision == 4 { gc.call_method0("freeze").map(drop) } else { Ok(()) };
+        let result = collect.call1((generation,));
+        let frozen = if decision == FREEZE { self.freeze(&gc) } else { Ok(()) };
         self.running.store(NOTHING, Ordering::Relaxed);
         result.map(drop).and(frozen)
     }
 
-    /// Where the collection that is running now falls, if it is one of ours.
-    pub(crate) fn place(&self) -> Option<Place> {
+    fn freeze(&self, gc: &Bound<'_, PyModule>) -> PyResult<()> {
+        let frozen: u64 = gc.call_method0("get_freeze_count")?.extract()?;
+        gc.call_method0("freeze")?;
+        self.froze.store(frozen <= self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes note of what is frozen before the policy acts.
+    pub(crate) fn note_frozen(&self, py: Python<'_>) -> PyResult<()> {
+        let frozen = py.import("gc")?.call_method0("get_freeze_count")?.extract()?;
+        self.frozen_before.store(frozen, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives the heap back to the collector, if it was us who froze it.
+    pub(crate) fn thaw(&self, py: Python<'_>) -> PyResult<()> {
+        if self.froze.swap(false, Ordering::Relaxed) {
+            py.import("gc")?.call_method0("unfreeze")?;
+        }
+        Ok(())
+    }
+
+    /// Who ordered the collection that is running now.
+    pub(crate) fn ordered(&self) -> Ordered {
         match self.running.load(Ordering::Relaxed) {
-            NOTHING => None,
-            order if order & FORCED != 0 => Some(Place::Forced),
-            // It may have fallen anywhere, so it is judged like CPython's own.
-            order if order & AT_ONCE != 0 => None,
-            _ => Some(Place::InGap),
+            NOTHING => Ordered::ByOthers,
+            order if order & FORCED != 0 => Ordered::ByGuard,
+            order if order & AT_ONCE != 0 => Ordered::Anywhere,
+            _ => Ordered::InGap,
         }
     }
 
@@ -174,7 +246,7 @@ impl Stage {
 }
 
 /// A function of the `gc` module as CPython made it; the module itself may hold our stand-in.
-fn original<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn original<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     let module = py.import("neurogc._agent")?;
     let originals = module.getattr("originals")?;
     let originals = originals.cast::<PyDict>()?;

@@ -1,12 +1,15 @@
 //! The status report, put together from what the agent knows.
 
-use neurogc_wire::status::{Agent as Cost, Status};
+use neurogc_policy::Decision;
+use neurogc_wire::status::{Agent as Cost, Conduct, Status};
 
 use crate::agent::{Agent, lock};
 use crate::cpython::heap;
 use crate::cpython::native::{monotonic_ns, own_library};
+use crate::orders::{Orders, what};
 use crate::senses::children::children_of;
 use crate::senses::spans::{ms, seconds};
+use crate::stage::Waiting;
 
 /// The version of this build.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -32,10 +35,11 @@ pub(crate) fn report(agent: &Agent) -> Status {
         command: agent.command.clone(),
         python: agent.interpreter.version.to_string(),
         neurogc: VERSION.to_owned(),
-        policy: agent.settings.policy.resolve().to_string(),
+        policy: agent.policy().resolve().to_string(),
         uptime_s: seconds(uptime),
         degraded,
         gc,
+        conduct: conduct(agent, &ledger.orders, now),
         gil: ledger.gaps.report(),
         memory: ledger.seen.memory,
         requests: ledger.requests.report(agent.hooks.in_flight(), second),
@@ -51,6 +55,20 @@ pub(crate) fn report(agent: &Agent) -> Status {
             dropped: agent.hooks.dropped() + ledger.lost_blocks,
             rss_bytes: heap::allocated() as u64 + library,
         },
+    }
+}
+
+/// What the policy does.
+fn conduct(agent: &Agent, orders: &Orders, now: u64) -> Conduct {
+    let Waiting { due, overdue_since } = agent.stage.waiting();
+    let due = if due.decision == Decision::Wait { String::new() } else { format!("{}: {}", what(due), due.reason) };
+    Conduct {
+        acting: agent.policy().acts() && agent.interpreter.can_be_conducted() && !agent.stage.has_stood_down(),
+        due,
+        overdue_s: overdue_since.map_or(0.0, |since| seconds(now.saturating_sub(since))),
+        missed: agent.hand.missed(),
+        deferred: agent.stage.deferrals(),
+        orders: orders.report(),
     }
 }
 

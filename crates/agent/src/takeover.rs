@@ -1,39 +1,57 @@
-//! What a policy that acts puts into the program: stand-ins for two functions of `gc`, and the calls that the adapters
+//! What a policy that acts puts into the program: stand-ins for functions of `gc`, and the calls that the adapters
 //! make when an event loop comes to a gap.
 
-use neurogc_policy::{Observation, Thresholds, Tuning, policy};
+use neurogc_policy::{Name, Observation, Order, Thresholds, policy};
+use neurogc_settings::ExplicitCollect;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::agent::Agent;
+use crate::errands;
 use crate::module::current;
-use crate::stage::real_thresholds;
+use crate::stage::{original, real_thresholds};
 
-/// Functions of `gc` whose answers a policy would change.
-const REPLACED: [&str; 2] = ["get_threshold", "set_threshold"];
+/// Functions of `gc` whose answers a policy would change, and the one that a setting puts off.
+const REPLACED: [&str; 3] = ["get_threshold", "set_threshold", COLLECT];
+const COLLECT: &str = "collect";
+
+/// The generation that is everything.
+const FULL: i32 = 2;
 
 /// Puts the stand-ins in place and sets the policy's thresholds.
 pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
-    let name = agent.settings.policy.resolve();
-    if !name.acts() || agent.interpreter.collector.is_none() {
+    let name = agent.policy().resolve();
+    if !name.acts() || !agent.interpreter.can_be_conducted() {
         return Ok(());
     }
     let (gc, module) = (py.import("gc")?, py.import("neurogc._agent")?);
     let originals = module.getattr("originals")?.cast_into::<PyDict>()?;
     for function in REPLACED {
-        if !originals.contains(function)? {
+        let wanted = function != COLLECT || agent.settings.explicit_collect == ExplicitCollect::Defer;
+        if wanted && !originals.contains(function)? {
             originals.set_item(function, gc.getattr(function)?)?;
             gc.setattr(function, module.getattr(function)?)?;
         }
     }
-    match policy(name, Tuning::default()).thresholds(&Observation::default()) {
+    agent.stage.note_frozen(py)?;
+    match policy(name, agent.settings.tuning).thresholds(&Observation::default()) {
         Some(thresholds) => agent.stage.set_thresholds(py, thresholds),
         None => Ok(()),
     }
 }
 
+/// Puts another policy in force.
+pub(crate) fn switch(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<()> {
+    give_back(py, agent)?;
+    agent.hand.begin_anew();
+    agent.set_policy(name);
+    take_over(py, agent)
+}
+
 /// Takes everything back.
 pub(crate) fn give_back(py: Python<'_>, agent: &Agent) -> PyResult<()> {
+    agent.stage.post(Order::WAIT);
+    agent.stage.thaw(py)?;
     agent.stage.restore_thresholds(py)?;
     let (gc, module) = (py.import("gc")?, py.import("neurogc._agent")?);
     let originals = module.getattr("originals")?.cast_into::<PyDict>()?;
@@ -73,6 +91,29 @@ pub(crate) fn set_threshold(py: Python<'_>, thresholds: &Bound<'_, PyTuple>) -> 
         return Ok(());
     }
     original.call1(thresholds).map(drop)
+}
+
+/// Run the garbage collector. A full collection becomes due instead, and happens in a gap.
+#[pyfunction]
+#[pyo3(signature = (generation = FULL))]
+pub(crate) fn collect<'py>(py: Python<'py>, generation: i32) -> PyResult<Bound<'py, PyAny>> {
+    let enabled = || py.import("gc")?.call_method0("isenabled")?.extract::<bool>();
+    match current() {
+        // Where automatic collection is off, nobody would come to it later.
+        Some(agent) if generation == FULL && !agent.stage.has_stood_down() && enabled()? => {
+            agent.stage.defer();
+            Ok(0_u8.into_pyobject(py)?.into_any())
+        }
+        _ => original(py, COLLECT)?.call1((generation,)),
+    }
+}
+
+/// Does what somebody outside has asked for; called by an event loop.
+#[pyfunction]
+pub(crate) fn run_errand(py: Python<'_>) {
+    if let Some(agent) = current() {
+        errands::finish(py, &agent);
+    }
 }
 
 /// Carries out what is due; called by an event loop that has nothing to do.

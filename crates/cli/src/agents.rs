@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use neurogc_wire::control::{self, Answer, Ask, MAX_ANSWER, MessageError, Question};
+use neurogc_wire::control::{self, Answer, Ask, MAX_ANSWER, MessageError, Outcome, Question};
 use neurogc_wire::status::Status;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
@@ -87,8 +87,50 @@ impl Rendezvous {
         (reports, warnings)
     }
 
-    /// Asks the agent of one process; the error says what is wrong and what to do.
+    /// Asks the agent of one process for a report; the error says what is wrong and what to do.
     pub(crate) fn ask(&self, pid: u32, patience: Duration) -> Result<Status, String> {
+        match self.put(pid, Ask::Status, patience)? {
+            Answer::Status(status) => Ok(*status),
+            other => Err(foreign(pid, &other)),
+        }
+    }
+
+    /// Has the agent of one process do something, and waits for the outcome. `patience` is for each answer, and
+    /// `longest` for the work itself: a process that computes in native code may take a while to come to it.
+    pub(crate) fn have_done(
+        &self,
+        pid: u32,
+        ask: Ask,
+        patience: Duration,
+        longest: Duration,
+    ) -> Result<Outcome, String> {
+        const STEP: Duration = Duration::from_millis(20);
+        let ticket = match self.put(pid, ask, patience)? {
+            Answer::Ticket(ticket) => ticket,
+            other => return Err(foreign(pid, &other)),
+        };
+        let deadline = Instant::now() + longest;
+        loop {
+            match self.put(pid, Ask::Outcome(ticket), patience)? {
+                Answer::Outcome(Outcome::Failed(reason)) => {
+                    return Err(format!("process {pid}: {}", crate::figures::plain(&reason)));
+                }
+                Answer::Outcome(outcome) => return Ok(outcome),
+                Answer::Pending if Instant::now() < deadline => std::thread::sleep(STEP),
+                Answer::Pending => {
+                    return Err(format!(
+                        "process {pid} has not come to it within {} s; it will when its threads let go of the \
+                         interpreter. `neurogc status {pid}` shows what it does",
+                        longest.as_secs()
+                    ));
+                }
+                other => return Err(foreign(pid, &other)),
+            }
+        }
+    }
+
+    /// Puts one question to the agent of one process.
+    fn put(&self, pid: u32, question: Ask, patience: Duration) -> Result<Answer, String> {
         let Some(process) = process::look_up(pid) else {
             return Err(format!("there is no process {pid}. `neurogc ps` lists those with an agent"));
         };
@@ -105,11 +147,16 @@ impl Rendezvous {
         if !check_folder(&folder, process.uid)? {
             return Err(without_agent());
         }
-        ask(&control::socket_path(&folder, pid), patience).map_err(|error| match error {
+        put(&control::socket_path(&folder, pid), question, patience).map_err(|error| match error {
             AskError::Nobody => without_agent(),
             error => format!("process {pid}: {error}"),
         })
     }
+}
+
+/// An answer to another question.
+fn foreign(pid: u32, answer: &Answer) -> String {
+    format!("process {pid}: {}", AskError::Foreign(format!("{answer:?}").chars().take(40).collect()))
 }
 
 /// Whether there is a folder, and whether its owner alone can put sockets there.
@@ -179,6 +226,14 @@ impl fmt::Display for AskError {
 
 /// Asks one socket for a report.
 pub(crate) fn ask(path: &Path, patience: Duration) -> Result<Status, AskError> {
+    match put(path, Ask::Status, patience)? {
+        Answer::Status(status) => Ok(*status),
+        _ => Err(AskError::Foreign("no report".to_owned())),
+    }
+}
+
+/// Puts one question to one socket.
+fn put(path: &Path, question: Ask, patience: Duration) -> Result<Answer, AskError> {
     let deadline = Instant::now() + patience;
     let stream = open(path).map_err(|error| match error {
         Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTSOCK => AskError::Nobody,
@@ -186,7 +241,7 @@ pub(crate) fn ask(path: &Path, patience: Duration) -> Result<Status, AskError> {
         error => AskError::Broken(error.to_string()),
     })?;
     let mut exchange = Exchange { stream, deadline };
-    let answer = exchange.ask(&Question::new(Ask::Status)).map_err(|error| match error {
+    let answer = exchange.ask(&Question::new(question)).map_err(|error| match error {
         MessageError::Broken(error) => match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent(patience),
             io::ErrorKind::UnexpectedEof => AskError::Broken("it hung up without an answer".to_owned()),
@@ -195,8 +250,8 @@ pub(crate) fn ask(path: &Path, patience: Duration) -> Result<Status, AskError> {
         error => AskError::Foreign(error.to_string()),
     })?;
     match answer {
-        Answer::Status(status) => Ok(*status),
         Answer::Refused(reason) => Err(AskError::Refused(crate::figures::plain(&reason))),
+        answer => Ok(answer),
     }
 }
 

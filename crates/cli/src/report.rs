@@ -25,6 +25,7 @@ fn write(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
     degraded(to, status)?;
     requests(to, status)?;
     collections(to, status)?;
+    conduct(to, status)?;
     stalls(to, status, room)?;
     memory(to, status)?;
     gil(to, status)?;
@@ -97,6 +98,35 @@ fn collections(to: &mut String, status: &Status) -> fmt::Result {
     }
     if gc.frozen > 0 {
         write!(to, ", {} frozen", count(gc.frozen))?;
+    }
+    writeln!(to)
+}
+
+fn conduct(to: &mut String, status: &Status) -> fmt::Result {
+    let conduct = &status.conduct;
+    if !conduct.acting && conduct.orders.is_empty() {
+        return Ok(());
+    }
+    writeln!(to, "\nconduct")?;
+    let mut table =
+        Table::new(&[("COUNT", Side::Right), ("LAST", Side::Right), ("WHAT", Side::Left), ("WHY", Side::Left)]);
+    for orders in &conduct.orders {
+        let ago = span(status.uptime_s - orders.last_s);
+        let guard = if orders.guard { "guard: " } else { "" };
+        table.row([count(orders.count), ago, plain(&orders.what), format!("{guard}{}", plain(&orders.reason))]);
+    }
+    to.push_str(&table.render(2));
+    if conduct.due.is_empty() {
+        write!(to, "  nothing is due")?;
+    } else {
+        write!(to, "  due: {}", plain(&conduct.due))?;
+    }
+    if conduct.overdue_s > 0.0 {
+        write!(to, ", a full collection for {}", span(conduct.overdue_s))?;
+    }
+    write!(to, "; {} gaps missed", count(conduct.missed))?;
+    if conduct.deferred > 0 {
+        write!(to, ", {} collections of the program put off", count(conduct.deferred))?;
     }
     writeln!(to)
 }

@@ -1,7 +1,8 @@
 //! Reports and records that the tests show and read back.
 
 use neurogc_wire::status::{
-    Agent, ByCause, Cause, Child, Cpu, Gc, Gil, Io, Memory, Net, Pauses, Place, Requests, Spans, Stall, Stalls, Status,
+    Agent, ByCause, Cause, Child, Conduct, Cpu, Gc, Gil, Io, Memory, Net, Orders, Pauses, Place, Requests, Spans,
+    Stall, Stalls, Status,
 };
 use neurogc_wire::trace::{self, Damage, Header, Record, Trace};
 
@@ -27,6 +28,29 @@ pub(crate) fn service() -> Status {
         policy: "observe".to_owned(),
         uptime_s: 125.4,
         degraded: vec!["the kernel denies smaps_rollup, so PSS and USS are not known".to_owned()],
+        conduct: Conduct {
+            acting: true,
+            due: "young: young objects have gathered".to_owned(),
+            overdue_s: 0.0,
+            missed: 17,
+            deferred: 3,
+            orders: vec![
+                Orders {
+                    what: "young".to_owned(),
+                    reason: "young objects have gathered".to_owned(),
+                    guard: false,
+                    count: 1_204,
+                    last_s: 125.1,
+                },
+                Orders {
+                    what: "full".to_owned(),
+                    reason: "memory is near its ceiling".to_owned(),
+                    guard: true,
+                    count: 2,
+                    last_s: 60.0,
+                },
+            ],
+        },
         gc: Gc {
             young: pauses(1200, 84.0, 0.06, 0.21, 0.9),
             middle: pauses(109, 96.2, 0.8, 2.4, 3.1),

@@ -11,13 +11,15 @@ use crate::policies::{Policy, Thresholds};
 /// Limits that are not left to a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// The share of the ceiling at which everything is collected at once.
+    /// What memory may not exceed, beside the limit of the cgroup.
+    pub ceiling: Option<Bytes>,
+    /// The share of either at which everything is collected at once.
     pub ceiling_share: f64,
     /// The growth since the last full collection, as a share of what was left then, at which another one is forced.
     pub growth_share: f64,
     /// Growth below this many bytes is nothing to worry about.
     pub growth_least: Bytes,
-    /// How long a forced collection waits for a gap, unless the ceiling is near.
+    /// How long an overdue collection of everything waits for a gap, unless the ceiling is near.
     pub patience: Duration,
     /// The share of time that full collections may take.
     pub gc_share: f64,
@@ -26,6 +28,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            ceiling: None,
             ceiling_share: 0.9,
             growth_share: 0.2,
             growth_least: 64 << 20,
@@ -35,15 +38,21 @@ impl Default for Limits {
     }
 }
 
+/// A program that has served nothing is starting up, for at most this long: its growth is what it needs to live.
+const START_UP: Duration = Duration::from_secs(30);
+
+/// Growth by this part of the ceiling is reason enough to look again.
+const GROWN_PART: u64 = 100;
+
 /// A policy with the guards above it.
 #[derive(Debug)]
 pub struct Guarded {
     policy: Box<dyn Policy>,
     limits: Limits,
-    /// What the last full collection left, or the first look at the program.
-    baseline: Option<Bytes>,
-    /// Since when memory has grown too much.
-    grown_since: Option<Duration>,
+    /// What the last full collection left, or what the program had when its start-up was over.
+    baseline: Bytes,
+    /// Since when a full collection has been overdue.
+    overdue_since: Option<Duration>,
     last_full: Option<(Duration, Duration)>,
 }
 
@@ -51,7 +60,7 @@ impl Guarded {
     /// Puts the guards above a policy.
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, limits: Limits) -> Self {
-        Self { policy, limits, baseline: None, grown_since: None, last_full: None }
+        Self { policy, limits, baseline: 0, overdue_since: None, last_full: None }
     }
 
     /// The thresholds that CPython should run with now.
@@ -88,31 +97,71 @@ impl Guarded {
     pub fn learn(&mut self, collected: &Collected) {
         if collected.generation == Generation::Full {
             self.last_full = Some((collected.at, collected.pause));
-            self.baseline = Some(collected.rss);
-            self.grown_since = None;
+            self.baseline = collected.rss;
+            self.overdue_since = None;
         }
         self.policy.learn(collected);
     }
 
+    /// Since when a full collection has been overdue.
+    #[must_use]
+    pub fn overdue_since(&self) -> Option<Duration> {
+        self.overdue_since
+    }
+
     fn guard(&mut self, observation: &Observation) -> Option<Order> {
-        let baseline = *self.baseline.get_or_insert(observation.rss);
+        if self.is_starting(observation) {
+            self.baseline = observation.rss;
+        }
         if !self.may_collect_all(observation.now) {
             return None;
         }
-        let near = |ceiling| observation.rss as f64 > ceiling as f64 * self.limits.ceiling_share;
-        if observation.ceiling.is_some_and(near) {
+        if self.is_near_ceiling(observation) {
             return Some(Order::forced(Decision::Full, "memory is near its ceiling"));
         }
-        let growth = observation.rss.saturating_sub(baseline);
-        let allowed = ((baseline as f64 * self.limits.growth_share) as Bytes).max(self.limits.growth_least);
-        if growth <= allowed || observation.pending + u64::from(observation.counts[0]) == 0 {
-            self.grown_since = None;
+        let Some(reason) = self.overdue(observation) else {
+            self.overdue_since = None;
             return None;
+        };
+        let since = *self.overdue_since.get_or_insert(observation.now);
+        let waited = observation.now.saturating_sub(since);
+        if waited >= self.limits.patience {
+            return Some(Order::forced(Decision::Full, reason));
         }
-        let since = *self.grown_since.get_or_insert(observation.now);
-        let quiet = observation.is_gap() && observation.in_flight == 0 && !observation.paused;
-        (quiet || observation.now.saturating_sub(since) >= self.limits.patience)
-            .then(|| Order::forced(Decision::Full, "memory has grown since the last full collection"))
+        // At first only a gap will do that has lasted as long as the pause would; the longer it waits, the shorter one.
+        let left = 1.0 - waited.as_secs_f64() / self.limits.patience.as_secs_f64();
+        let wanted = self.expected_pause(observation).mul_f64(left);
+        let quiet = observation.idle.is_some_and(|idle| idle >= wanted) && observation.in_flight == 0;
+        (quiet && !observation.paused).then(|| Order::forced_in_gap(Decision::Full, reason))
+    }
+
+    fn is_starting(&self, observation: &Observation) -> bool {
+        let serves = observation.requests + observation.in_flight > 0;
+        self.baseline == 0 || (self.last_full.is_none() && !serves && observation.now < START_UP)
+    }
+
+    fn is_near_ceiling(&self, observation: &Observation) -> bool {
+        let Some(ceiling) = [observation.ceiling, self.limits.ceiling].into_iter().flatten().min() else {
+            return false;
+        };
+        // What the last full collection has left is alive: another one would find nothing before there is more.
+        let grown = self.last_full.is_none() || observation.rss > self.baseline + ceiling / GROWN_PART;
+        grown && observation.rss as f64 > ceiling as f64 * self.limits.ceiling_share
+    }
+
+    /// Why a full collection should happen soon, gap or not.
+    fn overdue(&self, observation: &Observation) -> Option<&'static str> {
+        if observation.deferred {
+            return Some("the program has asked for a collection");
+        }
+        let growth = observation.rss.saturating_sub(self.baseline);
+        let allowed = ((self.baseline as f64 * self.limits.growth_share) as Bytes).max(self.limits.growth_least);
+        let anything = observation.pending + u64::from(observation.counts[0]) > 0;
+        (growth > allowed && anything).then_some("memory has grown since the last full collection")
+    }
+
+    fn expected_pause(&self, observation: &Observation) -> Duration {
+        self.last_full.map_or(observation.guessed_full_pause(), |(_, pause)| pause)
     }
 
     /// Whether another full collection would keep within the share of time.

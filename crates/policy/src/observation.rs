@@ -29,13 +29,25 @@ pub struct Observation {
     pub ceiling: Option<Bytes>,
     /// The program asked for quiet.
     pub paused: bool,
+    /// The program has asked for a full collection, which was put off.
+    pub deferred: bool,
 }
+
+/// What a full collection costs for each object, before one has been measured.
+const NS_PER_OBJECT: u64 = 100;
 
 impl Observation {
     /// Whether a collection would disturb nobody now.
     #[must_use]
     pub fn is_gap(&self) -> bool {
         self.idle.is_some()
+    }
+
+    /// How long a full collection may take, by the number of objects alone.
+    #[must_use]
+    pub fn guessed_full_pause(&self) -> Duration {
+        let objects = self.tenured + self.pending + u64::from(self.counts[0]);
+        Duration::from_nanos(objects.saturating_mul(NS_PER_OBJECT))
     }
 }
 
@@ -127,7 +139,13 @@ impl Order {
         Self { decision, reason, forced: false, at_once: true }
     }
 
-    /// An order of a guard.
+    /// An order of a guard that still keeps to gaps.
+    #[must_use]
+    pub fn forced_in_gap(decision: Decision, reason: &'static str) -> Self {
+        Self { decision, reason, forced: true, at_once: false }
+    }
+
+    /// An order of a guard that waits no longer.
     #[must_use]
     pub fn forced(decision: Decision, reason: &'static str) -> Self {
         Self { decision, reason, forced: true, at_once: true }

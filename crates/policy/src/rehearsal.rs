@@ -88,6 +88,7 @@ impl FakeCollector {
             rss: self.rss(),
             ceiling,
             paused,
+            deferred: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use neurogc_policy::Name;
+use neurogc_policy::{Limits, Name, Tuning};
 
 /// The values that an agent runs with.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,22 @@ pub struct Settings {
     pub sample: Duration,
     /// Whether web frameworks and servers are adapted by themselves.
     pub adapters: bool,
+    /// What becomes of the program's own full collections.
+    pub explicit_collect: ExplicitCollect,
+    /// What the policy is told.
+    pub tuning: Tuning,
+    /// What holds whatever the policy says.
+    pub limits: Limits,
+}
+
+/// What becomes of a `gc.collect()` in the program or its libraries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExplicitCollect {
+    /// It happens there and then.
+    #[default]
+    Keep,
+    /// It becomes due, and happens in a gap.
+    Defer,
 }
 
 impl Default for Settings {
@@ -28,6 +44,9 @@ impl Default for Settings {
             stall: Duration::from_millis(5),
             sample: Duration::from_secs(1),
             adapters: true,
+            explicit_collect: ExplicitCollect::default(),
+            tuning: Tuning::default(),
+            limits: Limits::default(),
         }
     }
 }
@@ -92,17 +111,97 @@ pub const CATALOGUE: &[Setting] = &[
         },
         show: |settings| settings.adapters.to_string(),
     },
+    Setting {
+        name: "explicit_collect",
+        help: "what becomes of a gc.collect() in the program, where a policy acts: keep, or defer it to a gap",
+        apply: |settings, text| {
+            settings.explicit_collect = match text.trim() {
+                "keep" => ExplicitCollect::Keep,
+                "defer" => ExplicitCollect::Defer,
+                _ => return Err("it must be keep or defer".to_owned()),
+            };
+            Ok(())
+        },
+        show: |settings| match settings.explicit_collect {
+            ExplicitCollect::Keep => "keep".to_owned(),
+            ExplicitCollect::Defer => "defer".to_owned(),
+        },
+    },
+    Setting {
+        name: "pause_ms",
+        help: "how long a collection of young objects may take under gap, in milliseconds (0.1 to 1000)",
+        apply: |settings, text| {
+            settings.tuning.pause_budget = milliseconds(text, 0.1, 1000.0)?;
+            Ok(())
+        },
+        show: |settings| show_milliseconds(settings.tuning.pause_budget),
+    },
+    Setting {
+        name: "memory_max_mb",
+        help: "memory that the process should not exceed, in megabytes; 0 for the limit of its cgroup alone",
+        apply: |settings, text| {
+            let megabytes = number(text, 0.0, 1e9)? as u64;
+            settings.limits.ceiling = (megabytes > 0).then_some(megabytes << 20);
+            Ok(())
+        },
+        show: |settings| settings.limits.ceiling.map_or(0, |bytes| bytes >> 20).to_string(),
+    },
+    Setting {
+        name: "memory_percent",
+        help: "share of that maximum, or of the cgroup's, at which everything is collected at once (10 to 100)",
+        apply: |settings, text| {
+            settings.limits.ceiling_share = number(text, 10.0, 100.0)? / 100.0;
+            Ok(())
+        },
+        show: |settings| show_percent(settings.limits.ceiling_share),
+    },
+    Setting {
+        name: "growth_percent",
+        help: "growth of memory since the last full collection after which another one is due (5 to 1000)",
+        apply: |settings, text| {
+            settings.limits.growth_share = number(text, 5.0, 1000.0)? / 100.0;
+            Ok(())
+        },
+        show: |settings| show_percent(settings.limits.growth_share),
+    },
+    Setting {
+        name: "postpone_s",
+        help: "how long a full collection that is due may wait for a gap, in seconds (0 to 86400)",
+        apply: |settings, text| {
+            settings.limits.patience = Duration::from_secs_f64(number(text, 0.0, 86_400.0)?);
+            Ok(())
+        },
+        show: |settings| settings.limits.patience.as_secs_f64().to_string(),
+    },
+    Setting {
+        name: "gc_percent",
+        help: "share of time that full collections may take; one that would exceed it waits (1 to 100)",
+        apply: |settings, text| {
+            settings.limits.gc_share = number(text, 1.0, 100.0)? / 100.0;
+            Ok(())
+        },
+        show: |settings| show_percent(settings.limits.gc_share),
+    },
 ];
 
-fn milliseconds(text: &str, least: f64, most: f64) -> Result<Duration, String> {
+fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
-        Ok(value) if (least..=most).contains(&value) => Ok(Duration::from_secs_f64(value / 1000.0)),
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
         _ => Err(format!("it must be a number from {least} to {most}")),
     }
 }
 
+fn milliseconds(text: &str, least: f64, most: f64) -> Result<Duration, String> {
+    number(text, least, most).map(|value| Duration::from_secs_f64(value / 1000.0))
+}
+
 fn show_milliseconds(value: Duration) -> String {
     (value.as_secs_f64() * 1000.0).to_string()
+}
+
+fn show_percent(share: f64) -> String {
+    // Shares come from percentages, so what is left of rounding is noise.
+    ((share * 1e6).round() / 1e4).to_string()
 }
 
 fn switch(text: &str) -> Result<bool, String> {

@@ -8,7 +8,7 @@
 mod catalogue;
 mod resolve;
 
-pub use catalogue::{CATALOGUE, Setting, Settings};
+pub use catalogue::{CATALOGUE, ExplicitCollect, Setting, Settings};
 pub use resolve::{Effective, Origin, SettingsError, Sources, resolve};
 
 /// Where every setting is looked for in the environment: `NEUROGC_` and its name in capitals.

@@ -61,6 +61,57 @@ impl Question {
 pub enum Ask {
     /// A status report.
     Status,
+    /// Another policy, by its name as written on a command line. The answer is a ticket.
+    Policy(String),
+    /// A collection now. The answer is a ticket.
+    Collect(How),
+    /// What has become of a ticket.
+    Outcome(u64),
+}
+
+/// Ways to collect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// What suits the process best.
+    #[default]
+    Auto,
+    /// Young objects.
+    Young,
+    /// Everything, while the program waits.
+    Full,
+    /// Everything, from a copy-on-write snapshot.
+    Snapshot,
+}
+
+impl How {
+    /// All ways, with the names they are written by.
+    pub const ALL: [(Self, &str); 4] =
+        [(Self::Auto, "auto"), (Self::Young, "young"), (Self::Full, "full"), (Self::Snapshot, "snapshot")];
+}
+
+/// What has become of something that was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The policy was changed.
+    Policy {
+        /// The one before.
+        before: String,
+        /// The one now.
+        after: String,
+    },
+    /// A collection took place.
+    Collected {
+        /// How.
+        how: How,
+        /// Unreachable objects found.
+        found: u64,
+        /// How long the program was stopped in all.
+        pause_ms: f64,
+    },
+    /// It could not be done; the text says why.
+    Failed(String),
 }
 
 /// What an agent answers.
@@ -69,6 +120,12 @@ pub enum Ask {
 pub enum Answer {
     /// The report.
     Status(Box<Status>),
+    /// The agent will do it; ask for the outcome by this number.
+    Ticket(u64),
+    /// It is not done yet.
+    Pending,
+    /// It is done.
+    Outcome(Outcome),
     /// The question could not be answered; the text says why.
     Refused(String),
 }

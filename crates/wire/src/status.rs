@@ -25,6 +25,8 @@ pub struct Status {
     pub degraded: Vec<String>,
     /// Garbage collections.
     pub gc: Gc,
+    /// What the policy does.
+    pub conduct: Conduct,
     /// Who held the GIL and for how long.
     pub gil: Gil,
     /// Memory of the process.
@@ -115,6 +117,40 @@ pub struct Snapshots {
     pub flight_p50_ms: f64,
     pub candidates: u64,
     pub freed: u64,
+}
+
+/// What the policy does, and why.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conduct {
+    /// Whether it acts, or only watches.
+    pub acting: bool,
+    /// What is due at the next gap, and why; empty where nothing is.
+    pub due: String,
+    /// For how long a full collection has been overdue.
+    pub overdue_s: f64,
+    /// Orders that were given but found their gap over.
+    pub missed: u64,
+    /// Full collections of the program that were put off, see `explicit_collect`.
+    pub deferred: u64,
+    /// What was done for each reason.
+    pub orders: Vec<Orders>,
+}
+
+/// Orders of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Orders {
+    /// What was ordered: `young`, `middle`, `full`, `freeze`, `snapshot` or `reap`.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+    /// Whether a guard gave them, and not the policy.
+    pub guard: bool,
+    /// How many.
+    pub count: u64,
+    /// The latest, in seconds since the agent was installed.
+    pub last_s: f64,
 }
 
 /// The GIL as seen from outside, sampled: spans shorter than the sampling step are not seen.

@@ -30,6 +30,11 @@ pub(crate) struct Interpreter {
 }
 
 impl Interpreter {
+    /// Whether enough is known of it for a policy to act.
+    pub(crate) fn can_be_conducted(&self) -> bool {
+        self.gil.is_some() && self.collector.is_some()
+    }
+
     /// Looks at the interpreter that calls. Must be called from a Python function.
     pub(crate) fn examine(py: Python<'_>) -> PyResult<Self> {
         let version = version(py)?;

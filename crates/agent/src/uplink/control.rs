@@ -8,6 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use neurogc_policy::NameError;
 use neurogc_wire::control::{self, Answer, Ask, MAX_QUESTION, PROTOCOL, Question};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,6 +18,7 @@ use nix::sys::socket::{
 use nix::unistd::{Uid, geteuid};
 
 use crate::agent::Agent;
+use crate::errands::Errand;
 use crate::status;
 
 /// How long a peer may take to ask or to listen. A fork of the program may have to wait for that.
@@ -139,7 +141,7 @@ fn answer(stream: &UnixStream, agent: &Agent) -> Result<(), control::MessageErro
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut question = Hurried { stream, deadline: Instant::now() + PATIENCE };
     let answer = match control::read::<Question>(&mut question, MAX_QUESTION) {
-        Ok(Question { protocol: PROTOCOL, ask: Ask::Status }) => Answer::Status(Box::new(status::report(agent))),
+        Ok(Question { protocol: PROTOCOL, ask }) => answer_to(ask, agent),
         Ok(Question { protocol, .. }) => {
             Answer::Refused(format!("this agent speaks protocol {PROTOCOL}, the question is in {protocol}"))
         }
@@ -148,6 +150,31 @@ fn answer(stream: &UnixStream, agent: &Agent) -> Result<(), control::MessageErro
     };
     let mut stream = stream;
     control::write(&mut stream, &answer)
+}
+
+fn answer_to(ask: Ask, agent: &Agent) -> Answer {
+    match ask {
+        Ask::Status => Answer::Status(Box::new(status::report(agent))),
+        Ask::Policy(name) => match name.parse() {
+            Ok(name) => take_on(agent, Errand::Policy(name)),
+            Err(error) => Answer::Refused(NameError::to_string(&error)),
+        },
+        Ask::Collect(how) => take_on(agent, Errand::Collect(how)),
+        Ask::Outcome(ticket) => match agent.errands.outcome(ticket) {
+            Ok(outcome) => outcome.map_or(Answer::Pending, Answer::Outcome),
+            Err(reason) => Answer::Refused(reason.to_owned()),
+        },
+    }
+}
+
+fn take_on(agent: &Agent, errand: Errand) -> Answer {
+    match agent.errands.take_on(errand) {
+        Some(ticket) => {
+            agent.hand.wake();
+            Answer::Ticket(ticket)
+        }
+        None => Answer::Refused("somebody else has asked for something that is still under way".to_owned()),
+    }
 }
 
 /// A peer to whom our patience is limited: it may not dole out its question byte by byte.

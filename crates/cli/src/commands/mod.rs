@@ -1,6 +1,8 @@
 //! The verbs of the command line, one file each: `Arguments` with its help, and `run`.
 
+pub(crate) mod collect;
 pub(crate) mod doctor;
+pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod status;
@@ -20,6 +22,8 @@ pub(crate) enum Verb {
     Ps(ps::Arguments),
     Status(status::Arguments),
     Top(top::Arguments),
+    Policy(policy::Arguments),
+    Collect(collect::Arguments),
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Trace(trace::Verb),
@@ -33,6 +37,8 @@ impl Verb {
             Self::Ps(arguments) => ps::run(&arguments, out),
             Self::Status(arguments) => status::run(&arguments, out),
             Self::Top(arguments) => top::run(&arguments),
+            Self::Policy(arguments) => policy::run(&arguments, out),
+            Self::Collect(arguments) => collect::run(&arguments, out),
             Self::Doctor(arguments) => doctor::run(&arguments, out),
             Self::Trace(verb) => verb.run(out),
         }

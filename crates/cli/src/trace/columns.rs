@@ -83,6 +83,14 @@ pub(crate) const COLUMNS: &[Column] = &[
         Record::Dropped { count, .. } => Some(*count),
         _ => None,
     }),
+    text("order", |record| match record {
+        Record::Order { text, .. } => Some(text),
+        _ => None,
+    }),
+    number("guard", |record| match record {
+        Record::Order { guard, .. } => Some(u64::from(*guard)),
+        _ => None,
+    }),
 ];
 
 fn counter(record: &Record, generation: usize) -> Option<u64> {

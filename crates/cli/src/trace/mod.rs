@@ -37,6 +37,7 @@ pub(crate) fn kind(record: &Record) -> &'static str {
         Record::Process { .. } => "process",
         Record::Stall { .. } => "stall",
         Record::Dropped { .. } => "dropped",
+        Record::Order { .. } => "order",
     }
 }
 

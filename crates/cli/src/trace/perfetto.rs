@@ -95,6 +95,10 @@ impl Events<'_> {
                 let about = json!({"name": format!("{count} events lost"), "cat": "dropped", "s": "p"});
                 self.event("i", REQUESTS, *at, about)
             }
+            Record::Order { at, guard, text } => {
+                let about = json!({"name": text, "cat": "order", "s": "t", "args": {"guard": guard}});
+                self.event("i", COLLECTIONS, *at, about)
+            }
             Record::RequestStart { .. } | Record::RequestEnd { .. } | Record::Process { .. } => Ok(()),
         }
     }

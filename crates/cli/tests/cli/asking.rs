@@ -22,6 +22,10 @@ fn a_process_without_an_agent_is_said() {
     scene.check(&["status", "4190000"], 1, "there is no process 4190000");
     scene.check(&["status", "me"], 2, "invalid");
     scene.check(&["status"], 2, "PID");
+    scene.check(&["policy", &own, "gap"], 1, "Start it with `neurogc run -- …`");
+    scene.check(&["policy", &own, "gapp"], 2, "Did you mean gap?");
+    scene.check(&["collect", &own], 1, "Start it with `neurogc run -- …`");
+    scene.check(&["collect", &own, "--how", "half"], 2, "possible values: auto, young, full, snapshot");
 }
 
 #[test]
@@ -50,8 +54,18 @@ fn the_live_view_needs_a_terminal() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let scene = Scene::new();
-    let verbs: [&[&str]; 8] =
-        [&[], &["run"], &["ps"], &["status"], &["top"], &["doctor"], &["trace", "show"], &["trace", "export"]];
+    let verbs: [&[&str]; 10] = [
+        &[],
+        &["run"],
+        &["ps"],
+        &["status"],
+        &["top"],
+        &["policy"],
+        &["collect"],
+        &["doctor"],
+        &["trace", "show"],
+        &["trace", "export"],
+    ];
     for verb in verbs {
         let output = check(scene.neurogc(verb).arg("--help"), 0, "");
         assert!(text(&output).contains("  neurogc "), "{verb:?}: {}", text(&output));

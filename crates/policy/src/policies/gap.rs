@@ -24,12 +24,10 @@ const FULL_SWITCH: u32 = 100;
 /// A collection that frees less than this share of what it looks at was not worth it.
 const POOR_YIELD: f64 = 0.02;
 
-/// A program that has been idle for this long after starting has settled.
-const WARM_UP: Duration = Duration::from_secs(2);
-const SETTLED: Duration = Duration::from_millis(20);
-
-/// What a full collection costs for each object, before one has been measured.
-const NS_PER_OBJECT: u64 = 100;
+/// A program that has been idle for so long, some time after its start, has settled. More is not asked of a large heap:
+/// a program that serves has no such gaps.
+const WARM_UP: Duration = Duration::from_secs(1);
+const SETTLED: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
 /// The share of the tenured heap that must be new before it is worth a full collection, as CPython has it.
 const NEW_SHARE: f64 = 0.25;
@@ -63,22 +61,20 @@ impl Gap {
         }
     }
 
-    /// Whether a full collection would fit: a gap that has lasted as long as the pause will hardly end within it.
-    fn fits_full(&self, observation: &Observation, idle: Duration) -> bool {
-        let objects = observation.tenured + observation.pending + u64::from(observation.counts[0]);
-        let expected = Duration::from_nanos(objects * NS_PER_OBJECT);
-        idle >= self.full_pause.max(expected).max(SETTLED) && observation.in_flight == 0
-    }
-
-    fn settle(&mut self, observation: &Observation) -> Option<Order> {
-        if self.settled || observation.now < WARM_UP {
+    fn settle(&mut self, observation: &Observation, idle: Duration) -> Option<Order> {
+        let long = observation.guessed_full_pause().clamp(SETTLED.0, SETTLED.1);
+        if self.settled || observation.now < WARM_UP || idle < long {
             return None;
         }
         self.settled = true;
         Some(Order::because(Decision::Full, "start-up is over"))
     }
 
-    fn full(&self, observation: &Observation) -> Option<Order> {
+    /// A gap that has lasted as long as the pause would will hardly end within it.
+    fn full(&self, observation: &Observation, idle: Duration) -> Option<Order> {
+        if idle < self.full_pause.max(observation.guessed_full_pause()).max(SETTLED.0) {
+            return None;
+        }
         let worth = (observation.tenured as f64 * NEW_SHARE).max(NEW_LEAST) * self.full_patience;
         (observation.pending as f64 > worth)
             .then(|| Order::because(Decision::Full, "much of the old heap is new, and the gap is long"))
@@ -99,8 +95,8 @@ impl Policy for Gap {
         if observation.paused {
             return Order::WAIT;
         }
-        if self.fits_full(observation, idle)
-            && let Some(order) = self.settle(observation).or_else(|| self.full(observation))
+        if observation.in_flight == 0
+            && let Some(order) = self.settle(observation, idle).or_else(|| self.full(observation, idle))
         {
             return order;
         }

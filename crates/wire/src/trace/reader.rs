@@ -144,7 +144,8 @@ mod tests {
                 cause: Cause::CpuStarved,
                 site
             }),
-            (at, any::<u64>()).prop_map(|(at, count)| Record::Dropped { at, count }),
+            (at.clone(), any::<u64>()).prop_map(|(at, count)| Record::Dropped { at, count }),
+            (at, any::<bool>(), ".{0,20}").prop_map(|(at, guard, text)| Record::Order { at, guard, text }),
         ]
     }
 

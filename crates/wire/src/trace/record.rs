@@ -104,6 +104,15 @@ pub enum Record {
         /// How many.
         count: u64,
     },
+    /// The policy, or a guard above it, ordered something that is more than a collection of young objects.
+    Order {
+        /// When.
+        at: u64,
+        /// Whether a guard ordered it.
+        guard: bool,
+        /// What and why, in words.
+        text: String,
+    },
 }
 
 impl Record {
@@ -118,7 +127,8 @@ impl Record {
             | Self::Counts { at, .. }
             | Self::Process { at, .. }
             | Self::Stall { at, .. }
-            | Self::Dropped { at, .. } => at,
+            | Self::Dropped { at, .. }
+            | Self::Order { at, .. } => at,
         }
     }
 
@@ -132,6 +142,7 @@ impl Record {
             Self::Process { .. } => 6,
             Self::Stall { .. } => 7,
             Self::Dropped { .. } => 8,
+            Self::Order { .. } => 9,
         }
     }
 
@@ -159,10 +170,13 @@ impl Record {
             Self::Stall { duration, cause, site, .. } => {
                 varint::put(to, *duration);
                 to.push(*cause as u8);
-                varint::put(to, site.len() as u64);
-                to.extend_from_slice(site.as_bytes());
+                put_text(to, site);
             }
             Self::Dropped { count, .. } => varint::put(to, *count),
+            Self::Order { guard, text, .. } => {
+                to.push(u8::from(*guard));
+                put_text(to, text);
+            }
         }
     }
 
@@ -197,12 +211,10 @@ impl Record {
             7 => {
                 let duration = varint::take(from)?;
                 let cause = *Cause::ALL.get(usize::from(take_byte(from)?))?;
-                let length = usize::try_from(varint::take(from)?).ok()?;
-                let (site, rest) = from.split_at_checked(length)?;
-                *from = rest;
-                Self::Stall { at, duration, cause, site: String::from_utf8_lossy(site).into_owned() }
+                Self::Stall { at, duration, cause, site: take_text(from)? }
             }
             8 => Self::Dropped { at, count: varint::take(from)? },
+            9 => Self::Order { at, guard: take_byte(from)? != 0, text: take_text(from)? },
             _ => return None,
         })
     }
@@ -212,4 +224,16 @@ fn take_byte(from: &mut &[u8]) -> Option<u8> {
     let (&byte, rest) = from.split_first()?;
     *from = rest;
     Some(byte)
+}
+
+fn put_text(to: &mut Vec<u8>, text: &str) {
+    varint::put(to, text.len() as u64);
+    to.extend_from_slice(text.as_bytes());
+}
+
+fn take_text(from: &mut &[u8]) -> Option<String> {
+    let length = usize::try_from(varint::take(from)?).ok()?;
+    let (text, rest) = from.split_at_checked(length)?;
+    *from = rest;
+    Some(String::from_utf8_lossy(text).into_owned())
 }

@@ -1,0 +1,47 @@
+//! `neurogc policy`: another policy for a running process.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args;
+use neurogc_policy::Name;
+use neurogc_wire::control::{Ask, Outcome as Done};
+use serde_json::json;
+
+use crate::agents::Rendezvous;
+use crate::failure::{Failure, Outcome};
+use crate::{figures, process};
+
+/// How long the agent may take to answer, and to come to it.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Change the policy of a running process
+///
+/// It holds until the process ends or is told otherwise; children that it forks from then on inherit it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  neurogc policy 4242 gap\n  neurogc policy 4242 observe\n  \
+                        neurogc policy 4242 threshold:50000,10,10")]
+pub(crate) struct Arguments {
+    /// The process, as listed by `neurogc ps`
+    #[arg(value_parser = process::number)]
+    pid: u32,
+    /// auto, observe, cpython, gap, freeze, every:N or threshold:G0,G1,G2
+    policy: Name,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+    let Arguments { pid, policy, json } = arguments;
+    let ask = Ask::Policy(policy.to_string());
+    match Rendezvous::of_this_machine().have_done(*pid, ask, PATIENCE, LONGEST).map_err(Failure::failed)? {
+        Done::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
+        Done::Policy { before, after } => {
+            writeln!(out, "process {pid}: policy {}, before {}", figures::plain(&after), figures::plain(&before))?;
+        }
+        other => return Err(Failure::failed(format!("process {pid} did something else: {other:?}"))),
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+"""`neurogc policy` and `neurogc collect`: what people ask of a running process."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from observed import ask, binary, eventually, start
+
+pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not binary(), reason="the command has not been built")]
+
+# A program that makes garbage in cycles on demand: a line on its stdin is evaluated, the answer is a line.
+CONSOLE = """
+import gc, sys, threading, time
+class Node:
+    pass
+def garbage(count):
+    for _ in range(count):
+        node = Node()
+        node.me = node
+for line in sys.stdin:
+    print(eval(line), flush=True)
+"""
+
+LOOP = """
+import asyncio, sys, threading
+dead, told = [], []
+threading.Thread(target=lambda: told.append(sys.stdin.readline()), daemon=True).start()
+class Node:
+    def __init__(self):
+        self.me = self
+    def __del__(self):
+        dead.append(threading.current_thread() is threading.main_thread())
+async def main():
+    Node()
+    print("ready", flush=True)
+    while not told:
+        await asyncio.sleep(0.01)
+    print(dead, flush=True)
+asyncio.run(main())
+"""
+
+
+class Console:
+    """A running program, asked line by line."""
+
+    def __init__(self, **env):
+        self.process = start(sys.executable, "-c", CONSOLE, stdin=subprocess.PIPE, **env)
+        self.evaluate("None")
+        eventually(lambda: ask(self.process.pid), what="the agent")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        _, err = self.process.communicate(timeout=20)
+        assert (self.process.returncode, err) == (0, ""), err
+
+    def evaluate(self, expression):
+        self.process.stdin.write(expression + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def status(self):
+        return ask(self.process.pid)
+
+
+def neurogc(*words, expect=0):
+    """Runs the command; what it printed, as JSON where it can be."""
+    done = subprocess.run([binary(), *map(str, words)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == expect, done
+    return json.loads(done.stdout) if "--json" in words else done.stdout + done.stderr
+
+
+def test_a_policy_is_changed_and_taken_back():
+    with Console(NEUROGC_POLICY="observe") as console:
+        before = console.evaluate("gc.get_threshold()")
+        pid = console.process.pid
+        assert neurogc("policy", pid, "gap", "--json") == {"before": "observe", "after": "gap"}
+        status = console.status()
+        assert (status["policy"], status["conduct"]["acting"], status["degraded"]) == ("gap", True, [])
+        assert console.evaluate("gc.get_threshold()") == before
+        console.evaluate("garbage(30000)")
+        eventually(lambda: console.status()["conduct"]["orders"], what="an order of the policy")
+        assert "policy observe, before gap" in neurogc("policy", pid, "observe")
+        assert not console.status()["conduct"]["acting"]
+        assert console.evaluate("gc.get_threshold()") == before
+        # Only what CPython itself would have: no stand-in is left.
+        assert console.evaluate("gc.get_threshold.__module__") == "gc"
+
+
+def test_a_frozen_heap_is_thawed_when_the_policy_goes():
+    with Console(NEUROGC_POLICY="freeze") as console:
+        eventually(lambda: console.status()["gc"]["frozen"] > 1000, what="the freeze")
+        neurogc("policy", console.process.pid, "observe")
+        assert int(console.evaluate("gc.get_freeze_count()")) == 0
+
+
+def test_a_forked_child_inherits_the_policy():
+    with Console(NEUROGC_POLICY="observe") as console:
+        neurogc("policy", console.process.pid, "gap")
+        child = int(console.evaluate("__import__('os').fork() or time.sleep(5) or __import__('os')._exit(0)"))
+        assert eventually(lambda: ask(child), what="the child's agent")["policy"] == "gap"
+        os.kill(child, 9)
+        console.evaluate(f"__import__('os').waitpid({child}, 0)")
+
+
+def test_a_program_that_conducts_itself_is_not_conducted():
+    with Console(NEUROGC_POLICY="gap") as console:
+        console.evaluate("gc.set_threshold(5000, 5, 5)")
+        said = neurogc("policy", console.process.pid, "gap", expect=1)
+        assert "has set the collector's thresholds itself" in said
+        neurogc("policy", console.process.pid, "observe")
+        assert console.evaluate("gc.get_threshold()") == "(5000, 5, 5)"
+
+
+@pytest.mark.parametrize(("how", "least"), [("full", 1000), ("auto", 1000), ("young", 1000)])
+def test_a_collection_is_asked_for(how, least):
+    with Console(NEUROGC_POLICY="observe") as console:
+        console.evaluate("gc.disable()")
+        console.evaluate("garbage(1000)")
+        outcome = neurogc("collect", console.process.pid, "--how", how, "--json")
+        assert outcome["found"] >= least and outcome["pause_ms"] > 0
+        assert outcome["how"] == ("young" if how == "young" else "full")
+
+
+def test_a_collection_that_is_asked_for_runs_in_the_event_loop():
+    process = start(sys.executable, "-c", LOOP, stdin=subprocess.PIPE, NEUROGC_POLICY="observe")
+    assert process.stdout.readline() == "ready\n"
+    eventually(lambda: ask(process.pid), what="the agent")
+    neurogc("collect", process.pid)
+    out, err = process.communicate("end\n", timeout=20)
+    assert (out, err, process.returncode) == ("[True]\n", "", 0)
