@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::observation::{Bytes, Collected, Decision, Generation, Observation, Order};
+use crate::observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
 use crate::policies::{Policy, Thresholds};
 
 /// Limits that are not left to a policy.
@@ -44,6 +44,13 @@ const START_UP: Duration = Duration::from_secs(30);
 /// Growth by this part of the ceiling is reason enough to look again.
 const GROWN_PART: u64 = 100;
 
+/// The share of time that the program may lose to copies of pages that snapshots make it do.
+const COPY_SHARE: f64 = 0.03;
+
+/// How long no snapshot is tried after one that came to nothing; so many times longer after each further one.
+const BARRED: Duration = Duration::from_secs(5);
+const BARRED_MOST: Duration = Duration::from_secs(1200);
+
 /// A policy with the guards above it.
 #[derive(Debug)]
 pub struct Guarded {
@@ -53,14 +60,32 @@ pub struct Guarded {
     baseline: Bytes,
     /// Since when a full collection has been overdue.
     overdue_since: Option<Duration>,
-    last_full: Option<(Duration, Duration)>,
+    /// How long the last full collection has taken.
+    last_pause: Option<Duration>,
+    /// When everything may be collected again, by the share of time.
+    free_at: Duration,
+    /// Since when garbage that a snapshot found has waited to be freed.
+    ready_since: Option<Duration>,
+    /// When a snapshot may be tried again, and how many have come to nothing in a row.
+    barred_until: Duration,
+    failures: u32,
 }
 
 impl Guarded {
     /// Puts the guards above a policy.
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, limits: Limits) -> Self {
-        Self { policy, limits, baseline: 0, overdue_since: None, last_full: None }
+        Self {
+            policy,
+            limits,
+            baseline: 0,
+            overdue_since: None,
+            last_pause: None,
+            free_at: Duration::ZERO,
+            ready_since: None,
+            barred_until: Duration::ZERO,
+            failures: 0,
+        }
     }
 
     /// The thresholds that CPython should run with now.
@@ -71,6 +96,7 @@ impl Guarded {
 
     /// What to do now.
     pub fn decide(&mut self, observation: &Observation) -> Order {
+        let observation = &self.barred(observation);
         if self.policy.takes_over()
             && let Some(order) = self.guard(observation)
         {
@@ -80,8 +106,9 @@ impl Guarded {
             return Order::WAIT;
         }
         let order = self.policy.decide(observation);
+        let whole = matches!(order.decision, Decision::Full | Decision::Snapshot);
         // What people do by hand knows no such share, and is here for a comparison.
-        if order.decision == Decision::Full && !order.at_once && !self.may_collect_all(observation.now) {
+        if whole && !order.at_once && observation.now < self.free_at {
             return Order::WAIT;
         }
         order
@@ -90,17 +117,39 @@ impl Guarded {
     /// What the program's own thread should do if it comes to a gap before anybody else sees it.
     #[must_use]
     pub fn at_next_gap(&self, observation: &Observation) -> Order {
-        if observation.paused { Order::WAIT } else { self.policy.at_next_gap(observation) }
+        if observation.paused { Order::WAIT } else { self.policy.at_next_gap(&self.barred(observation)) }
     }
 
     /// Takes note of a collection.
     pub fn learn(&mut self, collected: &Collected) {
         if collected.generation == Generation::Full {
-            self.last_full = Some((collected.at, collected.pause));
+            self.last_pause = Some(collected.pause);
+            self.free_at = collected.at + collected.pause.div_f64(self.limits.gc_share);
             self.baseline = collected.rss;
             self.overdue_since = None;
         }
         self.policy.learn(collected);
+    }
+
+    /// Takes note of a snapshot that has been walked.
+    pub fn landed(&mut self, flown: &Flown) {
+        self.failures = 0;
+        let share = (flown.clone + flown.flight).div_f64(self.limits.gc_share);
+        self.free_at = flown.at + share.max(flown.copied.div_f64(COPY_SHARE));
+        self.overdue_since = None;
+        self.policy.landed(flown);
+    }
+
+    /// What a snapshot found has been freed.
+    pub fn drained(&mut self, rss: Bytes) {
+        self.baseline = rss;
+    }
+
+    /// A snapshot came to nothing.
+    pub fn failed(&mut self, now: Duration) {
+        let barred = BARRED * 4_u32.saturating_pow(self.failures.min(8));
+        self.barred_until = now + barred.min(BARRED_MOST);
+        self.failures += 1;
     }
 
     /// Since when a full collection has been overdue.
@@ -109,15 +158,25 @@ impl Guarded {
         self.overdue_since
     }
 
+    /// The same, without snapshots where the last one came to nothing.
+    fn barred(&self, observation: &Observation) -> Observation {
+        let idle = observation.snapshot == Snapshot::Idle;
+        let barred = idle && observation.now < self.barred_until;
+        Observation { snapshot: if barred { Snapshot::Unavailable } else { observation.snapshot }, ..*observation }
+    }
+
     fn guard(&mut self, observation: &Observation) -> Option<Order> {
         if self.is_starting(observation) {
             self.baseline = observation.rss;
         }
-        if !self.may_collect_all(observation.now) {
-            return None;
-        }
-        if self.is_near_ceiling(observation) {
+        if observation.now >= self.free_at && self.is_near_ceiling(observation) {
             return Some(Order::forced(Decision::Full, "memory is near its ceiling"));
+        }
+        if let Some(order) = self.late_reap(observation) {
+            return order;
+        }
+        if observation.now < self.free_at {
+            return None;
         }
         let Some(reason) = self.overdue(observation) else {
             self.overdue_since = None;
@@ -125,19 +184,33 @@ impl Guarded {
         };
         let since = *self.overdue_since.get_or_insert(observation.now);
         let waited = observation.now.saturating_sub(since);
+        let decision = observation.everything(waited);
         if waited >= self.limits.patience {
-            return Some(Order::forced(Decision::Full, reason));
+            return Some(Order::forced(decision, reason));
         }
         // At first only a gap will do that has lasted as long as the pause would; the longer it waits, the shorter one.
         let left = 1.0 - waited.as_secs_f64() / self.limits.patience.as_secs_f64();
-        let wanted = self.expected_pause(observation).mul_f64(left);
+        let pause = self.last_pause.unwrap_or(observation.guessed_full_pause());
+        let wanted = if decision == Decision::Full { pause.mul_f64(left) } else { Duration::ZERO };
         let quiet = observation.idle.is_some_and(|idle| idle >= wanted) && observation.in_flight == 0;
-        (quiet && !observation.paused).then(|| Order::forced_in_gap(Decision::Full, reason))
+        (quiet && !observation.paused).then(|| Order::forced_in_gap(decision, reason))
+    }
+
+    /// While a snapshot is out, nothing else is forced but what it found, once that has waited for too long.
+    fn late_reap(&mut self, observation: &Observation) -> Option<Option<Order>> {
+        let Snapshot::Ready { piece, .. } = observation.snapshot else {
+            self.ready_since = None;
+            return (observation.snapshot == Snapshot::InFlight).then_some(None);
+        };
+        let since = *self.ready_since.get_or_insert(observation.now);
+        let late = observation.now.saturating_sub(since) >= self.limits.patience;
+        let budget = piece.unwrap_or(Duration::from_millis(5));
+        Some(late.then(|| Order::forced(Decision::Reap { budget }, "garbage has waited for a gap for too long")))
     }
 
     fn is_starting(&self, observation: &Observation) -> bool {
         let serves = observation.requests + observation.in_flight > 0;
-        self.baseline == 0 || (self.last_full.is_none() && !serves && observation.now < START_UP)
+        self.baseline == 0 || (self.last_pause.is_none() && !serves && observation.now < START_UP)
     }
 
     fn is_near_ceiling(&self, observation: &Observation) -> bool {
@@ -145,7 +218,7 @@ impl Guarded {
             return false;
         };
         // What the last full collection has left is alive: another one would find nothing before there is more.
-        let grown = self.last_full.is_none() || observation.rss > self.baseline + ceiling / GROWN_PART;
+        let grown = self.last_pause.is_none() || observation.rss > self.baseline + ceiling / GROWN_PART;
         grown && observation.rss as f64 > ceiling as f64 * self.limits.ceiling_share
     }
 
@@ -158,16 +231,5 @@ impl Guarded {
         let allowed = ((self.baseline as f64 * self.limits.growth_share) as Bytes).max(self.limits.growth_least);
         let anything = observation.pending + u64::from(observation.counts[0]) > 0;
         (growth > allowed && anything).then_some("memory has grown since the last full collection")
-    }
-
-    fn expected_pause(&self, observation: &Observation) -> Duration {
-        self.last_full.map_or(observation.guessed_full_pause(), |(_, pause)| pause)
-    }
-
-    /// Whether another full collection would keep within the share of time.
-    fn may_collect_all(&self, now: Duration) -> bool {
-        self.last_full.is_none_or(|(at, pause)| {
-            now.saturating_sub(at).as_secs_f64() >= pause.as_secs_f64() / self.limits.gc_share
-        })
     }
 }

@@ -16,5 +16,5 @@ mod rehearsal;
 pub use guards::{Guarded, Limits};
 pub use name::{Name, NameError};
 pub use near::suggestion;
-pub use observation::{Bytes, Collected, Decision, Generation, Observation, Order};
+pub use observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
 pub use policies::{Policy, Thresholds, Tuning, policy};

@@ -31,7 +31,53 @@ pub struct Observation {
     pub paused: bool,
     /// The program has asked for a full collection, which was put off.
     pub deferred: bool,
+    /// How a snapshot stands.
+    pub snapshot: Snapshot,
 }
+
+/// How a snapshot of the heap stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Snapshot {
+    /// This process takes none.
+    #[default]
+    Unavailable,
+    /// None is out.
+    Idle,
+    /// One is being walked.
+    InFlight,
+    /// What it found waits to be freed.
+    Ready {
+        /// Objects.
+        objects: u64,
+        /// How long the next piece would take, where only pieces are left that are too large for a slice.
+        piece: Option<Duration>,
+    },
+}
+
+/// A snapshot that has been walked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flown {
+    /// When it was over.
+    pub at: Duration,
+    /// How long the program stood still for it.
+    pub clone: Duration,
+    /// How long the walk took.
+    pub flight: Duration,
+    /// How long the program has spent on copying pages meanwhile, about.
+    pub copied: Duration,
+    /// Objects that it saw.
+    pub objects: u64,
+    /// Objects that it found unreachable.
+    pub found: u64,
+}
+
+/// From so many objects on a snapshot is cheaper than the pause; where no gap has come in a while, from fewer on.
+const LARGE_HEAP: u64 = 500_000;
+const SMALL_HEAP: u64 = 50_000;
+const LONG_WAIT: Duration = Duration::from_secs(3);
+
+/// What memory may come to during a snapshot, as a multiple of what it is.
+const SNAPSHOT_ROOM: f64 = 1.6;
 
 /// What a full collection costs for each object, before one has been measured.
 const NS_PER_OBJECT: u64 = 100;
@@ -43,11 +89,29 @@ impl Observation {
         self.idle.is_some()
     }
 
+    /// How many objects there are, about.
+    #[must_use]
+    pub fn objects(&self) -> u64 {
+        self.tenured + self.pending + u64::from(self.counts[0])
+    }
+
     /// How long a full collection may take, by the number of objects alone.
     #[must_use]
     pub fn guessed_full_pause(&self) -> Duration {
-        let objects = self.tenured + self.pending + u64::from(self.counts[0]);
-        Duration::from_nanos(objects.saturating_mul(NS_PER_OBJECT))
+        Duration::from_nanos(self.objects().saturating_mul(NS_PER_OBJECT))
+    }
+
+    /// How everything is collected best, after it has waited for so long: from a snapshot where that pays and memory
+    /// has room for the copies that the program makes meanwhile, and plainly otherwise.
+    #[must_use]
+    pub fn everything(&self, waited: Duration) -> Decision {
+        let large = if waited < LONG_WAIT { LARGE_HEAP } else { SMALL_HEAP };
+        let room = self.ceiling.is_none_or(|ceiling| self.rss as f64 * SNAPSHOT_ROOM < ceiling as f64);
+        if self.snapshot == Snapshot::Idle && self.objects() >= large && room {
+            Decision::Snapshot
+        } else {
+            Decision::Full
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::guards::{Guarded, Limits};
 use crate::name::Name;
-use crate::observation::{Bytes, Collected, Decision, Generation, Observation, Order};
+use crate::observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
 use crate::policies::{Tuning, policy};
 
 const OBJECT: Bytes = 100;
@@ -24,6 +24,12 @@ struct FakeCollector {
     pending: u64,
     base: Bytes,
     collections: Vec<(Generation, bool, Duration)>,
+    snapshot: Snapshot,
+    lands_at: Duration,
+    /// Old objects that die in each busy tick.
+    dying: u64,
+    /// The longest stop by a clone or a slice.
+    longest_stop: Duration,
 }
 
 impl FakeCollector {
@@ -37,6 +43,10 @@ impl FakeCollector {
             pending: 0,
             base: 50 * MB,
             collections: Vec::new(),
+            snapshot: Snapshot::Unavailable,
+            lands_at: Duration::ZERO,
+            dying: 0,
+            longest_stop: Duration::ZERO,
         }
     }
 
@@ -47,6 +57,9 @@ impl FakeCollector {
     fn allocate(&mut self, kept: u64, garbage: u64) {
         self.live[0] += kept;
         self.garbage[0] += garbage;
+        let dying = self.dying.min(self.live[2]);
+        self.live[2] -= dying;
+        self.garbage[2] += dying;
         self.counts[0] = self.counts[0].saturating_add((kept + garbage) as u32);
     }
 
@@ -76,6 +89,51 @@ impl FakeCollector {
         Collected { at: self.now, generation, pause, gathered, freed, rss: self.rss() }
     }
 
+    /// Clones; the walk takes 150 ns an object.
+    fn launch(&mut self) {
+        let objects = self.live[2] + self.garbage[2];
+        self.lands_at = self.now + Duration::from_nanos(150 * objects);
+        self.snapshot = Snapshot::InFlight;
+        self.stop(Duration::from_millis(3));
+    }
+
+    /// The walk is over, if it is.
+    fn land(&mut self) -> Option<Flown> {
+        if self.snapshot != Snapshot::InFlight || self.now < self.lands_at {
+            return None;
+        }
+        self.snapshot = Snapshot::Ready { objects: self.garbage[2], piece: None };
+        Some(Flown {
+            at: self.now,
+            clone: Duration::from_millis(3),
+            flight: Duration::from_nanos(150 * self.tenured),
+            copied: Duration::from_millis(10),
+            objects: self.live[2],
+            found: self.garbage[2],
+        })
+    }
+
+    /// Frees a slice; says whether that was all.
+    fn reap(&mut self, budget: Duration) -> bool {
+        let Snapshot::Ready { objects, .. } = self.snapshot else { panic!("nothing to free: {:?}", self.snapshot) };
+        let freed = objects.min(budget.as_nanos() as u64 / 500).min(self.garbage[2]);
+        self.garbage[2] -= freed;
+        self.stop(Duration::from_nanos(500 * freed));
+        let left = objects - freed;
+        self.snapshot = Snapshot::Ready { objects: left, piece: None };
+        if left == 0 {
+            self.snapshot = Snapshot::Idle;
+            self.tenured = self.live[2];
+            self.pending = 0;
+        }
+        left == 0
+    }
+
+    fn stop(&mut self, pause: Duration) {
+        self.now += pause;
+        self.longest_stop = self.longest_stop.max(pause);
+    }
+
     fn observe(&self, idle: Option<Duration>, in_flight: u64, ceiling: Option<Bytes>, paused: bool) -> Observation {
         Observation {
             now: self.now,
@@ -89,6 +147,7 @@ impl FakeCollector {
             ceiling,
             paused,
             deferred: false,
+            snapshot: self.snapshot,
         }
     }
 }
@@ -111,13 +170,29 @@ struct Rehearsal {
 
 /// Plays a program under a policy, CPython's own trigger included.
 fn play(name: Name, live: u64, ceiling: Option<Bytes>, ticks: impl IntoIterator<Item = Tick>) -> Rehearsal {
+    play_on(FakeCollector::new(live), name, ceiling, ticks)
+}
+
+/// The same, with snapshots.
+fn play_with_snapshots(live: u64, ceiling: Option<Bytes>, ticks: impl IntoIterator<Item = Tick>) -> Rehearsal {
+    play_on(FakeCollector { snapshot: Snapshot::Idle, ..FakeCollector::new(live) }, Name::Gap, ceiling, ticks)
+}
+
+fn play_on(
+    mut heap: FakeCollector,
+    name: Name,
+    ceiling: Option<Bytes>,
+    ticks: impl IntoIterator<Item = Tick>,
+) -> Rehearsal {
     let mut guarded = Guarded::new(policy(name, Tuning::default()), Limits::default());
-    let mut heap = FakeCollector::new(live);
     let mut rehearsal_orders = Vec::new();
     let mut idle_since = None;
     let mut peak = 0;
     for tick in ticks {
         heap.now += TICK;
+        if let Some(flown) = heap.land() {
+            guarded.landed(&flown);
+        }
         if tick.busy {
             idle_since = None;
             heap.allocate(tick.kept, tick.garbage);
@@ -138,7 +213,18 @@ fn play(name: Name, live: u64, ceiling: Option<Bytes>, ticks: impl IntoIterator<
             Decision::Young => Some(Generation::Young),
             Decision::Middle => Some(Generation::Middle),
             Decision::Full | Decision::Freeze => Some(Generation::Full),
-            Decision::Snapshot | Decision::Reap { .. } => panic!("not in this version: {order:?}"),
+            Decision::Snapshot => {
+                heap.launch();
+                rehearsal_orders.push((order, observation));
+                None
+            }
+            Decision::Reap { budget } => {
+                if heap.reap(budget) {
+                    guarded.drained(heap.rss());
+                }
+                rehearsal_orders.push((order, observation));
+                None
+            }
         };
         if let Some(generation) = generation {
             guarded.learn(&heap.collect(generation));
@@ -200,6 +286,50 @@ fn a_program_without_garbage_is_collected_ever_more_rarely() {
     assert!(rehearsal.orders.len() < allocated / 4_000, "{} collections, {looked} objects", rehearsal.orders.len());
 }
 
+/// A server whose sessions die old: what survives becomes garbage in the tenured heap.
+fn sessions(ticks: usize) -> impl Iterator<Item = Tick> {
+    (0..ticks).map(|index| Tick { busy: index % 5 < 2, kept: 60, garbage: 200, paused: false })
+}
+
+#[test]
+fn a_large_heap_is_collected_from_snapshots_and_never_stopped_for_long() {
+    let heap = FakeCollector { snapshot: Snapshot::Idle, dying: 60, ..FakeCollector::new(1_000_000) };
+    let rehearsal = play_on(heap, Name::Gap, None, sessions(60_000));
+    let count =
+        |wanted: fn(&Decision) -> bool| rehearsal.orders.iter().filter(|(order, _)| wanted(&order.decision)).count();
+    let (snapshots, full) =
+        (count(|it| matches!(it, Decision::Snapshot)), count(|it| matches!(it, Decision::Full | Decision::Freeze)));
+    assert!(snapshots >= 5 && full == 0, "{snapshots} snapshots, {full} full");
+    assert!(rehearsal.heap.longest_stop <= Duration::from_millis(6), "{:?}", rehearsal.heap.longest_stop);
+}
+
+#[test]
+fn a_small_heap_that_has_gaps_is_collected_plainly() {
+    let calm = (0..30_000).map(|index| Tick { busy: index % 500 < 100, kept: 60, garbage: 200, paused: false });
+    let rehearsal = play_with_snapshots(50_000, None, calm);
+    let whole: Vec<_> = rehearsal.orders.iter().map(|(order, _)| order.decision).collect();
+    assert!(whole.contains(&Decision::Full) && !whole.contains(&Decision::Snapshot), "{whole:?}");
+}
+
+#[test]
+fn a_failed_snapshot_is_not_tried_again_at_once() {
+    let mut guarded = Guarded::new(policy(Name::Gap, Tuning::default()), Limits::default());
+    let second = Duration::from_secs(1);
+    let due = |now| Observation {
+        now,
+        idle: Some(10 * second),
+        tenured: 1_000_000,
+        pending: 900_000,
+        rss: 1 << 30,
+        snapshot: Snapshot::Idle,
+        ..Observation::default()
+    };
+    assert_eq!(guarded.decide(&due(100 * second)).decision, Decision::Snapshot);
+    guarded.failed(100 * second);
+    assert_eq!(guarded.decide(&due(101 * second)).decision, Decision::Full, "a plain one in the meantime");
+    assert_eq!(guarded.decide(&due(106 * second)).decision, Decision::Snapshot);
+}
+
 #[test]
 fn freeze_freezes_once() {
     let rehearsal = play(Name::Freeze, 100_000, None, server(5_000));
@@ -223,6 +353,14 @@ proptest! {
         let rehearsal = play(Name::Gap, 300_000, Some(ceiling), ticks);
         let one = OBJECT * 3_000 * 100;
         prop_assert!(rehearsal.peak <= ceiling + one, "{} of {ceiling}", rehearsal.peak);
+    }
+
+    #[test]
+    fn snapshots_keep_memory_below_the_ceiling_too(ticks in proptest::collection::vec(any_tick(), 2_000)) {
+        let ceiling = 400 * MB;
+        let ticks = ticks.into_iter().map(|tick| Tick { kept: 0, ..tick });
+        let rehearsal = play_with_snapshots(1_000_000, Some(ceiling), ticks);
+        prop_assert!(rehearsal.peak <= ceiling + OBJECT * 3_000 * 100, "{} of {ceiling}", rehearsal.peak);
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //!
 //! Young objects are collected in a gap before CPython's own trigger would do it inside a request. How many may gather
 //! follows from what they cost: CPython's trigger is set where a collection takes the pause budget. The tenured heap
-//! is collected once after start-up, and then only when enough has been added to it for a collection to be worth its
-//! pause, in a gap that has already lasted as long as that pause would.
+//! is collected once after start-up, and then only when enough has been added to it for that to be worth it: from a
+//! snapshot where the heap is large, or else in a gap that has already lasted as long as the pause would. What a
+//! snapshot found is freed in slices of the budget.
 
 use std::time::Duration;
 
 use super::{Policy, Thresholds, Tuning};
-use crate::observation::{Collected, Decision, Generation, Observation, Order};
+use crate::observation::{Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
 
 /// Fewest and most young objects that may gather.
 const YOUNG: (f64, f64) = (2_000.0, 200_000.0);
@@ -29,6 +30,15 @@ const POOR_YIELD: f64 = 0.02;
 const WARM_UP: Duration = Duration::from_secs(1);
 const SETTLED: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
+/// What a clone is taken for before one has been measured.
+const FIRST_CLONE: Duration = Duration::from_millis(5);
+
+/// Seconds in which a snapshot waits for a gap as long as its clone; at the end any gap will do.
+const CLONE_WAIT: f64 = 5.0;
+
+/// How long a slice waits for a gap.
+const SLICE_WAIT: Duration = Duration::from_millis(500);
+
 /// The share of the tenured heap that must be new before it is worth a full collection, as CPython has it.
 const NEW_SHARE: f64 = 0.25;
 
@@ -45,6 +55,12 @@ pub(super) struct Gap {
     young_due: f64,
     settled: bool,
     full_pause: Duration,
+    /// How long the program stood still for the last snapshot.
+    clone: Duration,
+    /// Since when the tenured heap has been worth a collection.
+    due_since: Option<Duration>,
+    /// When the program was last seen to free what a snapshot found, and how much was left then.
+    reaping: Option<(Duration, u64)>,
     /// How much more must be new than usual, because the last full collections freed nothing.
     full_patience: f64,
 }
@@ -57,8 +73,16 @@ impl Gap {
             young_due: 0.25,
             settled: false,
             full_pause: Duration::ZERO,
+            clone: FIRST_CLONE,
+            due_since: None,
+            reaping: None,
             full_patience: 1.0,
         }
+    }
+
+    fn was_worth_it(&mut self, worth: bool) {
+        self.due_since = None;
+        self.full_patience = if worth { 1.0 } else { (self.full_patience * 2.0).min(8.0) };
     }
 
     fn settle(&mut self, observation: &Observation, idle: Duration) -> Option<Order> {
@@ -67,17 +91,48 @@ impl Gap {
             return None;
         }
         self.settled = true;
-        Some(Order::because(Decision::Full, "start-up is over"))
+        Some(Order::because(observation.everything(Duration::ZERO), "start-up is over"))
     }
 
-    /// A gap that has lasted as long as the pause would will hardly end within it.
-    fn full(&self, observation: &Observation, idle: Duration) -> Option<Order> {
-        if idle < self.full_pause.max(observation.guessed_full_pause()).max(SETTLED.0) {
+    /// Collects the tenured heap where enough of it is new.
+    fn whole(&mut self, observation: &Observation, idle: Duration) -> Option<Order> {
+        let worth = (observation.tenured as f64 * NEW_SHARE).max(NEW_LEAST) * self.full_patience;
+        if observation.pending as f64 <= worth {
+            self.due_since = None;
             return None;
         }
-        let worth = (observation.tenured as f64 * NEW_SHARE).max(NEW_LEAST) * self.full_patience;
-        (observation.pending as f64 > worth)
-            .then(|| Order::because(Decision::Full, "much of the old heap is new, and the gap is long"))
+        let since = *self.due_since.get_or_insert(observation.now);
+        let waited = observation.now.saturating_sub(since);
+        let decision = observation.everything(waited);
+        let wanted = match decision {
+            // Any gap will do in the end: the pause is short.
+            Decision::Snapshot => self.clone.mul_f64(1.0 - (waited.as_secs_f64() / CLONE_WAIT).min(1.0)),
+            // A gap that has lasted as long as the pause would will hardly end within it.
+            _ => self.full_pause.max(observation.guessed_full_pause()).max(SETTLED.0),
+        };
+        (idle >= wanted).then(|| Order::because(decision, "much of the old heap is new"))
+    }
+
+    /// Frees what a snapshot found; a piece that is larger than the budget in a gap that has lasted as long as it takes.
+    fn reap(&self, observation: &Observation) -> Option<Order> {
+        let Snapshot::Ready { piece, .. } = observation.snapshot else { return None };
+        let budget = piece.unwrap_or(self.budget);
+        let fits = piece.is_none_or(|piece| observation.idle.is_some_and(|idle| idle >= piece));
+        fits.then(|| Order::because(Decision::Reap { budget }, "a snapshot has found garbage"))
+    }
+
+    /// A slice outside of gaps, where none has come for a while: garbage must go faster than it is made.
+    fn hurry(&mut self, observation: &Observation) -> Option<Order> {
+        let Snapshot::Ready { objects, piece } = observation.snapshot else {
+            self.reaping = None;
+            return None;
+        };
+        let (seen, left) = *self.reaping.get_or_insert((observation.now, objects));
+        if left != objects {
+            self.reaping = Some((observation.now, objects));
+        }
+        let late = piece.is_none() && observation.now.saturating_sub(seen) > SLICE_WAIT;
+        late.then(|| Order::at_once(Decision::Reap { budget: self.budget }, "garbage has waited for a gap"))
     }
 }
 
@@ -91,12 +146,17 @@ impl Policy for Gap {
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {
-        let Some(idle) = observation.idle else { return Order::WAIT };
         if observation.paused {
             return Order::WAIT;
         }
-        if observation.in_flight == 0
-            && let Some(order) = self.settle(observation, idle).or_else(|| self.full(observation, idle))
+        if let Some(order) = self.hurry(observation) {
+            return order;
+        }
+        let Some(idle) = observation.idle else { return Order::WAIT };
+        let none_is_out = matches!(observation.snapshot, Snapshot::Idle | Snapshot::Unavailable);
+        if none_is_out
+            && observation.in_flight == 0
+            && let Some(order) = self.settle(observation, idle).or_else(|| self.whole(observation, idle))
         {
             return order;
         }
@@ -105,7 +165,7 @@ impl Policy for Gap {
 
     fn at_next_gap(&self, observation: &Observation) -> Order {
         if f64::from(observation.counts[0]) < self.young_limit * self.young_due {
-            return Order::WAIT;
+            return self.reap(observation).unwrap_or(Order::WAIT);
         }
         if observation.counts[1] >= MIDDLE_DUE {
             return Order::because(Decision::Middle, "young collections have left survivors");
@@ -129,8 +189,13 @@ impl Policy for Gap {
             Generation::Full => {
                 self.full_pause = collected.pause;
                 let poor = collected.pause > self.budget && collected.freed < NEW_LEAST as u64 / 10;
-                self.full_patience = if poor { (self.full_patience * 2.0).min(8.0) } else { 1.0 };
+                self.was_worth_it(!poor);
             }
         }
+    }
+
+    fn landed(&mut self, flown: &Flown) {
+        self.clone = flown.clone;
+        self.was_worth_it(flown.found as f64 >= POOR_YIELD * flown.objects as f64);
     }
 }

@@ -10,7 +10,7 @@ mod threshold;
 use std::time::Duration;
 
 use crate::name::Name;
-use crate::observation::{Collected, Observation, Order};
+use crate::observation::{Collected, Flown, Observation, Order};
 
 /// The collector's thresholds, as `gc.set_threshold` takes them.
 pub type Thresholds = [u32; 3];
@@ -35,6 +35,9 @@ pub trait Policy: std::fmt::Debug + Send {
 
     /// Takes note of a collection.
     fn learn(&mut self, _collected: &Collected) {}
+
+    /// Takes note of a snapshot that has been walked.
+    fn landed(&mut self, _flown: &Flown) {}
 }
 
 /// What a policy may be told.
