@@ -17,6 +17,7 @@ use crate::ledger::Ledger;
 use crate::senses::children::Proportions;
 use crate::senses::frozen::Frozen;
 use crate::senses::process::Process;
+use crate::snapshot::Snapshots;
 use crate::stage::Stage;
 use crate::{conductor, uplink};
 
@@ -45,6 +46,7 @@ pub(crate) struct Agent {
     pub(crate) hooks: Hooks,
     pub(crate) stage: Stage,
     pub(crate) hand: Hand,
+    pub(crate) snapshots: Snapshots,
     /// Blocks of the trace on their way to the file.
     pub(crate) blocks: ArrayQueue<Vec<u8>>,
     /// The collector's thresholds when the agent was installed.
@@ -112,6 +114,7 @@ impl Agent {
             hooks: Hooks::default(),
             stage: Stage::default(),
             hand: Hand::default(),
+            snapshots: Snapshots::default(),
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,
