@@ -50,11 +50,18 @@ def status():
 def collect(how="auto"):
     """Collect now, in this thread: "young" objects, or the "full" heap, which "auto" means too.
 
+    "snapshot" collects the full heap, too, but lets other threads run meanwhile: they stand still only while the
+    process is cloned, and for slices of a few milliseconds. Where that cannot be done, it is a plain full collection.
+
     Returns the number of unreachable objects found, as `gc.collect()` does.
     """
     import gc
 
-    generations = {"young": 0, "full": 2, "auto": 2}
+    generations = {"young": 0, "full": 2, "snapshot": 2, "auto": 2}
+    if how == "snapshot":
+        found = _native.agent.collect_snapshot()
+        if found is not None:
+            return found
     if how not in generations:
         raise ValueError(f"collect() knows {', '.join(map(repr, generations))}; {how!r} is none of them")
     # A setting may put off what the program itself asks of `gc.collect`; this is asked of us.

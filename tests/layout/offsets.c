@@ -92,7 +92,13 @@ int main(void)
     OUT("unicode.compact_data", sizeof(PyCompactUnicodeObject));
     FIELD("bytes.size", PyVarObject, ob_size);
     FIELD("bytes.data", PyBytesObject, ob_sval);
+#if PY_VERSION_HEX >= 0x030C0000
+    OUT("object.refcount_bits", 8 * sizeof(int32_t)); /* _Py_IsImmortal() looks at the sign of these. */
+#else
+    OUT("object.refcount_bits", 8 * sizeof(Py_ssize_t));
+#endif
     FIELD("object.type", PyObject, ob_type);
+    FIELD("var_object.size", PyVarObject, ob_size);
     FIELD("cfunction.method", PyCFunctionObject, m_ml);
     FIELD("cfunction.module", PyCFunctionObject, m_module);
     FIELD("method_descriptor.type", PyMethodDescrObject, d_common.d_type);
@@ -100,5 +106,9 @@ int main(void)
     FIELD("method.name", PyMethodDef, ml_name);
     FIELD("method.function", PyMethodDef, ml_meth);
     FIELD("type.name", PyTypeObject, tp_name);
+    FIELD("type.basicsize", PyTypeObject, tp_basicsize);
+    FIELD("type.itemsize", PyTypeObject, tp_itemsize);
+    FIELD("type.flags", PyTypeObject, tp_flags);
+    FIELD("type.traverse", PyTypeObject, tp_traverse);
     return 0;
 }

@@ -19,6 +19,7 @@ use crate::ledger::Ledger;
 use crate::senses::children::Proportions;
 use crate::senses::frozen::Frozen;
 use crate::senses::process::Process;
+use crate::snapshot::Snapshots;
 use crate::stage::Stage;
 use crate::{conductor, uplink};
 
@@ -51,6 +52,7 @@ pub(crate) struct Agent {
     /// The policy in force, and how often it was changed.
     policy: Mutex<Name>,
     switches: AtomicU32,
+    pub(crate) snapshots: Snapshots,
     /// Blocks of the trace on their way to the file.
     pub(crate) blocks: ArrayQueue<Vec<u8>>,
     /// The collector's thresholds when the agent was installed.
@@ -122,6 +124,7 @@ impl Agent {
             errands: Errands::default(),
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
+            snapshots: Snapshots::default(),
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::agent::{Agent, lock};
 use crate::cpython::native::monotonic_ns;
+use crate::snapshot::{Figures, Progress, face};
 use crate::stage::original;
 use crate::takeover::switch;
 
@@ -100,7 +101,7 @@ pub(crate) fn run(py: Python<'_>, agent: &Agent, errand: Errand) {
 pub(crate) fn finish(py: Python<'_>, agent: &Agent) {
     let outcome = match agent.errands.under_way() {
         Some(Errand::Policy(name)) => change(py, agent, name),
-        Some(Errand::Collect(how)) => collect(py, how),
+        Some(Errand::Collect(how)) => collect(py, agent, how),
         None => return,
     };
     agent.errands.done(outcome.unwrap_or_else(|error| Outcome::Failed(error.value(py).to_string())));
@@ -116,15 +117,33 @@ fn change(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<Outcome> {
     Ok(Outcome::Policy { before, after: agent.policy().resolve().to_string() })
 }
 
-fn collect(py: Python<'_>, how: How) -> PyResult<Outcome> {
-    let (how, generation) = match how {
-        How::Young => (How::Young, 0),
-        How::Auto | How::Full => (How::Full, 2),
-        How::Snapshot => return Ok(Outcome::Failed("this version collects no snapshots".to_owned())),
-    };
+fn collect(py: Python<'_>, agent: &Agent, how: How) -> PyResult<Outcome> {
     let began = monotonic_ns();
+    if how == How::Snapshot {
+        return snapshot(py, agent);
+    }
+    let (how, generation) = if how == How::Young { (How::Young, 0) } else { (How::Full, 2) };
     let found = original(py, "collect")?.call1((generation,))?.extract::<u64>()?;
     Ok(Outcome::Collected { how, found, pause_ms: (monotonic_ns() - began) as f64 / 1e6 })
+}
+
+fn snapshot(py: Python<'_>, agent: &Agent) -> PyResult<Outcome> {
+    let before = agent.snapshots.figures();
+    match face::collect(py, agent)? {
+        Some(found) => {
+            let after = agent.snapshots.figures();
+            let stopped = |figures: &Figures| figures.clone.pauses().total_ms + figures.reap.pauses().total_ms;
+            let pause_ms = stopped(&after) - stopped(&before);
+            Ok(Outcome::Collected { how: How::Snapshot, found: found as u64, pause_ms })
+        }
+        None => {
+            let reason = match agent.snapshots.look() {
+                Progress::Failed(failure) => failure.to_string(),
+                _ => "no snapshot could be taken".to_owned(),
+            };
+            Ok(Outcome::Failed(reason))
+        }
+    }
 }
 
 #[cfg(test)]

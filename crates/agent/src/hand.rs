@@ -121,12 +121,13 @@ fn act(py: Python<'_>, agent: &Agent, order: Order, thresholds: Option<Threshold
     if order.decision == Decision::Wait {
         return Ok(());
     }
-    match stage.event_loop(py) {
+    // A clone runs no finalizers, so it need not wait for the event loop.
+    match stage.event_loop(py).filter(|_| order.decision != Decision::Snapshot) {
         Some(event_loop) => {
             stage.post(order);
             let collect = py.import("neurogc._agent")?.getattr("collect_posted")?;
             event_loop.call_method1("call_soon_threadsafe", (collect,)).map(drop)
         }
-        None => stage.carry_out(py, order),
+        None => stage.carry_out(py, agent, order),
     }
 }

@@ -47,7 +47,13 @@ pub(crate) enum Ordered {
     Anywhere,
     /// A guard.
     ByGuard,
+    /// A slice of what a snapshot found, of which it is a part.
+    InSlice,
 }
+
+/// What stops the program beside the collections of a generation: a slice of what a snapshot found, and its clone.
+pub(crate) const REAP: u8 = 3;
+pub(crate) const CLONE: u8 = 4;
 
 /// The program's side of the agent.
 #[derive(Debug)]
@@ -122,18 +128,30 @@ impl Hooks {
         let began = self.collecting_since.swap(0, Ordering::Relaxed);
         // Without a start (the agent came in the middle of a collection) there is nothing to report.
         if began != 0 {
-            let pause = monotonic_ns().saturating_sub(began);
-            let place = match ordered {
-                Ordered::ByGuard => Place::Forced,
-                Ordered::InGap => Place::InGap,
-                Ordered::ByOthers | Ordered::Anywhere if self.in_flight() > 0 => Place::InRequest,
-                Ordered::ByOthers | Ordered::Anywhere => Place::InGap,
-            };
-            let ours = ordered != Ordered::ByOthers;
-            let gathered = self.gathered.load(Ordering::Relaxed);
-            let at = began;
-            self.push(Event::Collection { at, pause, generation, place, ours, gathered, collected, uncollectable });
+            self.stopped(generation, began, ordered, collected, uncollectable);
         }
+    }
+
+    /// The program stood still from `began` until now. `kind` is a generation, or one of the kinds beside them.
+    pub(crate) fn stopped(&self, kind: u8, began: u64, ordered: Ordered, collected: u32, uncollectable: u32) {
+        let place = match ordered {
+            // It is a part of a slice, which is noted as a whole.
+            Ordered::InSlice => return,
+            Ordered::ByGuard => Place::Forced,
+            Ordered::InGap => Place::InGap,
+            Ordered::ByOthers | Ordered::Anywhere if self.in_flight() > 0 => Place::InRequest,
+            Ordered::ByOthers | Ordered::Anywhere => Place::InGap,
+        };
+        self.push(Event::Collection {
+            at: began,
+            pause: monotonic_ns().saturating_sub(began),
+            generation: kind,
+            place,
+            ours: ordered != Ordered::ByOthers,
+            gathered: self.gathered.load(Ordering::Relaxed),
+            collected,
+            uncollectable,
+        });
     }
 
     /// Wakes the conductor if it dozes, which it does only after a long idle time. Nobody waits for it.

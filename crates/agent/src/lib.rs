@@ -1,8 +1,8 @@
 //! The part of NeuroGC that lives in the user's process: an extension module that senses, and never gets in the way.
 //!
 //! `hooks` runs in the program's threads; `conductor` and `uplink` are threads of our own; neither takes the GIL.
-//! Only `hand`, which acts for policies and for people who ask, takes it. Every CPython fact and every unsafe line is in
-//! `cpython`.
+//! Only `hand`, which acts for policies and for people who ask, takes it. Every CPython fact is in `cpython`, and every
+//! unsafe line there or in `snapshot`.
 
 mod agent;
 mod conducting;
@@ -15,6 +15,7 @@ mod ledger;
 mod module;
 mod orders;
 mod senses;
+mod snapshot;
 mod stage;
 mod status;
 mod takeover;

@@ -45,6 +45,15 @@ fn start(agent: &Arc<Agent>) {
     }
 }
 
+/// Ends an agent's threads and its snapshot, if one is out.
+fn stop(py: Python<'_>, agent: &Agent) {
+    py.detach(|| {
+        agent.stop(EXIT_PATIENCE);
+        agent.snapshots.shut_down();
+    });
+    agent.snapshots.lift(py);
+}
+
 /// The extension module.
 #[pymodule(gil_used = false)]
 mod _agent {
@@ -52,6 +61,10 @@ mod _agent {
     use super::{
         Mark, adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, gc_event, install, installed,
         layout, progress, shutdown, status_json, uninstall,
+    };
+    #[pymodule_export]
+    use crate::snapshot::face::{
+        collect_snapshot, snapshot_cancel, snapshot_figures, snapshot_launch, snapshot_look, snapshot_reap,
     };
     #[pymodule_export]
     use crate::takeover::{collect, collect_posted, event_loop_runs, get_threshold, quiet, run_errand, set_threshold};
@@ -68,6 +81,7 @@ mod _agent {
         // A panic is caught where it happens; its message would only disturb the program's output.
         std::panic::set_hook(Box::new(|_| {}));
         module.add("originals", PyDict::new(module.py()))?;
+        crate::snapshot::reap::remember_collect(module.py())?;
         module.add("version", super::status::VERSION)
     }
 }
@@ -88,7 +102,7 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
     hook_in(py)?;
     // Several threads may do this at once: each stops what it replaces, and only the last one's agent is started.
     if let Some(replaced) = set_current(Some(Arc::clone(&agent))) {
-        py.detach(|| replaced.stop(EXIT_PATIENCE));
+        stop(py, &replaced);
         give_back(py, &replaced)?;
     }
     take_over(py, &agent)?;
@@ -100,7 +114,7 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
 #[pyfunction]
 fn uninstall(py: Python<'_>) -> PyResult<()> {
     let Some(agent) = set_current(None) else { return Ok(()) };
-    py.detach(|| agent.stop(EXIT_PATIENCE));
+    stop(py, &agent);
     give_back(py, &agent)?;
     let module = py.import("neurogc._agent")?;
     let callbacks = py.import("gc")?.getattr("callbacks")?;
@@ -201,6 +215,7 @@ fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     resume();
     let Ok(current) = CURRENT.try_read() else { return };
     let Some(agent) = &*current else { return };
+    agent.snapshots.lift(phase.py());
     if phase.len().is_ok_and(|length| length == "start".len()) {
         let gathered = agent.interpreter.collector.map_or(0, |collector| collector.gathered(phase.py()));
         agent.hooks.collection_starts(gathered);
@@ -254,9 +269,10 @@ fn resume() {
 /// Registered with `os.register_at_fork`. The parent's agent is left alone as it was at the moment of the fork: one of
 /// its threads may have held a lock.
 #[pyfunction]
-fn after_fork_in_child() {
+fn after_fork_in_child(py: Python<'_>) {
     RESUME.store(false, Ordering::Relaxed);
     if let Some(parents) = current() {
+        parents.snapshots.leave_to_parent(py);
         let agent = Arc::new(parents.in_child());
         std::mem::forget(set_current(Some(Arc::clone(&agent))));
         std::mem::forget(parents);
@@ -269,7 +285,7 @@ fn after_fork_in_child() {
 fn shutdown(py: Python<'_>) {
     OVER.store(true, Ordering::Relaxed);
     if let Some(agent) = current() {
-        py.detach(|| agent.stop(EXIT_PATIENCE));
+        stop(py, &agent);
     }
 }
 

@@ -5,13 +5,16 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use neurogc_policy::{Decision, Order, Thresholds};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::agent::lock;
-use crate::hooks::Ordered;
+use crate::agent::{Agent, lock};
+use crate::cpython::native::monotonic_ns;
+use crate::hooks::{CLONE, Ordered, REAP};
+use crate::snapshot::{Failure, Reaped};
 
 /// The stage of one process.
 #[derive(Debug, Default)]
@@ -20,6 +23,8 @@ pub(crate) struct Stage {
     posted: AtomicU8,
     /// The order that is being carried out.
     running: AtomicU8,
+    /// How long the slice may take that is posted or being freed.
+    slice_ns: AtomicU64,
     /// How many times the program has asked for quiet.
     quiet: AtomicU32,
     /// The program has taken the collector into its own hands.
@@ -53,23 +58,30 @@ const FORCED: u8 = 0x80;
 const AT_ONCE: u8 = 0x40;
 const DECISION: u8 = 0x0f;
 const FREEZE: u8 = 4;
-
-/// An order in one byte.
-fn code(order: Order) -> u8 {
-    let decision = match order.decision {
-        Decision::Young => 1,
-        Decision::Middle => 2,
-        Decision::Full => 3,
-        Decision::Freeze => FREEZE,
-        Decision::Wait | Decision::Snapshot | Decision::Reap { .. } => return NOTHING,
-    };
-    decision | if order.forced { FORCED } else { 0 } | if order.at_once { AT_ONCE } else { 0 }
-}
+const LAUNCH: u8 = 5;
+const SLICE: u8 = 6;
 
 impl Stage {
     /// Leaves an order for the program's own thread.
     pub(crate) fn post(&self, order: Order) {
-        self.posted.store(code(order), Ordering::Relaxed);
+        self.posted.store(self.code(order), Ordering::Relaxed);
+    }
+
+    /// An order in one byte. The length of a slice is kept beside it.
+    fn code(&self, order: Order) -> u8 {
+        let decision = match order.decision {
+            Decision::Wait => return NOTHING,
+            Decision::Young => 1,
+            Decision::Middle => 2,
+            Decision::Full => 3,
+            Decision::Freeze => FREEZE,
+            Decision::Snapshot => LAUNCH,
+            Decision::Reap { budget } => {
+                self.slice_ns.store(budget.as_nanos() as u64, Ordering::Relaxed);
+                SLICE
+            }
+        };
+        decision | if order.forced { FORCED } else { 0 } | if order.at_once { AT_ONCE } else { 0 }
     }
 
     /// The conductor says what it waits for.
@@ -109,17 +121,17 @@ impl Stage {
     }
 
     /// Carries out what is due. The caller holds the GIL and has found a gap.
-    pub(crate) fn collect_posted(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn collect_posted(&self, py: Python<'_>, agent: &Agent) -> PyResult<()> {
         let posted = self.posted.swap(NOTHING, Ordering::Relaxed);
-        self.collect(py, posted)
+        self.perform(py, agent, posted)
     }
 
     /// Carries an order out in the calling thread.
-    pub(crate) fn carry_out(&self, py: Python<'_>, order: Order) -> PyResult<()> {
-        self.collect(py, code(order))
+    pub(crate) fn carry_out(&self, py: Python<'_>, agent: &Agent, order: Order) -> PyResult<()> {
+        self.perform(py, agent, self.code(order))
     }
 
-    fn collect(&self, py: Python<'_>, order: u8) -> PyResult<()> {
+    fn perform(&self, py: Python<'_>, agent: &Agent, order: u8) -> PyResult<()> {
         if order == NOTHING || self.has_stood_down() || self.running.load(Ordering::Relaxed) != NOTHING {
             return Ok(());
         }
@@ -128,14 +140,59 @@ impl Stage {
         if !gc.call_method0("isenabled")?.extract::<bool>()? {
             return Ok(());
         }
-        let collect = original(py, "collect")?;
-        self.running.store(order, Ordering::Relaxed);
-        let decision = order & DECISION;
-        let generation = decision.min(3) - 1;
-        let result = collect.call1((generation,));
-        let frozen = if decision == FREEZE { self.freeze(&gc) } else { Ok(()) };
-        self.running.store(NOTHING, Ordering::Relaxed);
-        result.map(drop).and(frozen)
+        match order & DECISION {
+            LAUNCH => {
+                self.launch(py, agent, order);
+                Ok(())
+            }
+            SLICE => {
+                let budget = Duration::from_nanos(self.slice_ns.load(Ordering::Relaxed));
+                let whole = budget > agent.settings.tuning.pause_budget;
+                self.reap(py, agent, budget, whole, order);
+                Ok(())
+            }
+            decision => {
+                let collect = original(py, "collect")?;
+                self.running.store(order, Ordering::Relaxed);
+                let result = collect.call1((decision.min(3) - 1,));
+                let frozen = if decision == FREEZE { self.freeze(&gc) } else { Ok(()) };
+                self.running.store(NOTHING, Ordering::Relaxed);
+                result.map(drop).and(frozen)
+            }
+        }
+    }
+
+    /// Clones the process. Where that is refused the conductor sees it by itself.
+    fn launch(&self, py: Python<'_>, agent: &Agent, order: u8) {
+        let began = monotonic_ns();
+        if agent.snapshots.launch(py, &agent.interpreter).is_ok() {
+            agent.hooks.stopped(CLONE, began, ordered(order), 0, 0);
+        }
+    }
+
+    /// Launches a snapshot that somebody has asked for.
+    pub(crate) fn launch_now(&self, py: Python<'_>, agent: &Agent) -> Result<(), Failure> {
+        let began = monotonic_ns();
+        agent.snapshots.launch(py, &agent.interpreter)?;
+        agent.hooks.stopped(CLONE, began, Ordered::ByOthers, 0, 0);
+        Ok(())
+    }
+
+    /// Frees a slice for somebody who has asked for it.
+    pub(crate) fn reap_now(&self, py: Python<'_>, agent: &Agent, budget: Duration, whole: bool) -> Reaped {
+        self.reap(py, agent, budget, whole, SLICE | AT_ONCE)
+    }
+
+    fn reap(&self, py: Python<'_>, agent: &Agent, budget: Duration, whole: bool, order: u8) -> Reaped {
+        let began = monotonic_ns();
+        let outer = self.running.swap(order, Ordering::Relaxed);
+        let reaped = agent.snapshots.reap(py, budget, whole);
+        self.running.store(outer, Ordering::Relaxed);
+        if reaped.moved + reaped.dropped > 0 {
+            let freed = u32::try_from(reaped.freed).unwrap_or(u32::MAX);
+            agent.hooks.stopped(REAP, began, ordered(order), freed, 0);
+        }
+        reaped
     }
 
     fn freeze(&self, gc: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -163,10 +220,8 @@ impl Stage {
     /// Who ordered the collection that is running now.
     pub(crate) fn ordered(&self) -> Ordered {
         match self.running.load(Ordering::Relaxed) {
-            NOTHING => Ordered::ByOthers,
-            order if order & FORCED != 0 => Ordered::ByGuard,
-            order if order & AT_ONCE != 0 => Ordered::Anywhere,
-            _ => Ordered::InGap,
+            order if order & DECISION == SLICE => Ordered::InSlice,
+            order => ordered(order),
         }
     }
 
@@ -242,6 +297,16 @@ impl Stage {
         let event_loop = weak.bind(py).call0().ok().filter(|event_loop| !event_loop.is_none())?;
         let running = event_loop.call_method0("is_running").and_then(|answer| answer.extract::<bool>());
         running.is_ok_and(|running| running).then_some(event_loop)
+    }
+}
+
+/// Who gave an order.
+fn ordered(order: u8) -> Ordered {
+    match order {
+        NOTHING => Ordered::ByOthers,
+        order if order & FORCED != 0 => Ordered::ByGuard,
+        order if order & AT_ONCE != 0 => Ordered::Anywhere,
+        _ => Ordered::InGap,
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn run_errand(py: Python<'_>) {
 #[pyfunction]
 pub(crate) fn collect_posted(py: Python<'_>) -> PyResult<()> {
     match current() {
-        Some(agent) => agent.stage.collect_posted(py),
+        Some(agent) => agent.stage.collect_posted(py, &agent),
         None => Ok(()),
     }
 }

@@ -20,6 +20,8 @@ pub struct Settings {
     pub adapters: bool,
     /// What becomes of the program's own full collections.
     pub explicit_collect: ExplicitCollect,
+    /// Whether the heap may be collected from snapshots.
+    pub snapshots: bool,
     /// What the policy is told.
     pub tuning: Tuning,
     /// What holds whatever the policy says.
@@ -45,6 +47,7 @@ impl Default for Settings {
             sample: Duration::from_secs(1),
             adapters: true,
             explicit_collect: ExplicitCollect::default(),
+            snapshots: true,
             tuning: Tuning::default(),
             limits: Limits::default(),
         }
@@ -126,6 +129,15 @@ pub const CATALOGUE: &[Setting] = &[
             ExplicitCollect::Keep => "keep".to_owned(),
             ExplicitCollect::Defer => "defer".to_owned(),
         },
+    },
+    Setting {
+        name: "snapshots",
+        help: "collect a large heap from a copy-on-write snapshot instead of stopping the program: true or false",
+        apply: |settings, text| {
+            settings.snapshots = switch(text)?;
+            Ok(())
+        },
+        show: |settings| settings.snapshots.to_string(),
     },
     Setting {
         name: "pause_ms",

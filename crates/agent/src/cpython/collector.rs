@@ -23,6 +23,21 @@ impl Collector {
         Self { address, layout }
     }
 
+    /// A collector that cannot be read.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Self {
+        Self { address: 0, layout: super::layout::any() }
+    }
+
+    pub(super) fn address(self) -> usize {
+        self.address
+    }
+
+    /// The offsets that it is read with.
+    pub(crate) fn layout(self) -> &'static Layout {
+        self.layout
+    }
+
     /// Net allocations since the last young collection, young collections since the last middle one, middle ones
     /// since the last full one.
     pub(crate) fn counts(self) -> [u32; 3] {
@@ -47,9 +62,14 @@ impl Collector {
         self.word(self.layout.gc_long_lived_total) as u64
     }
 
-    /// Objects that have reached the oldest generation since then.
+    /// Objects that have reached the oldest generation since then; none while a snapshot holds full collections off.
     pub(crate) fn pending(self) -> u64 {
-        self.word(self.layout.gc_long_lived_pending) as u64
+        (self.word(self.layout.gc_long_lived_pending) as isize).max(0) as u64
+    }
+
+    /// Whether full collections are held off by a snapshot. The first one that runs all the same ends that.
+    pub(crate) fn is_held_off(self) -> bool {
+        (self.word(self.layout.gc_long_lived_pending) as isize) < 0
     }
 
     /// About how many objects are tracked: those that survived the last full collection, those that reached the

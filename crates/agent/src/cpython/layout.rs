@@ -51,7 +51,11 @@ pub(crate) struct Layout {
     pub(crate) unicode_compact_data: usize,
     pub(crate) bytes_size: usize,
     pub(crate) bytes_data: usize,
+    /// How many low bits of the reference count are one; the highest of them marks an immortal object, which there are
+    /// from 3.12 on.
+    pub(crate) object_refcount_bits: usize,
     pub(crate) object_type: usize,
+    pub(crate) var_object_size: usize,
     pub(crate) cfunction_method: usize,
     pub(crate) cfunction_module: usize,
     pub(crate) method_descriptor_type: usize,
@@ -59,6 +63,10 @@ pub(crate) struct Layout {
     pub(crate) method_name: usize,
     pub(crate) method_function: usize,
     pub(crate) type_name: usize,
+    pub(crate) type_basicsize: usize,
+    pub(crate) type_itemsize: usize,
+    pub(crate) type_flags: usize,
+    pub(crate) type_traverse: usize,
 }
 
 const V3_10: Layout = Layout {
@@ -100,7 +108,9 @@ const V3_10: Layout = Layout {
     unicode_compact_data: 72,
     bytes_size: 16,
     bytes_data: 32,
+    object_refcount_bits: 64,
     object_type: 8,
+    var_object_size: 16,
     cfunction_method: 16,
     cfunction_module: 32,
     method_descriptor_type: 16,
@@ -108,6 +118,10 @@ const V3_10: Layout = Layout {
     method_name: 0,
     method_function: 8,
     type_name: 24,
+    type_basicsize: 32,
+    type_itemsize: 40,
+    type_flags: 168,
+    type_traverse: 184,
 };
 
 const V3_11: Layout = Layout {
@@ -147,6 +161,7 @@ const V3_12: Layout = Layout {
     code_instructions: Some(192),
     unicode_ascii_data: 40,
     unicode_compact_data: 56,
+    object_refcount_bits: 32,
     ..V3_11
 };
 
@@ -237,6 +252,12 @@ pub(crate) fn layout_for(version: &Version) -> Result<&'static Layout, String> {
     }
 }
 
+/// Some layout, for tests that read nothing.
+#[cfg(test)]
+pub(crate) fn any() -> &'static Layout {
+    &V3_12
+}
+
 impl Layout {
     /// Every offset by name, for the comparison with the real headers.
     pub(crate) fn named(&self) -> Vec<(&'static str, usize)> {
@@ -279,14 +300,20 @@ impl Layout {
             "unicode.compact_data" = unicode_compact_data,
             "bytes.size" = bytes_size,
             "bytes.data" = bytes_data,
+            "object.refcount_bits" = object_refcount_bits,
             "object.type" = object_type,
+            "var_object.size" = var_object_size,
             "cfunction.method" = cfunction_method,
             "cfunction.module" = cfunction_module,
             "method_descriptor.type" = method_descriptor_type,
             "method_descriptor.method" = method_descriptor_method,
             "method.name" = method_name,
             "method.function" = method_function,
-            "type.name" = type_name;
+            "type.name" = type_name,
+            "type.basicsize" = type_basicsize,
+            "type.itemsize" = type_itemsize,
+            "type.flags" = type_flags,
+            "type.traverse" = type_traverse;
             "runtime.gil" = runtime_gil,
             "interpreter.gil_pointer" = interpreter_gil_pointer,
             "thread.native_thread_id" = thread_native_thread_id,

@@ -24,6 +24,27 @@ pub(crate) fn gather<const N: usize>(places: &[(usize, usize); N], to: &mut [u8]
     process_vm_readv(this, &mut [IoSliceMut::new(to)], &places).unwrap_or(0)
 }
 
+/// Reads a few bytes at each of many places, in as few calls as possible.
+pub(crate) fn copies<const N: usize>(addresses: &[usize]) -> Vec<Option<[u8; N]>> {
+    // The most that the kernel takes at a time.
+    const AT_ONCE: usize = 1024;
+    let this = Pid::this();
+    let mut copies = Vec::with_capacity(addresses.len());
+    let mut buffer = vec![0; N * addresses.len().min(AT_ONCE)];
+    while copies.len() < addresses.len() {
+        let places: Vec<RemoteIoVec> =
+            addresses[copies.len()..].iter().take(AT_ONCE).map(|base| RemoteIoVec { base: *base, len: N }).collect();
+        let to = &mut buffer[..N * places.len()];
+        let read = process_vm_readv(this, &mut [IoSliceMut::new(to)], &places).unwrap_or(0);
+        copies.extend(to[..read - read % N].chunks_exact(N).map(|bytes| bytes.first_chunk().copied()));
+        if read / N < places.len() {
+            // The one that could not be read is passed over.
+            copies.push(None);
+        }
+    }
+    copies
+}
+
 /// A word.
 pub(crate) fn word(address: usize) -> Option<usize> {
     array(address).map(usize::from_ne_bytes)
@@ -87,6 +108,19 @@ mod tests {
     fn a_wrong_address_is_no_crash() {
         assert_eq!(word(8), None);
         assert_eq!(c_string(usize::MAX - 64, 32), None);
+    }
+
+    #[test]
+    fn many_copies_leave_out_what_cannot_be_read() {
+        let list: Vec<usize> = (0..5_000).collect();
+        let mut addresses: Vec<usize> = list.iter().map(|value| value as *const usize as usize).collect();
+        let wrong = [0, 1, 1023, 1024, 3000, 4999];
+        wrong.iter().for_each(|index| addresses[*index] = 8 + index);
+        let copies = copies::<8>(&addresses);
+        assert_eq!(copies.len(), list.len());
+        for (value, copy) in copies.into_iter().enumerate() {
+            assert_eq!(copy.map(usize::from_ne_bytes), (!wrong.contains(&value)).then_some(value));
+        }
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Everything that depends on CPython's version or needs `unsafe`; the rest of the agent sees only what is exported
 //! here.
 
+pub(crate) mod arenas;
 pub(crate) mod collector;
 pub(crate) mod frames;
+pub(crate) mod generations;
 pub(crate) mod gil;
 pub(crate) mod heap;
 pub(crate) mod layout;
 mod lines;
-mod memory;
+pub(crate) mod memory;
 pub(crate) mod native;
 pub(crate) mod pending;
 pub(crate) mod selfcheck;

@@ -1,6 +1,6 @@
 //! Collections: how often, how long, what they freed, and where they fell.
 
-use neurogc_wire::status::Gc;
+use neurogc_wire::status::{Gc, Snapshots};
 use neurogc_wire::trace::Place;
 
 use super::spans::{Spans, Sum, ms};
@@ -18,7 +18,8 @@ pub(crate) struct Collection {
 /// All collections so far.
 #[derive(Debug)]
 pub(crate) struct Collections {
-    generations: [Spans; 3],
+    /// By generation, then slices and clones of snapshots.
+    kinds: [Spans; 5],
     in_request: Sum,
     in_gap: Sum,
     forced: Sum,
@@ -31,7 +32,7 @@ pub(crate) struct Collections {
 impl Default for Collections {
     fn default() -> Self {
         Self {
-            generations: [0; 3].map(|_| Spans::new(2)),
+            kinds: [0; 5].map(|_| Spans::new(2)),
             in_request: Sum::default(),
             in_gap: Sum::default(),
             forced: Sum::default(),
@@ -47,8 +48,9 @@ impl Collections {
     pub(crate) fn add(&mut self, collection: Collection, now_s: u64) {
         let longest = &mut self.longest[(now_s % 2) as usize];
         *longest = (now_s, if longest.0 == now_s { longest.1.max(collection.pause) } else { collection.pause });
-        // A generation that no interpreter has yet would be a full one.
-        self.generations[usize::from(collection.generation.min(2))].add(collection.pause);
+        if let Some(kind) = self.kinds.get_mut(usize::from(collection.generation)) {
+            kind.add(collection.pause);
+        }
         let place = match collection.place {
             Place::InRequest => &mut self.in_request,
             Place::InGap => &mut self.in_gap,
@@ -61,11 +63,17 @@ impl Collections {
 
     pub(crate) fn report(&self, now_s: u64) -> Gc {
         let recent = self.longest.iter().filter(|(second, _)| second + 1 >= now_s).map(|(_, pause)| *pause).max();
-        let [young, middle, full] = &self.generations;
+        let [young, middle, full, reap, clone] = &self.kinds;
         Gc {
             young: young.pauses(),
             middle: middle.pauses(),
             full: full.pauses(),
+            reap: reap.pauses(),
+            snapshot: Snapshots {
+                clone_p50_ms: clone.pauses().p50_ms,
+                clone_max_ms: clone.pauses().max_ms,
+                ..Snapshots::default()
+            },
             in_request: self.in_request.place(),
             in_gap: self.in_gap.place(),
             forced: self.forced.place(),

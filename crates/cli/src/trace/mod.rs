@@ -46,7 +46,9 @@ pub(crate) fn generation_name(generation: u8) -> &'static str {
     match generation {
         0 => "young",
         1 => "middle",
-        _ => "full",
+        2 => "full",
+        3 => "reap",
+        _ => "clone",
     }
 }
 

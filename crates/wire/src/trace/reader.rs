@@ -132,7 +132,7 @@ mod tests {
         prop_oneof![
             (at.clone(), any::<u64>()).prop_map(|(at, id)| Record::RequestStart { at, id }),
             (at.clone(), any::<u64>()).prop_map(|(at, id)| Record::RequestEnd { at, id }),
-            (at.clone(), any::<[u64; 3]>(), 0..3_u8).prop_map(|(at, [pause, collected, uncollectable], generation)| {
+            (at.clone(), any::<[u64; 3]>(), 0..5_u8).prop_map(|(at, [pause, collected, uncollectable], generation)| {
                 Record::Collection { at, pause, generation, place: Place::InGap, collected, uncollectable }
             }),
             (at.clone(), any::<[u64; 2]>()).prop_map(|(at, [busy, idle])| Record::Gap { at, busy, idle }),

@@ -51,7 +51,7 @@ pub enum Record {
         at: u64,
         /// How long it stopped the program.
         pause: u64,
-        /// 0, 1 or 2.
+        /// 0, 1 or 2; 3 for a slice that freed what a snapshot found, 4 for the clone of a snapshot.
         generation: u8,
         /// Where it fell.
         place: Place,
@@ -190,7 +190,7 @@ impl Record {
             3 => {
                 let kind = take_byte(from)?;
                 let generation = kind & 0xf;
-                if generation > 2 {
+                if generation > 4 {
                     return None;
                 }
                 Self::Collection {

@@ -1,0 +1,148 @@
+//! The memory that small objects lie in. While a snapshot is out, arenas that CPython gives back stay mapped, so that
+//! an address which held a small object can be read without a fault whatever has become of the object.
+//!
+//! CPython gives arenas back through a hook of its public API. Ours hands their pages to the kernel at once and
+//! their addresses only when the snapshot is over.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, TryLockError};
+
+/// `PyObjectArenaAllocator`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Allocator {
+    context: *mut c_void,
+    alloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void,
+    free: unsafe extern "C" fn(*mut c_void, *mut c_void, usize),
+}
+
+type Exchange = unsafe extern "C" fn(*mut Allocator);
+type Name = unsafe extern "C" fn() -> *const c_char;
+
+/// The allocator that was there before; written once, before ours is in place.
+static CONTEXT: AtomicUsize = AtomicUsize::new(0);
+static ALLOC: AtomicUsize = AtomicUsize::new(0);
+static FREE: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether arenas are kept; looked at before the lock.
+static KEEPING: AtomicBool = AtomicBool::new(false);
+
+/// Whether an arena has been unmapped since keeping began, because it could not be kept.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Arenas that CPython has given back and that are still mapped.
+static KEPT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+
+/// Objects up to this size lie in arenas.
+pub(crate) const SMALL: usize = 512;
+
+/// Keeps arenas mapped from now on. False where they cannot be kept or small objects do not lie in them. The caller
+/// holds the GIL.
+pub(crate) fn keep() -> bool {
+    if !uses_arenas() || !is_in_place(true) {
+        return false;
+    }
+    LOST.store(false, Ordering::Relaxed);
+    KEEPING.store(true, Ordering::Release);
+    true
+}
+
+/// Whether every arena that was there when keeping began is still mapped. The caller holds the GIL.
+pub(crate) fn all_are_kept() -> bool {
+    KEEPING.load(Ordering::Acquire) && !LOST.load(Ordering::Relaxed) && is_in_place(false)
+}
+
+/// Gives back what was kept.
+pub(crate) fn release() {
+    KEEPING.store(false, Ordering::Release);
+    let kept = match KEPT.try_lock() {
+        Ok(mut kept) => std::mem::take(&mut *kept),
+        Err(TryLockError::Poisoned(kept)) => std::mem::take(&mut *kept.into_inner()),
+        // Somebody is adding one, in another interpreter; what is there now goes with the next.
+        Err(TryLockError::WouldBlock) => return,
+    };
+    for (address, size) in kept {
+        // SAFETY: CPython has given this arena up, and it has been passed to nobody else.
+        unsafe { free_before(address as *mut c_void, size) };
+    }
+}
+
+/// Whether CPython uses its own allocator for small objects, which `PYTHONMALLOC` and debug builds change.
+fn uses_arenas() -> bool {
+    let Some(name) = symbol(c"_PyMem_GetCurrentAllocatorName") else { return false };
+    // SAFETY: the symbol is this function in every version that has it; it gives a static string or null.
+    unsafe {
+        let name = std::mem::transmute::<*mut c_void, Name>(name)();
+        !name.is_null() && CStr::from_ptr(name) == c"pymalloc"
+    }
+}
+
+/// Whether our hook is the one that CPython calls; where none of ours was ever set, it may be set now.
+fn is_in_place(may_set: bool) -> bool {
+    let (Some(get), Some(set)) = (symbol(c"PyObject_GetArenaAllocator"), symbol(c"PyObject_SetArenaAllocator")) else {
+        return false;
+    };
+    let mut now = Allocator { context: std::ptr::null_mut(), alloc, free };
+    // SAFETY: the symbols are these functions of CPython's API, and the struct is laid out as theirs.
+    unsafe {
+        let (get, set) =
+            (std::mem::transmute::<*mut c_void, Exchange>(get), std::mem::transmute::<*mut c_void, Exchange>(set));
+        get(&raw mut now);
+        if now.free as usize == free as *const () as usize {
+            return true;
+        }
+        // A second time it would call itself through whoever has wrapped it.
+        if !may_set || FREE.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        CONTEXT.store(now.context as usize, Ordering::Relaxed);
+        ALLOC.store(now.alloc as *const () as usize, Ordering::Relaxed);
+        FREE.store(now.free as *const () as usize, Ordering::Release);
+        let mut ours = Allocator { context: std::ptr::null_mut(), alloc, free };
+        set(&raw mut ours);
+    }
+    true
+}
+
+fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name is a C string; nothing is called.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+unsafe extern "C" fn alloc(_: *mut c_void, size: usize) -> *mut c_void {
+    let (context, before) = (CONTEXT.load(Ordering::Relaxed), ALLOC.load(Ordering::Acquire));
+    // SAFETY: `is_in_place` has stored the function that was there before, with its context.
+    unsafe {
+        let before = std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void>(before);
+        before(context as *mut c_void, size)
+    }
+}
+
+unsafe extern "C" fn free(_: *mut c_void, arena: *mut c_void, size: usize) {
+    if KEEPING.load(Ordering::Acquire) {
+        if let Ok(mut kept) = KEPT.try_lock()
+            && kept.try_reserve(1).is_ok()
+        {
+            kept.push((arena as usize, size));
+            // SAFETY: nobody uses what is in the arena any more; it reads as zeros from now on.
+            unsafe { libc::madvise(arena, size, libc::MADV_DONTNEED) };
+            return;
+        }
+        LOST.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: the arguments are passed on.
+    unsafe { free_before(arena, size) };
+}
+
+/// # Safety
+/// The arena must be CPython's to give back.
+unsafe fn free_before(arena: *mut c_void, size: usize) {
+    let (context, before) = (CONTEXT.load(Ordering::Relaxed), FREE.load(Ordering::Acquire));
+    // SAFETY: as in `alloc`.
+    unsafe {
+        let before = std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *mut c_void, usize)>(before);
+        before(context as *mut c_void, arena, size);
+    }
+}

@@ -1,0 +1,236 @@
+//! The collector's lists, for a caller that holds the GIL: what may be spliced, held back and set aside.
+
+use std::marker::PhantomData;
+
+use pyo3::Python;
+
+use super::collector::Collector;
+use super::layout::Layout;
+
+/// `PyGC_Head`, which stands before every object that the collector tracks, and at the head of every generation.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) next: usize,
+    /// Its low bits are flags.
+    pub(crate) previous: usize,
+}
+
+impl Head {
+    /// The flags in the low bits of `previous`.
+    pub(crate) const FLAGS: usize = 3;
+
+    /// Bytes between the head and its object.
+    pub(crate) const SIZE: usize = size_of::<Self>();
+}
+
+/// The four lists of an interpreter while the GIL is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Generations<'py> {
+    collector: Collector,
+    address: usize,
+    layout: &'static Layout,
+    /// Nobody else changes the lists while this is there.
+    gil: PhantomData<Python<'py>>,
+}
+
+/// The youngest, the middle and the oldest one.
+const YOUNG: usize = 0;
+const MIDDLE: usize = 1;
+const OLD: usize = 2;
+
+impl Collector {
+    /// The lists, which are those of the main interpreter: the token must be, too.
+    pub(crate) fn generations(self, _: Python<'_>) -> Generations<'_> {
+        Generations { collector: self, address: self.address(), layout: self.layout(), gil: PhantomData }
+    }
+}
+
+impl Generations<'_> {
+    /// The collector whose lists these are.
+    pub(crate) fn collector(self) -> Collector {
+        self.collector
+    }
+
+    /// Whether a collection is running, which may be in another thread that waits for the GIL in a finalizer.
+    pub(crate) fn is_collecting(self) -> bool {
+        // SAFETY: the self-check has found this struct to be laid out so; it lives while the interpreter does.
+        unsafe { *((self.address + self.layout.gc_collecting) as *const i32) != 0 }
+    }
+
+    /// The heads in the order in which a full collection strings its objects together, then the frozen ones.
+    pub(crate) fn heads(self) -> [usize; 4] {
+        [self.head(OLD), self.head(YOUNG), self.head(MIDDLE), self.address + self.layout.gc_permanent_generation]
+    }
+
+    /// The first and the last frozen object.
+    pub(crate) fn frozen_ends(self) -> (usize, usize) {
+        let head = (self.address + self.layout.gc_permanent_generation) as *const Head;
+        // SAFETY: as in `is_collecting`: it is the head of a list.
+        unsafe { ((*head).next, (*head).previous) }
+    }
+
+    /// Makes everything old, as a full collection does, without a look at any object: collections of the younger
+    /// generations then leave alone what is there now.
+    pub(crate) fn make_all_old(self) {
+        // SAFETY: both are heads of well-formed lists of this interpreter, and the GIL is held.
+        unsafe {
+            merge(self.head(YOUNG) as *mut Head, self.head(OLD) as *mut Head);
+            merge(self.head(MIDDLE) as *mut Head, self.head(OLD) as *mut Head);
+        }
+        self.set_count(YOUNG, 0);
+        self.set_count(MIDDLE, 0);
+    }
+
+    /// Net allocations since the last young collection.
+    pub(crate) fn young_count(self) -> i32 {
+        self.count(YOUNG)
+    }
+
+    /// Objects that wait for their first full collection. A full collection makes this zero.
+    pub(crate) fn pending(self) -> isize {
+        // SAFETY: as in `is_collecting`.
+        unsafe { *((self.address + self.layout.gc_long_lived_pending) as *const isize) }
+    }
+
+    /// CPython begins no full collection by itself before a quarter of the tenured objects is pending.
+    pub(crate) fn set_pending(self, pending: isize) {
+        // SAFETY: as in `is_collecting`; it is a plain number.
+        unsafe { *((self.address + self.layout.gc_long_lived_pending) as *mut isize) = pending };
+    }
+
+    /// Objects that the last full collection left.
+    pub(crate) fn total(self) -> isize {
+        // SAFETY: as in `is_collecting`.
+        unsafe { *((self.address + self.layout.gc_long_lived_total) as *const isize) }
+    }
+
+    /// Notes what a full collection by other means has left.
+    pub(crate) fn set_total(self, total: isize) {
+        // SAFETY: as in `set_pending`.
+        unsafe { *((self.address + self.layout.gc_long_lived_total) as *mut isize) = total };
+        self.set_count(OLD, 0);
+    }
+
+    /// Empties the youngest generation into `aside`, so that a young collection sees only what is put there next.
+    ///
+    /// # Safety
+    /// `aside` must stay where it is until `bring_back` has been called with it.
+    pub(crate) unsafe fn set_aside(self, aside: *mut Head) -> Aside {
+        // SAFETY: the caller's promise, and both are heads of lists.
+        unsafe {
+            (*aside).next = aside as usize;
+            (*aside).previous = aside as usize;
+            merge(self.head(YOUNG) as *mut Head, aside);
+        }
+        Aside { young: self.count(YOUNG), middle: self.count(MIDDLE) }
+    }
+
+    /// Puts the objects of `set_aside` back before those that have come since, and the counts with them.
+    ///
+    /// # Safety
+    /// `aside` must be what `set_aside` has filled.
+    pub(crate) unsafe fn bring_back(self, aside: *mut Head, counts: Aside) {
+        let young = self.head(YOUNG) as *mut Head;
+        // SAFETY: the caller's promise: both are heads of well-formed lists.
+        unsafe {
+            merge(young, aside);
+            merge(aside, young);
+        }
+        self.set_count(YOUNG, self.count(YOUNG).saturating_add(counts.young));
+        self.set_count(MIDDLE, counts.middle);
+    }
+
+    fn head(self, generation: usize) -> usize {
+        self.address + self.layout.gc_generations + generation * self.layout.gc_generation_size
+    }
+
+    fn count(self, generation: usize) -> i32 {
+        // SAFETY: as in `is_collecting`.
+        unsafe { *((self.head(generation) + self.layout.gc_generation_count) as *const i32) }
+    }
+
+    fn set_count(self, generation: usize, count: i32) {
+        // SAFETY: as in `set_pending`.
+        unsafe { *((self.head(generation) + self.layout.gc_generation_count) as *mut i32) = count };
+    }
+}
+
+/// The counts of the two younger generations before a collection that they shall not notice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aside {
+    young: i32,
+    middle: i32,
+}
+
+/// Appends a list to another one; the first is empty afterwards.
+///
+/// # Safety
+/// Both must be heads of well-formed lists that nobody else uses now.
+unsafe fn merge(from: *mut Head, to: *mut Head) {
+    // SAFETY: the caller's promise: every pointer in a well-formed list is that of a head.
+    unsafe {
+        let (first, last) = ((*from).next as *mut Head, (*from).previous as *mut Head);
+        if first == from {
+            return;
+        }
+        let tail = (*to).previous as *mut Head;
+        (*tail).next = first as usize;
+        (*first).previous = ((*first).previous & Head::FLAGS) | tail as usize;
+        (*last).next = to as usize;
+        (*to).previous = last as usize;
+        (*from).next = from as usize;
+        (*from).previous = from as usize;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(members: &mut [Head]) {
+        let addresses: Vec<usize> = members.iter().map(|head| head as *const Head as usize).collect();
+        let count = members.len();
+        for (index, head) in members.iter_mut().enumerate() {
+            head.next = addresses[(index + 1) % count];
+            head.previous = addresses[(index + count - 1) % count] | usize::from(index > 0);
+        }
+    }
+
+    fn length(head: &Head) -> usize {
+        let start = head as *const Head as usize;
+        let (mut at, mut count) = (head.next, 0);
+        while at != start {
+            count += 1;
+            // SAFETY: the tests make well-formed lists.
+            at = unsafe { (*(at as *const Head)).next };
+        }
+        count
+    }
+
+    fn heads(count: usize) -> Vec<Head> {
+        (0..count).map(|_| Head { next: 0, previous: 0 }).collect()
+    }
+
+    #[test]
+    fn merging_moves_all_members_and_keeps_their_flags() {
+        let (mut from, mut to) = (heads(3), heads(4));
+        list(&mut from);
+        list(&mut to);
+        // SAFETY: both are well-formed lists of this test.
+        unsafe { merge(&raw mut from[0], &raw mut to[0]) };
+        assert_eq!((length(&from[0]), length(&to[0])), (0, 5));
+        assert_eq!(from[1].previous, &raw const to[3] as usize | 1);
+        assert_eq!(to[0].previous, &raw const from[2] as usize);
+    }
+
+    #[test]
+    fn merging_nothing_changes_nothing() {
+        let (mut from, mut to) = (heads(1), heads(2));
+        list(&mut from);
+        list(&mut to);
+        // SAFETY: both are well-formed lists of this test.
+        unsafe { merge(&raw mut from[0], &raw mut to[0]) };
+        assert_eq!((length(&from[0]), length(&to[0])), (0, 1));
+    }
+}

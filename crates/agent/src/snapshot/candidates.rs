@@ -1,0 +1,265 @@
+//! From what a walk has left unmarked to what the program is told: the garbage, grouped so that each group can be freed
+//! by itself.
+//!
+//! A group is a connected component: everything in it is reached from something in it, by references in either
+//! direction. Within a group the order is that of the collector's lists, because finalizers run in that order.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use super::control::{Candidate, Shared, Trouble};
+use super::counts::spread;
+use super::shadow::{BLACK, GREY, MANY, NONE_LEFT, NOTHING};
+use super::system;
+use super::walk::{Walk, prefetch, traverse};
+use crate::cpython::arenas;
+use crate::cpython::generations::Head;
+use crate::cpython::layout::Layout;
+
+/// The garbage by number, in the order of the lists. All of it lies in mappings of our own.
+struct Garbage {
+    objects: *mut usize,
+    /// Another number of the same component, smaller or the same.
+    leads: *mut u32,
+    /// By address: a number plus one, or zero.
+    numbers: *mut u32,
+    mask: usize,
+    count: usize,
+}
+
+/// What the visitor needs.
+struct Joining<'a, 'w> {
+    walk: *mut Walk<'w>,
+    garbage: &'a Garbage,
+    current: u32,
+}
+
+/// Numbers, groups and writes down what the walk has left unmarked.
+///
+/// # Safety
+/// The walk must have marked everything reachable on these lists, and the layout must be this interpreter's.
+pub(super) unsafe fn write(
+    walk: &mut Walk<'_>,
+    heads: &[usize; 4],
+    layout: &'static Layout,
+    shared: &Shared,
+) -> Result<(), Trouble> {
+    let mut count = 0;
+    walk.each(NONE_LEFT, MANY, |_, _, _| count += 1)?;
+    if count == 0 {
+        return Ok(());
+    }
+    // Numbers have 32 bits, and one of them means none.
+    if count >= u32::MAX as usize {
+        return Err(Trouble::NoMemory);
+    }
+    let mut garbage = Garbage::with_room_for(count)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        garbage.gather(walk, heads, count)?;
+        garbage.join(walk, layout)?;
+    }
+    // SAFETY: as above; the shared memory has the room that it says.
+    unsafe { garbage.write_components(layout, shared) }
+}
+
+impl Garbage {
+    fn with_room_for(count: usize) -> Result<Self, Trouble> {
+        let slots = (2 * count).next_power_of_two();
+        let objects: *mut usize = system::map(count * size_of::<usize>()).cast();
+        let leads: *mut u32 = system::map(count * size_of::<u32>()).cast();
+        let numbers: *mut u32 = system::map(slots * size_of::<u32>()).cast();
+        if objects.is_null() || leads.is_null() || numbers.is_null() {
+            return Err(Trouble::NoMemory);
+        }
+        Ok(Self { objects, leads, numbers, mask: slots - 1, count: 0 })
+    }
+
+    /// Goes along the lists until all garbage is found.
+    unsafe fn gather(&mut self, walk: &mut Walk<'_>, heads: &[usize; 4], count: usize) -> Result<(), Trouble> {
+        for head in *heads {
+            // SAFETY: the caller's promise: these are well-formed lists, and `count` members of them are garbage.
+            unsafe {
+                let mut at = (*(head as *const Head)).next;
+                while at != head && self.count < count {
+                    let next = (*(at as *const Head)).next;
+                    prefetch(next);
+                    walk.watch.step()?;
+                    let byte = walk.byte_of(at + Head::SIZE);
+                    if !byte.is_null() && !matches!(*byte, NOTHING | GREY | BLACK) {
+                        self.add(at + Head::SIZE);
+                    }
+                    at = next;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn add(&mut self, object: usize) {
+        let number = self.count as u32;
+        // SAFETY: there is room for one more, and a free slot: at most half of them are used.
+        unsafe {
+            *self.objects.add(self.count) = object;
+            *self.leads.add(self.count) = number;
+            let mut slot = spread(object) & self.mask;
+            while *self.numbers.add(slot) != 0 {
+                slot = (slot + 1) & self.mask;
+            }
+            *self.numbers.add(slot) = number + 1;
+        }
+        self.count += 1;
+    }
+
+    fn object(&self, number: u32) -> usize {
+        debug_assert!((number as usize) < self.count);
+        // SAFETY: only numbers that `add` has given are asked for.
+        unsafe { *self.objects.add(number as usize) }
+    }
+
+    /// The number of an object that is garbage.
+    fn number(&self, object: usize) -> Option<u32> {
+        let mut slot = spread(object) & self.mask;
+        loop {
+            // SAFETY: the slot is masked, and there are free ones.
+            match unsafe { *self.numbers.add(slot) } {
+                0 => return None,
+                number if self.object(number - 1) == object => return Some(number - 1),
+                _ => slot = (slot + 1) & self.mask,
+            }
+        }
+    }
+
+    /// The smallest number of a component.
+    fn first(&self, mut number: u32) -> u32 {
+        // SAFETY: leads are numbers that `add` has given.
+        unsafe {
+            loop {
+                let lead = self.leads.add(number as usize);
+                if *lead == number {
+                    return number;
+                }
+                // The path grows shorter on the way.
+                *lead = *self.leads.add(*lead as usize);
+                number = *lead;
+            }
+        }
+    }
+
+    fn unite(&self, one: u32, other: u32) {
+        let (one, other) = (self.first(one), self.first(other));
+        // SAFETY: as in `first`.
+        unsafe { *self.leads.add(one.max(other) as usize) = one.min(other) };
+    }
+
+    /// Puts into one component what refers to each other.
+    unsafe fn join(&self, walk: &mut Walk<'_>, layout: &'static Layout) -> Result<(), Trouble> {
+        let mut joining = Joining { walk, garbage: self, current: 0 };
+        for number in 0..self.count as u32 {
+            joining.current = number;
+            // SAFETY: the garbage is objects, and the visitor gets what it expects.
+            unsafe {
+                (*joining.walk).watch.step()?;
+                if let Some(ahead) = number.checked_add(8).filter(|ahead| (*ahead as usize) < self.count) {
+                    prefetch(self.object(ahead));
+                }
+                traverse(layout, self.object(number), visit, (&raw mut joining).cast());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down whole components in the order of their first members, as many as there is room for.
+    unsafe fn write_components(&self, layout: &'static Layout, shared: &Shared) -> Result<(), Trouble> {
+        const NO_ROOM: u32 = u32::MAX;
+        // For each first member: how many there are in its component, and then where the next of them goes.
+        let places: *mut u32 = system::map(self.count * size_of::<u32>()).cast();
+        if places.is_null() {
+            return Err(Trouble::NoMemory);
+        }
+        let control = shared.control();
+        let (mut written, mut components, mut largest, mut left_out) = (0_usize, 0_usize, 0_usize, 0_usize);
+        // SAFETY: numbers are below the count; places are given so that no more than the capacity is written.
+        unsafe {
+            for number in 0..self.count as u32 {
+                *places.add(self.first(number) as usize) += 1;
+            }
+            for number in 0..self.count as u32 {
+                if self.first(number) != number {
+                    continue;
+                }
+                let place = places.add(number as usize);
+                let size = *place as usize;
+                if written + size > shared.capacity() {
+                    *place = NO_ROOM;
+                    left_out += size;
+                    continue;
+                }
+                *shared.sizes().add(components) = size as u32;
+                *place = written as u32;
+                written += size;
+                components += 1;
+                largest = largest.max(size);
+            }
+            for number in 0..self.count as u32 {
+                let place = places.add(self.first(number) as usize);
+                if *place != NO_ROOM {
+                    *shared.candidates().add(*place as usize) = candidate(self.object(number), layout);
+                    *place += 1;
+                }
+            }
+        }
+        control.components.store(components as u64, Ordering::Relaxed);
+        control.largest.store(largest as u64, Ordering::Relaxed);
+        control.left_out.store(left_out as u64, Ordering::Relaxed);
+        control.candidates.store(written as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Puts the visited object into the component of the one that refers to it, if it is garbage, too.
+unsafe extern "C" fn visit(object: *mut c_void, joining: *mut c_void) -> c_int {
+    // SAFETY: `join` passes this struct, and changes nothing in it until the traversal is over.
+    let joining = unsafe { &*joining.cast::<Joining<'_, '_>>() };
+    // SAFETY: as above.
+    let byte = unsafe { (*joining.walk).byte_of(object as usize) };
+    // SAFETY: it is a byte of the table.
+    if !byte.is_null()
+        && !matches!(unsafe { *byte }, NOTHING | GREY | BLACK)
+        && let Some(number) = joining.garbage.number(object as usize)
+    {
+        joining.garbage.unite(joining.current, number);
+    }
+    0
+}
+
+/// What the program needs to recognise the object.
+///
+/// # Safety
+/// It must be an object of the interpreter with this layout.
+unsafe fn candidate(object: usize, layout: &'static Layout) -> Candidate {
+    /// Instances carry the values of their attributes behind them, at most so many bytes.
+    const INLINE_VALUES: usize = 1 << 2;
+    const MOST_INLINE: usize = 320;
+    const TUPLE_SUBCLASS: usize = 1 << 26;
+    /// The collector's head, and what stands before it.
+    const BEFORE: usize = 2 * Head::SIZE;
+    // SAFETY: the layout is that of the object's interpreter.
+    unsafe {
+        let kind = *((object + layout.object_type) as *const usize);
+        let word = |offset: usize| *((kind + offset) as *const usize);
+        let flags = word(layout.type_flags);
+        let mut size = word(layout.type_basicsize) + BEFORE;
+        if flags & INLINE_VALUES != 0 {
+            size += MOST_INLINE;
+        }
+        let item = word(layout.type_itemsize);
+        if item != 0 {
+            // Only a tuple is sure to keep its length where the type says that it has one.
+            let items = *((object + layout.var_object_size) as *const isize);
+            let known = flags & TUPLE_SUBCLASS != 0 && items >= 0;
+            size = if known { size.saturating_add(item.saturating_mul(items as usize)) } else { usize::MAX };
+        }
+        Candidate::new(object, kind, size <= arenas::SMALL)
+    }
+}

@@ -1,0 +1,112 @@
+//! The life of the process that is cloned from the program to look at its heap as it was at that moment.
+//!
+//! It shares nothing with the program but the control page and the candidates. It runs none of the program's code but
+//! the functions by which types tell what their instances refer to. It may not allocate, lock, or panic: another thread
+//! may have held any lock when it was cloned.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use super::control::{Shared, Trouble};
+use super::walk::{Walk, Watch};
+use super::{candidates, system};
+use crate::cpython::layout::Layout;
+
+/// What the process has to do.
+pub(super) struct Mission<'a> {
+    pub(super) heads: [usize; 4],
+    pub(super) layout: &'static Layout,
+    pub(super) shared: &'a Shared,
+    pub(super) parent: c_int,
+    pub(super) deadline: u64,
+}
+
+/// How much nicer than the program it is: a flight that drags costs the program more than the processor does.
+const NICER: c_int = 5;
+
+/// How long after the deadline a process that cannot even look at the clock is ended by the kernel.
+const LAST_SECONDS: u64 = 5;
+
+const PAGE: u64 = 4096;
+
+/// The first function of the process, which never returns.
+pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
+    // SAFETY: `Flight::launch` passes a mission, and this process has a copy of it.
+    let mission = unsafe { &*mission.cast::<Mission<'_>>() };
+    withdraw(mission);
+    let control = mission.shared.control();
+    match work(mission) {
+        Ok(()) => {
+            control.own_bytes.store(system::minor_faults() * PAGE, Ordering::Relaxed);
+            control.say_done();
+            system::exit(0)
+        }
+        Err(trouble) => {
+            control.say_trouble(trouble);
+            system::exit(1)
+        }
+    }
+}
+
+fn work(mission: &Mission<'_>) -> Result<(), Trouble> {
+    let Mission { heads, layout, shared, parent, deadline } = *mission;
+    let control = shared.control();
+    let ended = |step: usize| {
+        if let Some(ended) = control.ended.get(step) {
+            ended.store(system::now(), Ordering::Relaxed);
+        }
+    };
+    let mut watch = Watch { control, parent, deadline, until_look: 0 };
+    watch.look()?;
+    let mut walk = Walk::new(layout, watch)?;
+    // SAFETY: the heads are those of the lists of the interpreter with this layout. The program held the GIL when this
+    // process was cloned, and no other thread came along, so nobody changes them.
+    unsafe {
+        walk.enlist(&heads)?;
+        ended(0);
+        walk.subtract()?;
+        ended(1);
+        walk.mark()?;
+        ended(2);
+        candidates::write(&mut walk, &heads, layout, shared)?;
+        ended(3);
+    }
+    Ok(())
+}
+
+/// Lets go of everything that the program has: its files, its signals, its share of the machine.
+fn withdraw(mission: &Mission<'_>) {
+    const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
+    // SAFETY: raw calls on this process alone. The table of files is shared with the program until the first call gives
+    // this process an empty one; where that is refused it stays shared and is not touched.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE) == 0 {
+            // Who is short of memory takes this process first.
+            system::write_to(c"/proc/self/oom_score_adj", b"1000");
+        }
+        libc::prctl(libc::PR_SET_NAME, c"neurogc-walk".as_ptr());
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        let nice = 20 - libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) as c_int;
+        libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice + NICER);
+    }
+    end_at_last(mission.deadline);
+}
+
+/// Has the kernel end this process some time after the deadline, in case that it hangs and the program is gone. All
+/// signals are blocked; the one of the timer is let through, with the program's handler taken off.
+fn end_at_last(deadline: u64) {
+    let seconds = deadline.saturating_sub(system::now()) / 1_000_000_000 + LAST_SECONDS;
+    // SAFETY: all-zero structs are valid here, and the calls change this process alone.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+        let mut alarm: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut alarm);
+        libc::sigaddset(&raw mut alarm, libc::SIGALRM);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const alarm, std::ptr::null_mut());
+        libc::alarm(seconds.min(3600) as libc::c_uint);
+    }
+}

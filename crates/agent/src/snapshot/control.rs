@@ -1,0 +1,187 @@
+//! What the program and the process that walks its snapshot say to each other: a few words and the candidates, in
+//! memory that both share.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::system;
+
+/// The first pages of the shared memory.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct Control {
+    /// Whether the walk is done; everything else may be read then.
+    done: AtomicU32,
+    /// Why it was given up, as a `Trouble`.
+    trouble: AtomicU32,
+    /// The program does not want it any more.
+    stop: AtomicU32,
+    pub(super) tracked: AtomicU64,
+    pub(super) frozen: AtomicU64,
+    pub(super) candidates: AtomicU64,
+    pub(super) components: AtomicU64,
+    pub(super) largest: AtomicU64,
+    /// Garbage that found no room.
+    pub(super) left_out: AtomicU64,
+    /// Memory that the walk took for itself.
+    pub(super) own_bytes: AtomicU64,
+    /// When each step was over.
+    pub(super) ended: [AtomicU64; STEPS],
+}
+
+/// The steps of a walk: enlist, subtract, mark, group.
+pub(super) const STEPS: usize = 4;
+
+/// Why a walk was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Trouble {
+    NoMemory = 1,
+    Stopped = 2,
+    Orphaned = 3,
+    Late = 4,
+}
+
+impl Trouble {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::NoMemory => "the snapshot found no memory for its tables",
+            Self::Stopped => "the snapshot was called off",
+            Self::Orphaned => "the snapshot's program is gone",
+            Self::Late => "the snapshot took too long",
+        }
+    }
+}
+
+impl Control {
+    pub(super) fn say_done(&self) {
+        self.done.store(1, Ordering::Release);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire) == 1
+    }
+
+    pub(super) fn say_trouble(&self, trouble: Trouble) {
+        self.trouble.store(trouble as u32, Ordering::Release);
+    }
+
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        match self.trouble.load(Ordering::Acquire) {
+            1 => Some(Trouble::NoMemory),
+            2 => Some(Trouble::Stopped),
+            3 => Some(Trouble::Orphaned),
+            4 => Some(Trouble::Late),
+            _ => None,
+        }
+    }
+
+    pub(super) fn say_stop(&self) {
+        self.stop.store(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// An object that was unreachable in the snapshot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    /// Where it is. Objects lie at multiples of 16, so the low bit is free to say that it is no small one.
+    tagged: usize,
+    /// What it is an instance of.
+    pub(super) kind: usize,
+}
+
+const NOT_SMALL: usize = 1;
+
+impl Candidate {
+    pub(super) fn new(object: usize, kind: usize, small: bool) -> Self {
+        Self { tagged: if small { object } else { object | NOT_SMALL }, kind }
+    }
+
+    pub(super) fn object(self) -> usize {
+        self.tagged & !NOT_SMALL
+    }
+
+    /// Whether it lies in one of CPython's arenas.
+    pub(super) fn is_small(self) -> bool {
+        self.tagged & NOT_SMALL == 0
+    }
+}
+
+const PAGE: usize = 4096;
+
+/// The shared memory: the control page, the candidates component by component, and the components' sizes.
+#[derive(Debug)]
+pub(super) struct Shared {
+    at: *mut u8,
+    capacity: usize,
+}
+
+// SAFETY: the memory is reached through atomics, and through the candidates once the other process has ended.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Room for so many candidates. Only what is used takes memory.
+    pub(super) fn new(capacity: usize) -> Option<Self> {
+        let at = system::map_shared(Self::bytes(capacity));
+        (!at.is_null()).then_some(Self { at, capacity })
+    }
+
+    fn bytes(capacity: usize) -> usize {
+        PAGE + capacity * (size_of::<Candidate>() + size_of::<u32>())
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(super) fn control(&self) -> &Control {
+        // SAFETY: the mapping begins with a page that is zeroed, which is a valid `Control`, and lives as long as this.
+        unsafe { &*self.at.cast() }
+    }
+
+    /// Where the candidates are.
+    pub(super) fn candidates(&self) -> *mut Candidate {
+        self.at.wrapping_add(PAGE).cast()
+    }
+
+    /// Where the sizes of the components are.
+    pub(super) fn sizes(&self) -> *mut u32 {
+        self.at.wrapping_add(PAGE + self.capacity * size_of::<Candidate>()).cast()
+    }
+
+    /// The candidates, after the other process has ended.
+    pub(super) fn found(&self) -> (&[Candidate], &[u32]) {
+        let control = self.control();
+        let most = self.capacity as u64;
+        let candidates = control.candidates.load(Ordering::Acquire).min(most) as usize;
+        let components = control.components.load(Ordering::Acquire).min(most) as usize;
+        // SAFETY: both lie inside the mapping, any bytes are valid, and nobody writes to them any more.
+        unsafe {
+            (
+                std::slice::from_raw_parts(self.candidates(), candidates),
+                std::slice::from_raw_parts(self.sizes(), components),
+            )
+        }
+    }
+
+    /// Forgets the mapping without giving it back.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> usize {
+        self.at as usize
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this struct's own.
+        unsafe { system::unmap(self.at, Self::bytes(self.capacity)) };
+    }
+}
+
+const _: () = assert!(size_of::<Control>() <= PAGE && size_of::<Candidate>() == 16);

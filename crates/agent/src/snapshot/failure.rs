@@ -1,0 +1,59 @@
+//! Why there was no snapshot, or none that could be used.
+
+use super::control::Trouble;
+
+/// A snapshot that was refused or came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("no snapshots here: {0}")]
+    Unsupported(String),
+    #[error("snapshots are taken of the main interpreter only")]
+    OtherInterpreter,
+    #[error("a snapshot is under way already")]
+    UnderWay,
+    #[error("a collection is running")]
+    Collecting,
+    #[error("there is no memory for a snapshot")]
+    NoMemory,
+    #[error("the kernel refuses to clone the process: {}", std::io::Error::from_raw_os_error(*.0))]
+    Clone(i32),
+    #[error("{}", .0.words())]
+    GaveUp(Trouble),
+    #[error("the snapshot's process was ended by signal {0}")]
+    Killed(i32),
+    #[error("the snapshot's process ended without a word")]
+    Vanished,
+    #[error("the snapshot's process did not end in time")]
+    Late,
+    #[error("a full collection ran before the snapshot's garbage was freed")]
+    Collected,
+    #[error("the program froze or thawed its objects before the snapshot's garbage was freed")]
+    Frozen,
+    #[error("the snapshot was called off")]
+    Cancelled,
+}
+
+impl Failure {
+    /// Whether it will be so the next time, too.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Unsupported(_) | Self::OtherInterpreter)
+    }
+
+    /// One word for it, to count by.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Unsupported(_) => "unsupported",
+            Self::OtherInterpreter => "other_interpreter",
+            Self::UnderWay => "under_way",
+            Self::Collecting => "collecting",
+            Self::NoMemory | Self::GaveUp(Trouble::NoMemory) => "no_memory",
+            Self::Clone(_) => "clone",
+            Self::Killed(_) => "killed",
+            Self::Vanished | Self::GaveUp(Trouble::Orphaned) => "vanished",
+            Self::Late | Self::GaveUp(Trouble::Late) => "late",
+            Self::Collected => "collected",
+            Self::Frozen => "frozen",
+            Self::Cancelled | Self::GaveUp(Trouble::Stopped) => "cancelled",
+        }
+    }
+}

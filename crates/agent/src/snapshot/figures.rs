@@ -1,0 +1,103 @@
+//! What snapshots have cost and brought so far.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::failure::Failure;
+use super::flight::Flight;
+use super::system;
+use crate::senses::spans::Spans;
+
+/// The sums of all snapshots of a process.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    /// How many were launched.
+    pub(crate) launched: u64,
+    /// Those that were refused or came to nothing, by reason.
+    pub(crate) failed: BTreeMap<&'static str, u64>,
+    /// How long the program stood still for each clone.
+    pub(crate) clone: Spans,
+    /// How long each was in flight.
+    pub(crate) flight: Spans,
+    /// How long each slice took that freed something.
+    pub(crate) reap: Spans,
+    /// Objects that were found unreachable, and those that were freed.
+    pub(crate) candidates: u64,
+    pub(crate) freed: u64,
+    /// The latest flight that landed.
+    pub(crate) latest: Latest,
+}
+
+/// One flight.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Latest {
+    pub(crate) clone_ns: u64,
+    pub(crate) flight_ns: u64,
+    pub(crate) tracked: u64,
+    pub(crate) frozen: u64,
+    pub(crate) candidates: u64,
+    pub(crate) components: u64,
+    pub(crate) largest: u64,
+    pub(crate) left_out: u64,
+    /// Memory that the walk took for itself.
+    pub(crate) own_bytes: u64,
+    /// Page faults of the program during the flight; most of them are copies that it had to make.
+    pub(crate) faults: u64,
+    /// How long each step of the walk took: enlist, subtract, mark, group.
+    pub(crate) steps_ns: [u64; 4],
+}
+
+impl Latest {
+    /// A flight that has just landed.
+    pub(super) fn of(flight: &Flight) -> Self {
+        let control = flight.shared.control();
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let mut before = flight.began;
+        let steps_ns = [0, 1, 2, 3].map(|step| {
+            let ended = control.ended.get(step).map_or(0, read);
+            let took = ended.saturating_sub(before);
+            before = before.max(ended);
+            took
+        });
+        Self {
+            clone_ns: flight.clone_ns,
+            flight_ns: system::now().saturating_sub(flight.began),
+            tracked: read(&control.tracked),
+            frozen: read(&control.frozen),
+            candidates: read(&control.candidates),
+            components: read(&control.components),
+            largest: read(&control.largest),
+            left_out: read(&control.left_out),
+            own_bytes: read(&control.own_bytes),
+            faults: flight.faults(),
+            steps_ns,
+        }
+    }
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            launched: 0,
+            failed: BTreeMap::new(),
+            clone: Spans::new(2),
+            flight: Spans::new(2),
+            reap: Spans::new(2),
+            candidates: 0,
+            freed: 0,
+            latest: Latest::default(),
+        }
+    }
+}
+
+impl Figures {
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        *self.failed.entry(failure.kind()).or_default() += 1;
+    }
+
+    pub(super) fn landed(&mut self, latest: Latest) {
+        self.flight.add(latest.flight_ns);
+        self.candidates += latest.candidates;
+        self.latest = latest;
+    }
+}

@@ -1,0 +1,185 @@
+//! The program's end of a snapshot in flight: the clone, the looks at it, and its end.
+
+use std::ffi::c_int;
+
+use super::child;
+use super::control::Shared;
+use super::failure::Failure;
+use super::system::{self, Ended};
+use crate::cpython::collector::Collector;
+use crate::cpython::layout::Layout;
+
+/// A process that was cloned from this one and walks its heap.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pid: c_int,
+    pub(super) shared: Shared,
+    pub(super) collector: Collector,
+    /// When it was cloned, and how long the program stood still for that.
+    pub(super) began: u64,
+    pub(super) clone_ns: u64,
+    deadline: u64,
+    faults_before: u64,
+    /// Why it has been killed.
+    given_up: Option<Failure>,
+}
+
+/// How a flight stands.
+pub(super) enum Standing {
+    Flying,
+    Landed,
+    Failed(Failure),
+}
+
+/// What it is sent out with.
+pub(super) struct Plan {
+    pub(super) collector: Collector,
+    pub(super) layout: &'static Layout,
+    pub(super) heads: [usize; 4],
+    /// About how many objects there are.
+    pub(super) objects: usize,
+}
+
+/// A flight may take this long, and so much longer for each object. That is ten times what it takes.
+const PATIENCE_NS: u64 = 2_000_000_000;
+const PATIENCE_PER_OBJECT_NS: u64 = 5_000;
+
+/// The walk looks at the clock itself. One that does not get there is killed a little later.
+const GRACE_NS: u64 = 300_000_000;
+
+/// How often the end of a killed process is looked for, and how long.
+const END_LOOKS: u32 = 400;
+const END_LOOK: std::time::Duration = std::time::Duration::from_micros(500);
+
+impl Flight {
+    /// Clones this process. The caller holds the GIL, and stands still meanwhile.
+    pub(super) fn launch(plan: &Plan) -> Result<Self, Failure> {
+        // The estimate leaves out what survived one young collection only, and what is frozen.
+        let capacity = plan.objects + plan.objects / 4 + 1_000_000;
+        let shared = Shared::new(capacity).ok_or(Failure::NoMemory)?;
+        let stack = Stack::new().ok_or(Failure::NoMemory)?;
+        let faults_before = system::minor_faults();
+        let before = system::now();
+        let deadline = before + PATIENCE_NS + PATIENCE_PER_OBJECT_NS * plan.objects as u64;
+        let mission = child::Mission {
+            heads: plan.heads,
+            layout: plan.layout,
+            shared: &shared,
+            parent: std::process::id() as c_int,
+            deadline,
+        };
+        let pid = clone(&stack, &mission)?;
+        let began = system::now();
+        Ok(Self {
+            pid,
+            shared,
+            collector: plan.collector,
+            began,
+            clone_ns: began - before,
+            deadline,
+            faults_before,
+            given_up: None,
+        })
+    }
+
+    /// Looks at it without waiting.
+    pub(super) fn look(&mut self) -> Standing {
+        match system::wait(self.pid) {
+            Ended::No => {
+                if self.given_up.is_none() {
+                    if !self.collector.is_held_off() {
+                        self.give_up(Failure::Collected);
+                    } else if system::now() > self.deadline + GRACE_NS {
+                        self.give_up(Failure::Late);
+                    }
+                }
+                Standing::Flying
+            }
+            Ended::Exit(0) if self.shared.control().is_done() && self.given_up.is_none() => Standing::Landed,
+            // Somebody who waits for everybody's children has seen the end of it before us.
+            Ended::Unknown if self.shared.control().is_done() && self.given_up.is_none() => Standing::Landed,
+            ended => Standing::Failed(self.why(ended)),
+        }
+    }
+
+    fn why(&mut self, ended: Ended) -> Failure {
+        if let Some(failure) = self.given_up.take() {
+            return failure;
+        }
+        match (self.shared.control().trouble(), ended) {
+            (Some(trouble), _) => Failure::GaveUp(trouble),
+            (None, Ended::Signal(signal)) => Failure::Killed(signal),
+            (None, _) => Failure::Vanished,
+        }
+    }
+
+    /// Tells it to end, and makes it.
+    pub(super) fn give_up(&mut self, why: Failure) {
+        self.shared.control().say_stop();
+        // It has not been waited for, so the id is still its own.
+        system::kill(self.pid);
+        self.given_up = Some(why);
+    }
+
+    /// Ends it now, waiting a short while until it is gone.
+    pub(super) fn end(mut self) -> Shared {
+        self.give_up(Failure::Cancelled);
+        for _ in 0..END_LOOKS {
+            if system::wait(self.pid) != Ended::No {
+                break;
+            }
+            std::thread::sleep(END_LOOK);
+        }
+        self.shared
+    }
+
+    /// How often this process has been made to copy a page, among other things, since the clone.
+    pub(super) fn faults(&self) -> u64 {
+        system::minor_faults().saturating_sub(self.faults_before)
+    }
+}
+
+/// The stack of the process, with a page below it that nobody may touch.
+struct Stack {
+    at: *mut u8,
+}
+
+impl Stack {
+    const SIZE: usize = 1 << 20;
+    const GUARD: usize = 4096;
+
+    fn new() -> Option<Self> {
+        let at = system::map(Self::SIZE);
+        // SAFETY: the mapping is our own, and its first page is used by nobody.
+        (!at.is_null() && unsafe { libc::mprotect(at.cast(), Self::GUARD, libc::PROT_NONE) } == 0)
+            .then_some(Self { at })
+    }
+
+    fn top(&self) -> *mut u8 {
+        self.at.wrapping_add(Self::SIZE)
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: the cloned process has a copy of its own.
+        unsafe { system::unmap(self.at, Self::SIZE) };
+    }
+}
+
+/// Clones the process with all signals blocked, so that no handler of the program ever runs in the clone. It sends no
+/// signal when it ends, no handler for forks runs, and the table of files is only shared, not copied: the clone leaves it.
+fn clone(stack: &Stack, mission: &child::Mission<'_>) -> Result<c_int, Failure> {
+    // SAFETY: all-zero sets are valid; the mask is put back below. The clone gets a copy of all memory with it, the
+    // stack and the mission in it, and its function never returns.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let argument = (&raw const *mission).cast_mut().cast();
+        let pid = libc::clone(child::main, stack.top().cast(), libc::CLONE_FILES, argument);
+        let error = std::io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        if pid > 0 { Ok(pid) } else { Err(Failure::Clone(error.raw_os_error().unwrap_or(0))) }
+    }
+}

@@ -1,0 +1,108 @@
+//! System calls for a process that may neither allocate nor lock: nothing here touches libc's state but `errno`.
+
+use std::ffi::{c_int, c_void};
+
+/// Memory from the kernel, zeroed, that costs nothing before it is touched. Null where there is none.
+pub(super) fn map(bytes: usize) -> *mut u8 {
+    map_as(bytes, libc::MAP_PRIVATE)
+}
+
+/// The same, shared with the processes that are cloned from this one.
+pub(super) fn map_shared(bytes: usize) -> *mut u8 {
+    map_as(bytes, libc::MAP_SHARED)
+}
+
+fn map_as(bytes: usize, kind: c_int) -> *mut u8 {
+    let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no other.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if at == libc::MAP_FAILED { std::ptr::null_mut() } else { at.cast() }
+}
+
+/// Gives memory back.
+///
+/// # Safety
+/// It must come from one of the functions above, and nobody may use it any more.
+pub(super) unsafe fn unmap(at: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::munmap(at.cast(), bytes) };
+}
+
+/// The monotonic clock in nanoseconds.
+pub(super) fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists, and `time` is valid for the write.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The parent's id, from the kernel: libc may remember another.
+pub(super) fn parent() -> c_int {
+    // SAFETY: it has no preconditions.
+    unsafe { libc::syscall(libc::SYS_getppid) as c_int }
+}
+
+/// Faults of this process that the kernel has served without reading a disk.
+pub(super) fn minor_faults() -> u64 {
+    // SAFETY: an all-zero `rusage` is valid, and the call only fills it.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    usage.ru_minflt as u64
+}
+
+/// Ends the process without running anything of it.
+pub(super) fn exit(code: c_int) -> ! {
+    loop {
+        // SAFETY: the call ends all threads of this process and does not return.
+        unsafe { libc::syscall(libc::SYS_exit_group, code) };
+    }
+}
+
+/// How a child that was waited for has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It runs.
+    No,
+    /// By itself, with this code.
+    Exit(c_int),
+    /// By this signal.
+    Signal(c_int),
+    /// Somebody else has waited for it.
+    Unknown,
+}
+
+/// Looks whether a child has ended. It is seen whatever its exit signal is.
+pub(super) fn wait(pid: c_int) -> Ended {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is valid for the write.
+        let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG | libc::__WALL) };
+        return match waited {
+            0 => Ended::No,
+            -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => continue,
+            -1 => Ended::Unknown,
+            _ if libc::WIFEXITED(status) => Ended::Exit(libc::WEXITSTATUS(status)),
+            _ if libc::WIFSIGNALED(status) => Ended::Signal(libc::WTERMSIG(status)),
+            _ => Ended::No,
+        };
+    }
+}
+
+/// Kills a child that has not been waited for, so that the id is still its own.
+pub(super) fn kill(pid: c_int) {
+    // SAFETY: it has no preconditions.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+}
+
+/// Writes a few bytes to a file, by raw calls; what cannot be written is left.
+pub(super) fn write_to(path: &std::ffi::CStr, bytes: &[u8]) {
+    // SAFETY: the path is a C string, the buffer is as long as said, and the descriptor is our own.
+    unsafe {
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
+        if file >= 0 {
+            libc::syscall(libc::SYS_write, file, bytes.as_ptr().cast::<c_void>(), bytes.len());
+            libc::syscall(libc::SYS_close, file);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! What CPython's own collector does to find garbage, done beside the heap instead of in it: count the references that
+//! come from tracked objects, and what is not accounted for by them is reachable, and so is all that it refers to.
+//!
+//! This runs in the process that was cloned from the program. It writes to no object, allocates nothing but mappings,
+//! takes no lock and cannot panic.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use super::control::{Control, Trouble};
+use super::counts::Counts;
+use super::shadow::{BLACK, GREY, LEAF, MANY, MOST_COUNTED, NONE_LEFT, NOTHING, Shadow};
+use super::system;
+use crate::cpython::generations::Head;
+use crate::cpython::layout::Layout;
+
+/// `visitproc` and `traverseproc`.
+type Visit = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type Traverse = unsafe extern "C" fn(*mut c_void, Visit, *mut c_void) -> c_int;
+
+/// Objects between two looks at whether the walk is still wanted.
+const LOOK_EVERY: u32 = 1 << 15;
+
+/// Objects that are on their way from memory at a time.
+const RING: usize = 16;
+
+/// Objects that may wait to be traversed; with more, the rest is found by looking through the table again.
+const STACK: usize = 1 << 20;
+
+/// Roots are gathered up to this many before what they refer to is followed.
+const GATHERED: usize = 1 << 12;
+
+/// Whether anybody still waits for the walk.
+pub(super) struct Watch<'a> {
+    pub(super) control: &'a Control,
+    pub(super) parent: c_int,
+    pub(super) deadline: u64,
+    pub(super) until_look: u32,
+}
+
+impl Watch<'_> {
+    #[inline(always)]
+    pub(super) fn step(&mut self) -> Result<(), Trouble> {
+        match self.until_look.checked_sub(1) {
+            Some(left) => {
+                self.until_look = left;
+                Ok(())
+            }
+            None => self.look(),
+        }
+    }
+
+    #[cold]
+    pub(super) fn look(&mut self) -> Result<(), Trouble> {
+        self.until_look = LOOK_EVERY;
+        if self.control.is_stopped() {
+            Err(Trouble::Stopped)
+        } else if system::parent() != self.parent {
+            Err(Trouble::Orphaned)
+        } else if system::now() > self.deadline {
+            Err(Trouble::Late)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A walk.
+pub(super) struct Walk<'a> {
+    pub(super) shadow: Shadow,
+    pub(super) watch: Watch<'a>,
+    layout: &'static Layout,
+    counts: Counts,
+    stack: *mut usize,
+    height: usize,
+    /// Whether the stack was full, so that some reachable objects are only marked as such in the table.
+    greys: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(layout: &'static Layout, watch: Watch<'a>) -> Result<Self, Trouble> {
+        let stack: *mut usize = system::map(STACK * size_of::<usize>()).cast();
+        match (Shadow::new(), Counts::new()) {
+            (Some(shadow), Some(counts)) if !stack.is_null() => {
+                Ok(Self { shadow, watch, layout, counts, stack, height: 0, greys: false })
+            }
+            _ => Err(Trouble::NoMemory),
+        }
+    }
+
+    /// Takes the objects of all lists into the table, with their references. The last list is that of the frozen ones.
+    ///
+    /// # Safety
+    /// `heads` must be heads of well-formed lists that nobody changes.
+    pub(super) unsafe fn enlist(&mut self, heads: &[usize; 4]) -> Result<(), Trouble> {
+        for (number, head) in heads.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            let count = unsafe { self.enlist_one(*head) }?;
+            let control = self.watch.control;
+            let sum = if number == 3 { &control.frozen } else { &control.tracked };
+            sum.fetch_add(count, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    unsafe fn enlist_one(&mut self, head: usize) -> Result<u64, Trouble> {
+        let mut count = 0;
+        // SAFETY: the caller's promise: every member of the list is a head with an object behind it.
+        unsafe {
+            let mut at = (*(head as *const Head)).next;
+            while at != head {
+                let next = (*(at as *const Head)).next;
+                prefetch(next);
+                count += 1;
+                self.watch.step()?;
+                // What is not aligned, or where no memory can be, keeps all that it refers to.
+                if at % Head::SIZE == 0 && at >> 48 == 0 {
+                    let byte = self.shadow.make(at);
+                    if byte.is_null() {
+                        return Err(Trouble::NoMemory);
+                    }
+                    *byte = self.references(at + Head::SIZE)?;
+                }
+                at = next;
+            }
+        }
+        Ok(count)
+    }
+
+    /// The byte for an object's references.
+    ///
+    /// # Safety
+    /// It must be an object.
+    #[inline(always)]
+    unsafe fn references(&mut self, object: usize) -> Result<u8, Trouble> {
+        // SAFETY: the caller's promise; the count is an object's first word.
+        let count = unsafe {
+            if self.layout.object_refcount_bits == 32 {
+                i64::from(*(object as *const i32))
+            } else {
+                *(object as *const i64)
+            }
+        };
+        const MOST: i64 = (MOST_COUNTED - NONE_LEFT) as i64;
+        match count {
+            // Immortal: reachable, whatever refers to it.
+            ..0 => Ok(GREY),
+            0..=MOST => Ok(count as u8 + NONE_LEFT),
+            _ if self.counts.put(object, count) => Ok(MANY),
+            _ => Err(Trouble::NoMemory),
+        }
+    }
+
+    /// Takes away from every object the references that come from tracked objects.
+    ///
+    /// # Safety
+    /// What was enlisted must still be there.
+    pub(super) unsafe fn subtract(&mut self) -> Result<(), Trouble> {
+        // SAFETY: the caller's promise.
+        self.each(NONE_LEFT, BLACK, |walk, head, _| unsafe { walk.traverse(head + Head::SIZE, subtract) })
+    }
+
+    /// Marks what is reachable.
+    ///
+    /// # Safety
+    /// What was enlisted must still be there.
+    pub(super) unsafe fn mark(&mut self) -> Result<(), Trouble> {
+        let mut lowest = NONE_LEFT + 1;
+        loop {
+            self.each(lowest, GREY, |walk, head, byte| {
+                // SAFETY: the byte is one of the table, and the object was enlisted.
+                unsafe {
+                    if walk.is_root(head + Head::SIZE, *byte) {
+                        *byte = BLACK;
+                        walk.push(head + Head::SIZE);
+                        if walk.height > GATHERED {
+                            walk.drain();
+                        }
+                    }
+                }
+            })?;
+            // SAFETY: the caller's promise.
+            unsafe { self.drain() };
+            self.watch.step()?;
+            if !std::mem::take(&mut self.greys) {
+                return Ok(());
+            }
+            lowest = GREY;
+        }
+    }
+
+    #[inline(always)]
+    fn is_root(&self, object: usize, byte: u8) -> bool {
+        match byte {
+            NOTHING | NONE_LEFT | BLACK => false,
+            MANY => self.counts.left(object) > 0,
+            _ => true,
+        }
+    }
+
+    /// Puts an object on the stack, which must not be full.
+    #[inline(always)]
+    fn push(&mut self, object: usize) {
+        // SAFETY: the callers have looked: the stack has room.
+        unsafe { *self.stack.add(self.height) = object };
+        self.height += 1;
+    }
+
+    /// Follows references until the stack is empty.
+    unsafe fn drain(&mut self) {
+        let mut ring = [0; RING];
+        let (mut first, mut end) = (0_usize, 0_usize);
+        loop {
+            while end - first < RING && self.height > 0 {
+                self.height -= 1;
+                // SAFETY: below the height, the stack is filled.
+                let object = unsafe { *self.stack.add(self.height) };
+                prefetch(object);
+                ring[end % RING] = object;
+                end += 1;
+            }
+            if first == end {
+                return;
+            }
+            let object = ring[first % RING];
+            first += 1;
+            if self.watch.step().is_err() {
+                // The next look says it again, to somebody who can end the walk.
+                self.watch.until_look = 0;
+                self.height = 0;
+                return;
+            }
+            // SAFETY: only enlisted objects are put on the stack.
+            unsafe { self.traverse(object, mark) };
+        }
+    }
+
+    /// Has an object's type tell a visitor of the walk what the object refers to.
+    ///
+    /// # Safety
+    /// It must be an object, and the visitor must expect the walk.
+    #[inline(always)]
+    unsafe fn traverse(&mut self, object: usize, visit: Visit) {
+        // SAFETY: the caller's promise; the walk is not used here before the traversal is over.
+        unsafe { traverse(self.layout, object, visit, (self as *mut Self).cast()) };
+    }
+
+    /// Calls `act` for every object whose byte is in this range, in the order of addresses within a leaf. The byte may
+    /// have changed meanwhile.
+    #[inline(always)]
+    pub(super) fn each(
+        &mut self,
+        lowest: u8,
+        highest: u8,
+        mut act: impl FnMut(&mut Self, usize, *mut u8),
+    ) -> Result<(), Trouble> {
+        for number in 0..self.shadow.leaves() {
+            let leaf = self.shadow.leaf(number);
+            let mut ring = [0; RING];
+            let (mut first, mut end) = (0_usize, 0_usize);
+            for eight in (0..LEAF).step_by(8) {
+                let mut bytes = leaf.eight(eight);
+                let mut index = eight;
+                while bytes != 0 {
+                    let byte = bytes as u8;
+                    if byte >= lowest && byte <= highest {
+                        prefetch(leaf.head(index) + Head::SIZE);
+                        ring[end % RING] = index;
+                        end += 1;
+                        if end - first == RING {
+                            let index = ring[first % RING];
+                            first += 1;
+                            self.watch.step()?;
+                            act(self, leaf.head(index), leaf.byte(index));
+                        }
+                    }
+                    bytes >>= 8;
+                    index += 1;
+                }
+            }
+            while first != end {
+                let index = ring[first % RING];
+                first += 1;
+                act(self, leaf.head(index), leaf.byte(index));
+            }
+        }
+        Ok(())
+    }
+
+    /// The byte of an object that somebody refers to, or null where it is not tracked.
+    #[inline(always)]
+    pub(super) fn byte_of(&self, object: usize) -> *mut u8 {
+        if object % Head::SIZE != 0 { std::ptr::null_mut() } else { self.shadow.find(object.wrapping_sub(Head::SIZE)) }
+    }
+}
+
+/// Has an object's type tell a visitor what the object refers to.
+///
+/// # Safety
+/// It must be an object of the interpreter with this layout, and the argument what the visitor expects.
+#[inline(always)]
+pub(super) unsafe fn traverse(layout: &Layout, object: usize, visit: Visit, argument: *mut c_void) {
+    // SAFETY: the caller's promise: these are the object's type and its function, if it has one.
+    unsafe {
+        let kind = *((object + layout.object_type) as *const usize);
+        let traverse = *((kind + layout.type_traverse) as *const Option<Traverse>);
+        if let Some(traverse) = traverse {
+            traverse(object as *mut c_void, visit, argument);
+        }
+    }
+}
+
+/// One reference less.
+unsafe extern "C" fn subtract(object: *mut c_void, walk: *mut c_void) -> c_int {
+    // SAFETY: `traverse` passes the walk, and uses it no more until this has returned.
+    let walk = unsafe { &mut *walk.cast::<Walk<'_>>() };
+    let byte = walk.byte_of(object as usize);
+    if byte.is_null() {
+        return 0;
+    }
+    // SAFETY: it is a byte of the table.
+    unsafe {
+        match *byte {
+            NOTHING | GREY | BLACK => {}
+            // More visits than references: somebody told of a borrowed one. CPython takes it for reachable, too.
+            NONE_LEFT => *byte = GREY,
+            MANY => {
+                if walk.counts.take(object as usize) < 0 {
+                    *byte = GREY;
+                }
+            }
+            left => *byte = left - 1,
+        }
+    }
+    0
+}
+
+/// Reachable.
+unsafe extern "C" fn mark(object: *mut c_void, walk: *mut c_void) -> c_int {
+    // SAFETY: as in `subtract`.
+    let walk = unsafe { &mut *walk.cast::<Walk<'_>>() };
+    let byte = walk.byte_of(object as usize);
+    if byte.is_null() {
+        return 0;
+    }
+    // SAFETY: it is a byte of the table.
+    unsafe {
+        match *byte {
+            NOTHING | BLACK => {}
+            _ if walk.height < STACK => {
+                *byte = BLACK;
+                walk.push(object as usize);
+            }
+            _ => {
+                *byte = GREY;
+                walk.greys = true;
+            }
+        }
+    }
+    0
+}
+
+/// Has memory brought near that is needed soon.
+#[inline(always)]
+pub(super) fn prefetch(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
