@@ -319,7 +319,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rest", type=float, default=1.0, help="seconds between start and first request [1]")
     parser.add_argument("--warm-up", type=float, help="seconds of load before the figures count [3]")
     parser.add_argument("--loop", default="asyncio", choices=["asyncio", "uvloop"])
-    parser.add_argument("--service-cores", type=numbers(int), help="[all but the last, which the generator has]")
+    parser.add_argument("--service-cores", type=numbers(int), help="[all; the generator has the last one, first]")
     options = parser.parse_args()
     usual = {"records": [300_000, 2_000_000], "load": [0.5, 0.7], "seconds": [20.0, 80.0], "rounds": 3, "pairs": 50,
              "warm_up": 3.0}
@@ -344,7 +344,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     settings = dict(each.split("=", 1) for each in options.set)
     cores = sorted(os.sched_getaffinity(0))
-    service_cores = set(options.service_cores or cores[:-1] or cores)
+    service_cores = set(options.service_cores or cores)
     setup = Setup(spins_for(options.work_ms, service_cores), options.loop, service_cores, {cores[-1]}, options.rest,
                   options.warm_up, settings)
     results: dict = {
