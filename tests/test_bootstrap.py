@@ -172,7 +172,7 @@ try:
 except RuntimeError as error:
     assert "neurogc.install()" in str(error)
 neurogc.install(stall_ms=7, adapters=True, trace=None)
-assert neurogc.status()["policy"] == "observe"
+assert neurogc.status()["policy"] == "gap"
 """)
 
 

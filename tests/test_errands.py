@@ -8,7 +8,9 @@ import sys
 import pytest
 from observed import ask, binary, eventually, start
 
-pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not binary(), reason="the command has not been built")]
+# While tests run, the environment does not name it any more.
+NEUROGC = binary()
+pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not NEUROGC, reason="the command has not been built")]
 
 # A program that makes garbage in cycles on demand: a line on its stdin is evaluated, the answer is a line.
 CONSOLE = """
@@ -68,7 +70,7 @@ class Console:
 
 def neurogc(*words, expect=0):
     """Runs the command; what it printed, as JSON where it can be."""
-    done = subprocess.run([binary(), *map(str, words)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([NEUROGC, *map(str, words)], capture_output=True, text=True, timeout=60)
     assert done.returncode == expect, done
     return json.loads(done.stdout) if "--json" in words else done.stdout + done.stderr
 

@@ -145,9 +145,9 @@ impl Agent {
         lock(&self.ledger)
     }
 
-    /// The policy in force.
+    /// The policy in force, which is never `auto`.
     pub(crate) fn policy(&self) -> Name {
-        *lock(&self.policy)
+        lock(&self.policy).resolve(self.interpreter.can_be_conducted())
     }
 
     /// Puts another policy in force. The conductor sees it in its next round.

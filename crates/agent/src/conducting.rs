@@ -33,7 +33,7 @@ pub(crate) struct Conducting<'a> {
 impl<'a> Conducting<'a> {
     /// Nothing, for a policy that only watches or an interpreter that is not understood.
     pub(crate) fn new(agent: &'a Agent) -> Option<Self> {
-        let name = agent.policy().resolve();
+        let name = agent.policy();
         let guarded = Guarded::new(policy(name, agent.settings.tuning), agent.settings.limits);
         let acts = name.acts() && agent.interpreter.can_be_conducted();
         acts.then(|| Self {

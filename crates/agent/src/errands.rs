@@ -112,9 +112,9 @@ fn change(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<Outcome> {
         let reason = "the program has set the collector's thresholds itself, so no policy acts in it";
         return Ok(Outcome::Failed(reason.to_owned()));
     }
-    let before = agent.policy().resolve().to_string();
+    let before = agent.policy().to_string();
     switch(py, agent, name)?;
-    Ok(Outcome::Policy { before, after: agent.policy().resolve().to_string() })
+    Ok(Outcome::Policy { before, after: agent.policy().to_string() })
 }
 
 fn collect(py: Python<'_>, agent: &Agent, how: How) -> PyResult<Outcome> {

@@ -44,7 +44,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
         command: agent.command.clone(),
         python: agent.interpreter.version.to_string(),
         neurogc: VERSION.to_owned(),
-        policy: agent.policy().resolve().to_string(),
+        policy: agent.policy().to_string(),
         uptime_s: seconds(uptime),
         degraded,
         gc,

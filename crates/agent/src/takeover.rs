@@ -20,7 +20,7 @@ const FULL: i32 = 2;
 
 /// Puts the stand-ins in place and sets the policy's thresholds.
 pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
-    let name = agent.policy().resolve();
+    let name = agent.policy();
     if !name.acts() || !agent.interpreter.can_be_conducted() {
         return Ok(());
     }

@@ -35,13 +35,14 @@ impl Name {
     /// Whether it changes anything, instead of only watching.
     #[must_use]
     pub fn acts(self) -> bool {
-        !matches!(self.resolve(), Self::Auto | Self::Observe | Self::Cpython)
+        !matches!(self, Self::Observe | Self::Cpython)
     }
 
-    /// The policy that really runs: `auto` is resolved to the best one of this version.
+    /// The policy that really runs: `auto` is the best one for a process whose collector is understood, or is not.
     #[must_use]
-    pub fn resolve(self) -> Self {
+    pub fn resolve(self, understood: bool) -> Self {
         match self {
+            Self::Auto if understood => Self::Gap,
             Self::Auto => Self::Observe,
             named => named,
         }

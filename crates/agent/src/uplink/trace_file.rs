@@ -115,7 +115,7 @@ fn header(agent: &Agent) -> Header {
         command: agent.command.clone(),
         python: agent.interpreter.version.to_string(),
         neurogc: status::VERSION.to_owned(),
-        policy: agent.settings.policy.resolve().to_string(),
+        policy: agent.policy().to_string(),
         started_unix_ns: agent.installed_unix_ns,
         thresholds: agent.thresholds,
         gil_step_ns: STEP_NS,

@@ -53,15 +53,15 @@ impl Default for Tuning {
     }
 }
 
-/// The policy of a name; `auto` is resolved.
+/// The policy of a name; `auto` is that of a process whose collector is understood.
 #[must_use]
 pub fn policy(name: Name, tuning: Tuning) -> Box<dyn Policy> {
-    match name.resolve() {
-        Name::Auto | Name::Observe => Box::new(observe::Observe),
+    match name.resolve(true) {
+        Name::Observe => Box::new(observe::Observe),
         Name::Cpython => Box::new(cpython::Cpython),
         Name::Threshold(thresholds) => Box::new(threshold::Threshold(thresholds)),
         Name::Freeze => Box::new(freeze::Freeze::default()),
         Name::Every(count) => Box::new(every::Every::new(count)),
-        Name::Gap => Box::new(gap::Gap::new(tuning)),
+        Name::Gap | Name::Auto => Box::new(gap::Gap::new(tuning)),
     }
 }
