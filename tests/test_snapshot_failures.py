@@ -273,7 +273,7 @@ def test_there_is_no_memory_for_it():
 import resource
 garbage(1000)
 used = int(open("/proc/self/statm").read().split()[0]) * 4096
-resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 20), -1))
+resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 20), resource.RLIM_INFINITY))
 try:
     agent.snapshot_launch()
 except RuntimeError as error:
@@ -290,10 +290,10 @@ def test_there_is_no_memory_for_the_walk():
 {LARGE}
 import resource
 used = int(open("/proc/self/statm").read().split()[0]) * 4096
-resource.setrlimit(resource.RLIMIT_AS, (used + (48 << 20), -1))
+resource.setrlimit(resource.RLIMIT_AS, (used + (48 << 20), resource.RLIM_INFINITY))
 word, why = fly()
 assert word == "failed" and failed() == {{"no_memory": 1}}, (word, why, failed())
-resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 {AND_THE_NEXT}
 """)
 
