@@ -110,5 +110,7 @@ int main(void)
     FIELD("type.itemsize", PyTypeObject, tp_itemsize);
     FIELD("type.flags", PyTypeObject, tp_flags);
     FIELD("type.traverse", PyTypeObject, tp_traverse);
+    FIELD("type.weaklistoffset", PyTypeObject, tp_weaklistoffset);
+    FIELD("weakref.next", PyWeakReference, wr_next);
     return 0;
 }

@@ -67,6 +67,8 @@ pub(crate) struct Layout {
     pub(crate) type_itemsize: usize,
     pub(crate) type_flags: usize,
     pub(crate) type_traverse: usize,
+    pub(crate) type_weaklistoffset: usize,
+    pub(crate) weakref_next: usize,
 }
 
 const V3_10: Layout = Layout {
@@ -122,6 +124,8 @@ const V3_10: Layout = Layout {
     type_itemsize: 40,
     type_flags: 168,
     type_traverse: 184,
+    type_weaklistoffset: 208,
+    weakref_next: 48,
 };
 
 const V3_11: Layout = Layout {
@@ -313,7 +317,9 @@ impl Layout {
             "type.basicsize" = type_basicsize,
             "type.itemsize" = type_itemsize,
             "type.flags" = type_flags,
-            "type.traverse" = type_traverse;
+            "type.traverse" = type_traverse,
+            "type.weaklistoffset" = type_weaklistoffset,
+            "weakref.next" = weakref_next;
             "runtime.gil" = runtime_gil,
             "interpreter.gil_pointer" = interpreter_gil_pointer,
             "thread.native_thread_id" = thread_native_thread_id,

@@ -2,7 +2,8 @@
 //! by itself.
 //!
 //! A group is a connected component: everything in it is reached from something in it, by references in either
-//! direction. Within a group the order is that of the collector's lists, because finalizers run in that order.
+//! direction. Weak references count, too: whether a callback runs depends on whether its weak reference is garbage as
+//! well. Within a group the order is that of the collector's lists, because finalizers run in that order.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -163,10 +164,32 @@ impl Garbage {
                 if let Some(ahead) = number.checked_add(8).filter(|ahead| (*ahead as usize) < self.count) {
                     prefetch(self.object(ahead));
                 }
-                traverse(layout, self.object(number), visit, (&raw mut joining).cast());
+                let object = self.object(number);
+                traverse(layout, object, visit, (&raw mut joining).cast());
+                self.join_weak_references(object, number, layout);
             }
         }
         Ok(())
+    }
+
+    /// Weak references to an object that are garbage themselves belong to it.
+    unsafe fn join_weak_references(&self, object: usize, number: u32, layout: &Layout) {
+        // SAFETY: the layout is that of the object's interpreter: its type says where the first one is, if it can have
+        // any, and each leads to the next.
+        unsafe {
+            let kind = *((object + layout.object_type) as *const usize);
+            let offset = *((kind + layout.type_weaklistoffset) as *const isize);
+            if offset == 0 {
+                return;
+            }
+            let mut weak = *(object.wrapping_add_signed(offset) as *const usize);
+            while weak != 0 {
+                if let Some(other) = self.number(weak) {
+                    self.unite(number, other);
+                }
+                weak = *((weak + layout.weakref_next) as *const usize);
+            }
+        }
     }
 
     /// Writes down whole components in the order of their first members, as many as there is room for.

@@ -150,9 +150,12 @@ impl Stack {
 
     fn new() -> Option<Self> {
         let at = system::map(Self::SIZE);
+        if at.is_null() {
+            return None;
+        }
+        let stack = Self { at };
         // SAFETY: the mapping is our own, and its first page is used by nobody.
-        (!at.is_null() && unsafe { libc::mprotect(at.cast(), Self::GUARD, libc::PROT_NONE) } == 0)
-            .then_some(Self { at })
+        (unsafe { libc::mprotect(at.cast(), Self::GUARD, libc::PROT_NONE) } == 0).then_some(stack)
     }
 
     fn top(&self) -> *mut u8 {

@@ -43,6 +43,11 @@ impl Hold {
         }
     }
 
+    /// Objects have been freed by us, frozen ones among them.
+    pub(super) fn look_again(&mut self, generations: Generations<'_>) {
+        self.frozen_ends = generations.frozen_ends();
+    }
+
     /// The snapshot has come to nothing: as it was, with what has come since.
     pub(super) fn lift(self, py: Python<'_>) {
         let generations = self.collector.generations(py);

@@ -285,6 +285,9 @@ impl Snapshots {
             Reaped { freed, moved: objects.len(), dropped: taken - objects.len(), left: harvest.left(), pause_ns };
         let mut state = lock(&self.state);
         state.note(&reaped);
+        if let Some(hold) = &mut state.hold {
+            hold.look_again(generations);
+        }
         if harvest.left() > 0 {
             state.phase = Phase::Landed(harvest);
         } else {

@@ -24,6 +24,10 @@ fn map_as(bytes: usize, kind: c_int) -> *mut u8 {
 /// # Safety
 /// It must come from one of the functions above, and nobody may use it any more.
 pub(super) unsafe fn unmap(at: *mut u8, bytes: usize) {
+    // There may be a program at low addresses.
+    if at.is_null() {
+        return;
+    }
     // SAFETY: the caller's promise.
     unsafe { libc::munmap(at.cast(), bytes) };
 }
