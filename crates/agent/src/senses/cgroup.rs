@@ -1,4 +1,4 @@
-//! The memory limit that the cgroup sets, for versions 1 and 2 and for the mix of both.
+//! The memory limit that the cgroup sets, and what is left of it, for versions 1 and 2 and for the mix of both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,24 +8,55 @@ const NO_LIMIT: u64 = 1 << 60;
 
 /// The smallest limit from this process's cgroup up to the root. `root` is `/` outside of tests.
 pub(crate) fn memory_limit(root: &Path) -> Option<u64> {
+    limits(root)?.into_iter().map(|limit| limit.bytes).min()
+}
+
+/// What is left below the limits. Cached files that nobody has looked at lately count as free: the kernel takes them.
+pub(crate) fn memory_left(root: &Path) -> Option<u64> {
+    let left = |limit: Limit| {
+        let used: u64 = fs::read_to_string(limit.folder.join(limit.names.usage)).ok()?.trim().parse().ok()?;
+        let stat = fs::read_to_string(limit.folder.join("memory.stat")).unwrap_or_default();
+        let cached = stat.lines().find_map(|line| line.strip_prefix(limit.names.cached)?.trim().parse().ok());
+        Some(limit.bytes.saturating_sub(used.saturating_sub(cached.unwrap_or(0))))
+    };
+    limits(root)?.into_iter().filter_map(left).min()
+}
+
+/// A limit and where it is set.
+struct Limit {
+    bytes: u64,
+    folder: PathBuf,
+    names: &'static Names,
+}
+
+/// How the files of a version are called.
+struct Names {
+    limit: &'static str,
+    usage: &'static str,
+    cached: &'static str,
+}
+
+const VERSION_2: Names = Names { limit: "memory.max", usage: "memory.current", cached: "inactive_file " };
+const VERSION_1: Names =
+    Names { limit: "memory.limit_in_bytes", usage: "memory.usage_in_bytes", cached: "total_inactive_file " };
+
+/// All limits from this process's cgroup up to the root.
+fn limits(root: &Path) -> Option<Vec<Limit>> {
     let membership = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
     let limits = membership.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let (mount, file) = if number == "0" {
-            (find_mount(&mounts, |kind, _| kind == "cgroup2")?, "memory.max")
+        let (mount, names) = if number == "0" {
+            (find_mount(&mounts, |kind, _| kind == "cgroup2")?, &VERSION_2)
         } else if controllers.split(',').any(|name| name == "memory") {
-            (
-                find_mount(&mounts, |kind, options| kind == "cgroup" && has_option(options, "memory"))?,
-                "memory.limit_in_bytes",
-            )
+            (find_mount(&mounts, |kind, options| kind == "cgroup" && has_option(options, "memory"))?, &VERSION_1)
         } else {
             return None;
         };
-        smallest_limit(root, &mount, path, file)
+        limits_above(root, &mount, path, names)
     });
-    limits.min()
+    Some(limits.flatten().collect())
 }
 
 /// A cgroup file system: which part of the hierarchy is mounted where.
@@ -49,16 +80,16 @@ fn has_option(options: &str, name: &str) -> bool {
     options.split(',').any(|option| option == name)
 }
 
-fn smallest_limit(root: &Path, mount: &Mount, path: &str, file: &str) -> Option<u64> {
+fn limits_above(root: &Path, mount: &Mount, path: &str, names: &'static Names) -> Option<Vec<Limit>> {
     // In a container the path may be that of the host while only its own part is mounted.
     let below = Path::new(path).strip_prefix(&mount.part).unwrap_or(Path::new(""));
     let top = root.join(mount.point.strip_prefix("/").ok()?);
-    below
-        .ancestors()
-        .filter_map(|folder| fs::read_to_string(top.join(folder.strip_prefix("/").unwrap_or(folder)).join(file)).ok())
-        .filter_map(|text| text.trim().parse::<u64>().ok())
-        .filter(|limit| *limit < NO_LIMIT)
-        .min()
+    let limit = |folder: &Path| {
+        let folder = top.join(folder.strip_prefix("/").unwrap_or(folder));
+        let bytes = fs::read_to_string(folder.join(names.limit)).ok()?.trim().parse::<u64>().ok()?;
+        (bytes < NO_LIMIT).then_some(Limit { bytes, folder, names })
+    };
+    Some(below.ancestors().filter_map(limit).collect())
 }
 
 #[cfg(test)]
@@ -67,6 +98,16 @@ mod tests {
     use super::*;
 
     fn check(name: &str, cgroup: &str, mountinfo: &str, files: &[(&str, &str)]) -> Option<u64> {
+        check_by(memory_limit, name, cgroup, mountinfo, files)
+    }
+
+    fn check_by(
+        look: fn(&Path) -> Option<u64>,
+        name: &str,
+        cgroup: &str,
+        mountinfo: &str,
+        files: &[(&str, &str)],
+    ) -> Option<u64> {
         let root = std::env::temp_dir().join(format!("neurogc-cgroup-{}-{name}", std::process::id()));
         let write = |path: &str, text: &str| {
             let path = root.join(path);
@@ -76,9 +117,9 @@ mod tests {
         write("proc/self/cgroup", cgroup);
         write("proc/self/mountinfo", mountinfo);
         files.iter().for_each(|(path, text)| write(path, text));
-        let limit = memory_limit(&root);
+        let found = look(&root);
         fs::remove_dir_all(&root).unwrap();
-        limit
+        found
     }
 
     const V2: &str = "31 24 0:27 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
@@ -107,5 +148,18 @@ mod tests {
         let files = [("sys/fs/cgroup/memory/memory.limit_in_bytes", "3000\n")];
         assert_eq!(check("container", "4:memory:/docker/abc\n", mount, &files), Some(3000));
         assert_eq!(check("nested", "0::/../..\n", V2, &[("sys/fs/cgroup/memory.max", "4000")]), Some(4000));
+    }
+
+    #[test]
+    fn what_is_left_counts_idle_caches_as_free() {
+        let files = [
+            ("sys/fs/cgroup/a/memory.max", "1000\n"),
+            ("sys/fs/cgroup/a/memory.current", "700\n"),
+            ("sys/fs/cgroup/a/memory.stat", "anon 300\ninactive_file 150\n"),
+            ("sys/fs/cgroup/memory.max", "5000\n"),
+            ("sys/fs/cgroup/memory.current", "4900\n"),
+        ];
+        assert_eq!(check_by(memory_left, "left", "0::/a\n", V2, &files[..3]), Some(450));
+        assert_eq!(check_by(memory_left, "above", "0::/a\n", V2, &files), Some(100));
     }
 }

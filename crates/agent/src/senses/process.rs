@@ -146,6 +146,14 @@ pub(crate) fn resident() -> Option<u64> {
     Some(pages * u64::try_from(page).ok()?)
 }
 
+/// Memory that this process could still get: what the machine has, and what its cgroup leaves.
+pub(crate) fn headroom() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let available = line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024;
+    Some(cgroup::memory_left(Path::new("/")).map_or(available, |left| left.min(available)))
+}
+
 fn parse_io(text: &str) -> Option<Io> {
     let number = |name| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
     Some(Io { read_bytes: number("read_bytes:")?, write_bytes: number("write_bytes:")? })

@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     Collecting,
     #[error("there is no memory for a snapshot")]
     NoMemory,
+    #[error("memory is too short for the copies that a snapshot makes")]
+    ShortOfMemory,
     #[error("the kernel refuses to clone the process: {}", std::io::Error::from_raw_os_error(*.0))]
     Clone(i32),
     #[error("{}", .0.words())]
@@ -46,7 +48,7 @@ impl Failure {
             Self::OtherInterpreter => "other_interpreter",
             Self::UnderWay => "under_way",
             Self::Collecting => "collecting",
-            Self::NoMemory | Self::GaveUp(Trouble::NoMemory) => "no_memory",
+            Self::NoMemory | Self::ShortOfMemory | Self::GaveUp(Trouble::NoMemory) => "no_memory",
             Self::Clone(_) => "clone",
             Self::Killed(_) => "killed",
             Self::Vanished | Self::GaveUp(Trouble::Orphaned) => "vanished",

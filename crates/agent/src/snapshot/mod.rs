@@ -296,6 +296,11 @@ impl Snapshots {
         reaped
     }
 
+    /// Counts one that was not even tried.
+    pub(crate) fn refuse(&self, failure: &Failure) {
+        lock(&self.state).figures.failed(failure);
+    }
+
     /// Somebody has taken note of a failure.
     pub(crate) fn forget_failure(&self) {
         let mut state = lock(&self.state);

@@ -30,6 +30,9 @@ const POOR_YIELD: f64 = 0.02;
 const WARM_UP: Duration = Duration::from_secs(1);
 const SETTLED: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
+/// A program that has served nothing has started up by now.
+const START_UP: Duration = Duration::from_secs(30);
+
 /// What a clone is taken for before one has been measured.
 const FIRST_CLONE: Duration = Duration::from_millis(5);
 
@@ -54,6 +57,7 @@ pub(super) struct Gap {
     /// The part of that which must have gathered before a gap is used. It grows while collections free nothing.
     young_due: f64,
     settled: bool,
+    serves: bool,
     full_pause: Duration,
     /// How long the program stood still for the last snapshot.
     clone: Duration,
@@ -72,6 +76,7 @@ impl Gap {
             young_limit: 10_000.0,
             young_due: 0.25,
             settled: false,
+            serves: false,
             full_pause: Duration::ZERO,
             clone: FIRST_CLONE,
             due_since: None,
@@ -82,7 +87,8 @@ impl Gap {
 
     fn was_worth_it(&mut self, worth: bool) {
         self.due_since = None;
-        self.full_patience = if worth { 1.0 } else { (self.full_patience * 2.0).min(8.0) };
+        // What start-up leaves says nothing about what the service will.
+        self.full_patience = if worth || !self.serves { 1.0 } else { (self.full_patience * 2.0).min(8.0) };
     }
 
     fn settle(&mut self, observation: &Observation, idle: Duration) -> Option<Order> {
@@ -149,6 +155,7 @@ impl Policy for Gap {
         if observation.paused {
             return Order::WAIT;
         }
+        self.serves |= observation.requests > 0 || observation.now > START_UP;
         if let Some(order) = self.hurry(observation) {
             return order;
         }
