@@ -14,6 +14,7 @@ mod figures;
 mod flight;
 mod harvest;
 mod hold;
+mod order;
 pub(crate) mod reap;
 mod shadow;
 mod system;
