@@ -115,8 +115,7 @@ unsafe extern "C" fn alloc(_: *mut c_void, size: usize) -> *mut c_void {
     let (context, before) = (CONTEXT.load(Ordering::Relaxed), ALLOC.load(Ordering::Acquire));
     // SAFETY: `is_in_place` has stored the function that was there before, with its context.
     unsafe {
-        let before =
-            std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void>(before);
+        let before = std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void>(before);
         before(context as *mut c_void, size)
     }
 }
@@ -143,8 +142,7 @@ unsafe fn free_before(arena: *mut c_void, size: usize) {
     let (context, before) = (CONTEXT.load(Ordering::Relaxed), FREE.load(Ordering::Acquire));
     // SAFETY: as in `alloc`.
     unsafe {
-        let before =
-            std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *mut c_void, usize)>(before);
+        let before = std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *mut c_void, usize)>(before);
         before(context as *mut c_void, arena, size);
     }
 }

@@ -170,7 +170,6 @@ impl Shared {
             )
         }
     }
-
 }
 
 impl Drop for Shared {

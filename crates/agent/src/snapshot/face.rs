@@ -89,7 +89,11 @@ pub(crate) fn snapshot_look(py: Python<'_>) -> PyResult<(&'static str, Py<PyAny>
 
 /// Frees a slice: freed, moved, dropped, left, nanoseconds.
 #[pyfunction]
-pub(crate) fn snapshot_reap(py: Python<'_>, budget_ms: f64, whole: bool) -> PyResult<(usize, usize, usize, usize, u64)> {
+pub(crate) fn snapshot_reap(
+    py: Python<'_>,
+    budget_ms: f64,
+    whole: bool,
+) -> PyResult<(usize, usize, usize, usize, u64)> {
     let budget = Duration::try_from_secs_f64(budget_ms / 1e3).unwrap_or(Duration::MAX);
     let Reaped { freed, moved, dropped, left, pause_ns } = agent()?.snapshots.reap(py, budget, whole);
     Ok((freed, moved, dropped, left, pause_ns))

@@ -2,10 +2,10 @@
 
 use std::ffi::c_int;
 
+use super::child;
 use super::control::Shared;
 use super::failure::Failure;
 use super::system::{self, Ended};
-use super::child;
 use crate::cpython::collector::Collector;
 use crate::cpython::layout::Layout;
 

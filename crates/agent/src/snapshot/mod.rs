@@ -16,6 +16,8 @@ mod harvest;
 mod hold;
 mod order;
 pub(crate) mod reap;
+#[cfg(test)]
+mod rehearsal;
 mod shadow;
 mod system;
 mod walk;
@@ -273,7 +275,8 @@ impl Snapshots {
         harvest.freed += freed;
 
         let pause_ns = system::now() - began;
-        let reaped = Reaped { freed, moved: objects.len(), dropped: taken - objects.len(), left: harvest.left(), pause_ns };
+        let reaped =
+            Reaped { freed, moved: objects.len(), dropped: taken - objects.len(), left: harvest.left(), pause_ns };
         let mut state = lock(&self.state);
         state.note(&reaped);
         if let Some(hold) = &mut state.hold {

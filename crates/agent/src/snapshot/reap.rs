@@ -94,9 +94,7 @@ fn is_the_same(candidate: Candidate, header: Header, layout: &Layout) -> bool {
     }
     // SAFETY: a tracked object with references lies here: nothing else has this type where its type would be and two
     // pointers where its neighbours would be. So the neighbours are members of its list.
-    unsafe {
-        (*(next as *const Head)).previous & !Head::FLAGS == head && (*(previous as *const Head)).next == head
-    }
+    unsafe { (*(next as *const Head)).previous & !Head::FLAGS == head && (*(previous as *const Head)).next == head }
 }
 
 /// Moves objects to the youngest generation, by themselves, and has it collected. Gives what the collection found.

@@ -63,8 +63,13 @@ impl Shadow {
         let top = system::map(TOP * size_of::<*mut u8>()).cast();
         let leaves = system::map(MOST_LEAVES * size_of::<Leaf>()).cast();
         let none = std::ptr::null_mut();
-        (!std::ptr::eq(top, std::ptr::null()) && !std::ptr::eq(leaves, std::ptr::null()))
-            .then_some(Self { top, leaves, count: 0, fresh: none, fresh_left: 0 })
+        (!std::ptr::eq(top, std::ptr::null()) && !std::ptr::eq(leaves, std::ptr::null())).then_some(Self {
+            top,
+            leaves,
+            count: 0,
+            fresh: none,
+            fresh_left: 0,
+        })
     }
 
     /// The byte for a head, or null where there is none.
