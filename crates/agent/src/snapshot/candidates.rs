@@ -269,13 +269,12 @@ fn is_garbage(byte: u8) -> bool {
 unsafe extern "C" fn visit(object: *mut c_void, joining: *mut c_void) -> c_int {
     // SAFETY: `join` passes this struct, and changes nothing in it until the traversal is over.
     let joining = unsafe { &*joining.cast::<Joining<'_, '_>>() };
-    // SAFETY: as above.
-    let byte = unsafe { (*joining.walk).byte_of(object as usize) };
-    // SAFETY: it is a byte of the table.
-    if !byte.is_null()
-        && is_garbage(unsafe { *byte })
-        && let Some(number) = joining.garbage.number(object as usize)
-    {
+    // SAFETY: as above; where there is a byte, it is one of the table.
+    let is_garbage = unsafe {
+        let byte = (*joining.walk).byte_of(object as usize);
+        !byte.is_null() && is_garbage(*byte)
+    };
+    if is_garbage && let Some(number) = joining.garbage.number(object as usize) {
         joining.garbage.unite(joining.current, number);
     }
     0

@@ -181,7 +181,7 @@ impl Leaf {
     /// Eight of its bytes at once. `index` must be a multiple of eight below `LEAF`.
     #[inline(always)]
     pub(super) fn eight(self, index: usize) -> u64 {
-        debug_assert!(index % 8 == 0 && index < LEAF);
+        debug_assert!(index.is_multiple_of(8) && index < LEAF);
         // SAFETY: the caller's promise; leaves are aligned to pages.
         unsafe { *self.bytes.add(index).cast() }
     }

@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
                 count += 1;
                 self.watch.step()?;
                 // What is not aligned, or where no memory can be, keeps all that it refers to.
-                if at % Head::SIZE == 0 && at >> 48 == 0 {
+                if at.is_multiple_of(Head::SIZE) && at >> 48 == 0 {
                     let byte = self.shadow.make(at);
                     if byte.is_null() || !self.order.add(&self.shadow, at) {
                         return Err(Trouble::NoMemory);
@@ -318,7 +318,11 @@ impl<'a> Walk<'a> {
     /// The byte of an object that somebody refers to, or null where it is not tracked.
     #[inline(always)]
     pub(super) fn byte_of(&self, object: usize) -> *mut u8 {
-        if object % Head::SIZE != 0 { std::ptr::null_mut() } else { self.shadow.find(object.wrapping_sub(Head::SIZE)) }
+        if object.is_multiple_of(Head::SIZE) {
+            self.shadow.find(object.wrapping_sub(Head::SIZE))
+        } else {
+            std::ptr::null_mut()
+        }
     }
 }
 
