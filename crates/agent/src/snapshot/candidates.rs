@@ -76,8 +76,27 @@ impl Garbage {
         Ok(Self { objects, leads, numbers, mask: slots - 1, count: 0 })
     }
 
-    /// Goes along the lists until all garbage is found.
+    /// Finds all garbage in the order of the lists.
     unsafe fn gather(&mut self, walk: &mut Walk<'_>, heads: &[usize; 4], count: usize) -> Result<(), Trouble> {
+        let Some(heads_known) = walk.order.count() else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.gather_again(walk, heads, count) };
+        };
+        for number in 0..heads_known {
+            walk.watch.step()?;
+            let (leaf, place) = walk.order.get(&walk.shadow, number);
+            // SAFETY: it is a byte of the table; no more garbage comes than was counted.
+            unsafe {
+                if is_garbage(*leaf.byte(place)) && self.count < count {
+                    self.add(leaf.head(place) + Head::SIZE);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same along the lists themselves, for a heap so large that their order was not kept.
+    unsafe fn gather_again(&mut self, walk: &mut Walk<'_>, heads: &[usize; 4], count: usize) -> Result<(), Trouble> {
         for head in *heads {
             // SAFETY: the caller's promise: these are well-formed lists, and `count` members of them are garbage.
             unsafe {
@@ -87,7 +106,7 @@ impl Garbage {
                     prefetch(next);
                     walk.watch.step()?;
                     let byte = walk.byte_of(at + Head::SIZE);
-                    if !byte.is_null() && !matches!(*byte, NOTHING | GREY | BLACK) {
+                    if !byte.is_null() && is_garbage(*byte) {
                         self.add(at + Head::SIZE);
                     }
                     at = next;
@@ -240,17 +259,22 @@ impl Garbage {
     }
 }
 
+/// What a walk that is over has left unmarked.
+#[inline(always)]
+fn is_garbage(byte: u8) -> bool {
+    !matches!(byte, NOTHING | GREY | BLACK)
+}
+
 /// Puts the visited object into the component of the one that refers to it, if it is garbage, too.
 unsafe extern "C" fn visit(object: *mut c_void, joining: *mut c_void) -> c_int {
     // SAFETY: `join` passes this struct, and changes nothing in it until the traversal is over.
     let joining = unsafe { &*joining.cast::<Joining<'_, '_>>() };
-    // SAFETY: as above.
-    let byte = unsafe { (*joining.walk).byte_of(object as usize) };
-    // SAFETY: it is a byte of the table.
-    if !byte.is_null()
-        && !matches!(unsafe { *byte }, NOTHING | GREY | BLACK)
-        && let Some(number) = joining.garbage.number(object as usize)
-    {
+    // SAFETY: as above; where there is a byte, it is one of the table.
+    let is_garbage = unsafe {
+        let byte = (*joining.walk).byte_of(object as usize);
+        !byte.is_null() && is_garbage(*byte)
+    };
+    if is_garbage && let Some(number) = joining.garbage.number(object as usize) {
         joining.garbage.unite(joining.current, number);
     }
     0

@@ -14,7 +14,10 @@ mod figures;
 mod flight;
 mod harvest;
 mod hold;
+mod order;
 pub(crate) mod reap;
+#[cfg(test)]
+mod rehearsal;
 mod shadow;
 mod system;
 mod walk;

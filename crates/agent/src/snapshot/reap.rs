@@ -83,7 +83,8 @@ fn is_the_same(candidate: Candidate, header: Header, layout: &Layout) -> bool {
     let references =
         if layout.object_refcount_bits == 32 { i64::from(header.references as i32) } else { header.references };
     let (next, previous) = (header.next, header.previous & !Head::FLAGS);
-    let is_list_member = |address: usize| address != 0 && address % align_of::<Head>() == 0 && address >> 48 == 0;
+    let is_list_member =
+        |address: usize| address != 0 && address.is_multiple_of(align_of::<Head>()) && address >> 48 == 0;
     if header.kind != candidate.kind
         || references <= 0
         || header.previous & COLLECTING != 0

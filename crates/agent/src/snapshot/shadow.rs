@@ -38,9 +38,19 @@ pub(super) struct Leaf {
     pub(super) base: usize,
 }
 
+/// The leaves of 8 GiB of heap.
+#[repr(C)]
+struct Middle {
+    leaves: [*mut u8; MIDDLE],
+    /// Each leaf's number.
+    numbers: [u32; MIDDLE],
+    /// Whether something grey may be in the leaf that no stack knows of.
+    greys: [bool; MIDDLE],
+}
+
 /// The table.
 pub(super) struct Shadow {
-    top: *mut *mut *mut u8,
+    top: *mut *mut Middle,
     leaves: *mut Leaf,
     count: usize,
     fresh: *mut u8,
@@ -68,19 +78,44 @@ impl Shadow {
         if head >> ADDRESS_BITS != 0 {
             return std::ptr::null_mut();
         }
-        // SAFETY: the index is below `TOP` because of the test above, below `MIDDLE` and `LEAF` because of the masks;
-        // every pointer in the table is null or that of a table of this size.
+        // SAFETY: the index is below `TOP` because of the test above, and below `LEAF` because of the mask; every pointer
+        // in the table is null or that of a table of its kind.
         unsafe {
             let middle = *self.top.add(head >> (LEAF_BITS + MIDDLE_BITS));
             if middle.is_null() {
                 return std::ptr::null_mut();
             }
-            let leaf = *middle.add((head >> LEAF_BITS) & (MIDDLE - 1));
+            let leaf = (*middle).leaves[within(head)];
             if leaf.is_null() {
                 return leaf;
             }
-            leaf.add((head >> GRANULE_BITS) & (LEAF - 1))
+            leaf.add(place(head))
         }
+    }
+
+    /// The number of the leaf that a head belongs to; there must be one.
+    #[inline(always)]
+    pub(super) fn number(&self, head: usize) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.middle(head)).numbers[within(head)] }
+    }
+
+    /// Notes that something in the head's leaf is grey. There must be such a leaf.
+    #[cold]
+    pub(super) fn note_grey(&mut self, head: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.middle(head)).greys[within(head)] = true };
+    }
+
+    /// Whether something in a leaf was noted to be grey since this was asked last.
+    pub(super) fn take_grey(&mut self, leaf: Leaf) -> bool {
+        // SAFETY: the leaf is one of the table's.
+        unsafe { std::mem::take(&mut (*self.middle(leaf.base)).greys[within(leaf.base)]) }
+    }
+
+    fn middle(&self, head: usize) -> *mut Middle {
+        // SAFETY: heads have no more bits than `TOP` has room for.
+        unsafe { *self.top.add(head >> (LEAF_BITS + MIDDLE_BITS)) }
     }
 
     /// The byte for a head, which is made where there is none. Null where the kernel has no memory, or for an address
@@ -94,7 +129,7 @@ impl Shadow {
         unsafe {
             let middle = self.top.add(head >> (LEAF_BITS + MIDDLE_BITS));
             if (*middle).is_null() {
-                *middle = system::map(MIDDLE * size_of::<*mut u8>()).cast();
+                *middle = system::map(size_of::<Middle>()).cast();
                 if (*middle).is_null() {
                     return std::ptr::null_mut();
                 }
@@ -109,7 +144,8 @@ impl Shadow {
             let bytes = self.fresh;
             self.fresh = bytes.add(LEAF);
             self.fresh_left -= 1;
-            *(*middle).add((head >> LEAF_BITS) & (MIDDLE - 1)) = bytes;
+            (**middle).leaves[within(head)] = bytes;
+            (**middle).numbers[within(head)] = self.count as u32;
             *self.leaves.add(self.count) = Leaf { bytes, base: head & !((1 << LEAF_BITS) - 1) };
             self.count += 1;
         }
@@ -129,11 +165,23 @@ impl Shadow {
     }
 }
 
+/// The place of a head's byte in its leaf.
+#[inline(always)]
+pub(super) fn place(head: usize) -> usize {
+    (head >> GRANULE_BITS) % LEAF
+}
+
+/// The place of a head's leaf in its middle table.
+#[inline(always)]
+fn within(head: usize) -> usize {
+    (head >> LEAF_BITS) & (MIDDLE - 1)
+}
+
 impl Leaf {
     /// Eight of its bytes at once. `index` must be a multiple of eight below `LEAF`.
     #[inline(always)]
     pub(super) fn eight(self, index: usize) -> u64 {
-        debug_assert!(index % 8 == 0 && index < LEAF);
+        debug_assert!(index.is_multiple_of(8) && index < LEAF);
         // SAFETY: the caller's promise; leaves are aligned to pages.
         unsafe { *self.bytes.add(index).cast() }
     }
@@ -183,6 +231,19 @@ mod tests {
         let leaf = shadow.leaf(0);
         let index = byte as usize - leaf.bytes as usize;
         assert_eq!((leaf.head(index), leaf.byte(index)), (head, byte));
+        shadow.make(head + (1 << LEAF_BITS));
+        assert_eq!((shadow.number(head), shadow.number(head + (1 << LEAF_BITS))), (0, 1));
+    }
+
+    #[test]
+    fn what_is_grey_is_told_once() {
+        let Some(mut shadow) = Shadow::new() else { panic!("no memory") };
+        let head = 0x7f12_3456_7890;
+        shadow.make(head);
+        let leaf = shadow.leaf(0);
+        assert!(!shadow.take_grey(leaf));
+        shadow.note_grey(head);
+        assert!(shadow.take_grey(leaf) && !shadow.take_grey(leaf));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use super::control::{Control, Trouble};
 use super::counts::Counts;
-use super::shadow::{BLACK, GREY, LEAF, MANY, MOST_COUNTED, NONE_LEFT, NOTHING, Shadow};
+use super::order::Order;
+use super::shadow::{BLACK, GREY, LEAF, Leaf, MANY, MOST_COUNTED, NONE_LEFT, NOTHING, Shadow};
 use super::system;
 use crate::cpython::generations::Head;
 use crate::cpython::layout::Layout;
@@ -24,11 +25,13 @@ const LOOK_EVERY: u32 = 1 << 15;
 /// Objects that are on their way from memory at a time.
 const RING: usize = 16;
 
-/// Objects that may wait to be traversed; with more, the rest is found by looking through the table again.
-const STACK: usize = 1 << 20;
+/// Objects that may wait to be traversed. With more, the rest is only marked in the table and found by looking through
+/// its leaves, which is the better way for a wide graph: it goes through memory in order, and four times as fast. A
+/// narrow one never fills the stack.
+const STACK: usize = 1 << 12;
 
 /// Roots are gathered up to this many before what they refer to is followed.
-const GATHERED: usize = 1 << 12;
+const GATHERED: usize = 1 << 11;
 
 /// Whether anybody still waits for the walk.
 pub(super) struct Watch<'a> {
@@ -73,16 +76,15 @@ pub(super) struct Walk<'a> {
     counts: Counts,
     stack: *mut usize,
     height: usize,
-    /// Whether the stack was full, so that some reachable objects are only marked as such in the table.
-    greys: bool,
+    pub(super) order: Order,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(layout: &'static Layout, watch: Watch<'a>) -> Result<Self, Trouble> {
         let stack: *mut usize = system::map(STACK * size_of::<usize>()).cast();
-        match (Shadow::new(), Counts::new()) {
-            (Some(shadow), Some(counts)) if !stack.is_null() => {
-                Ok(Self { shadow, watch, layout, counts, stack, height: 0, greys: false })
+        match (Shadow::new(), Counts::new(), Order::new()) {
+            (Some(shadow), Some(counts), Some(order)) if !stack.is_null() => {
+                Ok(Self { shadow, watch, layout, counts, stack, height: 0, order })
             }
             _ => Err(Trouble::NoMemory),
         }
@@ -114,9 +116,9 @@ impl<'a> Walk<'a> {
                 count += 1;
                 self.watch.step()?;
                 // What is not aligned, or where no memory can be, keeps all that it refers to.
-                if at % Head::SIZE == 0 && at >> 48 == 0 {
+                if at.is_multiple_of(Head::SIZE) && at >> 48 == 0 {
                     let byte = self.shadow.make(at);
-                    if byte.is_null() {
+                    if byte.is_null() || !self.order.add(&self.shadow, at) {
                         return Err(Trouble::NoMemory);
                     }
                     *byte = self.references(at + Head::SIZE)?;
@@ -165,27 +167,41 @@ impl<'a> Walk<'a> {
     /// # Safety
     /// What was enlisted must still be there.
     pub(super) unsafe fn mark(&mut self) -> Result<(), Trouble> {
-        let mut lowest = NONE_LEFT + 1;
-        loop {
-            self.each(lowest, GREY, |walk, head, byte| {
-                // SAFETY: the byte is one of the table, and the object was enlisted.
-                unsafe {
-                    if walk.is_root(head + Head::SIZE, *byte) {
-                        *byte = BLACK;
-                        walk.push(head + Head::SIZE);
-                        if walk.height > GATHERED {
-                            walk.drain();
-                        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.each(NONE_LEFT + 1, GREY, |walk, head, byte| walk.mark_root(head, byte))?;
+            self.drain();
+            loop {
+                let mut found = false;
+                for number in 0..self.shadow.leaves() {
+                    let leaf = self.shadow.leaf(number);
+                    if self.shadow.take_grey(leaf) {
+                        found = true;
+                        self.each_in(leaf, GREY, GREY, &mut |walk, head, byte| walk.mark_root(head, byte))?;
+                        self.drain();
                     }
                 }
-            })?;
-            // SAFETY: the caller's promise.
-            unsafe { self.drain() };
-            self.watch.step()?;
-            if !std::mem::take(&mut self.greys) {
-                return Ok(());
+                // Also where a drain was cut short.
+                self.watch.step()?;
+                if !found {
+                    return Ok(());
+                }
             }
-            lowest = GREY;
+        }
+    }
+
+    /// Begins at an object if it is reachable by itself.
+    #[inline(always)]
+    unsafe fn mark_root(&mut self, head: usize, byte: *mut u8) {
+        // SAFETY: the byte is one of the table, and the object was enlisted.
+        unsafe {
+            if self.is_root(head + Head::SIZE, *byte) {
+                *byte = BLACK;
+                self.push(head + Head::SIZE);
+                if self.height > GATHERED {
+                    self.drain();
+                }
+            }
         }
     }
 
@@ -255,34 +271,46 @@ impl<'a> Walk<'a> {
         mut act: impl FnMut(&mut Self, usize, *mut u8),
     ) -> Result<(), Trouble> {
         for number in 0..self.shadow.leaves() {
-            let leaf = self.shadow.leaf(number);
-            let mut ring = [0; RING];
-            let (mut first, mut end) = (0_usize, 0_usize);
-            for eight in (0..LEAF).step_by(8) {
-                let mut bytes = leaf.eight(eight);
-                let mut index = eight;
-                while bytes != 0 {
-                    let byte = bytes as u8;
-                    if byte >= lowest && byte <= highest {
-                        prefetch(leaf.head(index) + Head::SIZE);
-                        ring[end % RING] = index;
-                        end += 1;
-                        if end - first == RING {
-                            let index = ring[first % RING];
-                            first += 1;
-                            self.watch.step()?;
-                            act(self, leaf.head(index), leaf.byte(index));
-                        }
+            self.each_in(self.shadow.leaf(number), lowest, highest, &mut act)?;
+        }
+        Ok(())
+    }
+
+    /// The same for one leaf.
+    #[inline(always)]
+    fn each_in(
+        &mut self,
+        leaf: Leaf,
+        lowest: u8,
+        highest: u8,
+        act: &mut impl FnMut(&mut Self, usize, *mut u8),
+    ) -> Result<(), Trouble> {
+        let mut ring = [0; RING];
+        let (mut first, mut end) = (0_usize, 0_usize);
+        for eight in (0..LEAF).step_by(8) {
+            let mut bytes = leaf.eight(eight);
+            let mut index = eight;
+            while bytes != 0 {
+                let byte = bytes as u8;
+                if byte >= lowest && byte <= highest {
+                    prefetch(leaf.head(index) + Head::SIZE);
+                    ring[end % RING] = index;
+                    end += 1;
+                    if end - first == RING {
+                        let index = ring[first % RING];
+                        first += 1;
+                        self.watch.step()?;
+                        act(self, leaf.head(index), leaf.byte(index));
                     }
-                    bytes >>= 8;
-                    index += 1;
                 }
+                bytes >>= 8;
+                index += 1;
             }
-            while first != end {
-                let index = ring[first % RING];
-                first += 1;
-                act(self, leaf.head(index), leaf.byte(index));
-            }
+        }
+        while first != end {
+            let index = ring[first % RING];
+            first += 1;
+            act(self, leaf.head(index), leaf.byte(index));
         }
         Ok(())
     }
@@ -290,7 +318,11 @@ impl<'a> Walk<'a> {
     /// The byte of an object that somebody refers to, or null where it is not tracked.
     #[inline(always)]
     pub(super) fn byte_of(&self, object: usize) -> *mut u8 {
-        if object % Head::SIZE != 0 { std::ptr::null_mut() } else { self.shadow.find(object.wrapping_sub(Head::SIZE)) }
+        if object.is_multiple_of(Head::SIZE) {
+            self.shadow.find(object.wrapping_sub(Head::SIZE))
+        } else {
+            std::ptr::null_mut()
+        }
     }
 }
 
@@ -353,7 +385,7 @@ unsafe extern "C" fn mark(object: *mut c_void, walk: *mut c_void) -> c_int {
             }
             _ => {
                 *byte = GREY;
-                walk.greys = true;
+                walk.shadow.note_grey(object as usize - Head::SIZE);
             }
         }
     }
