@@ -38,8 +38,9 @@ impl Default for Limits {
     }
 }
 
-/// A program that has served nothing is starting up, for at most this long: its growth is what it needs to live.
-const START_UP: Duration = Duration::from_secs(30);
+/// How long a program is starting up at most, where it has served something already and where it has not: its growth
+/// is what it needs to live. The first training step of a model loads libraries and sets up the accelerator.
+const START_UP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
 /// Growth by this part of the ceiling is reason enough to look again.
 const GROWN_PART: u64 = 100;
@@ -210,7 +211,8 @@ impl Guarded {
 
     fn is_starting(&self, observation: &Observation) -> bool {
         let serves = observation.requests + observation.in_flight > 0;
-        self.baseline == 0 || (self.last_pause.is_none() && !serves && observation.now < START_UP)
+        let long = if serves { START_UP.0 } else { START_UP.1 };
+        self.baseline == 0 || (self.last_pause.is_none() && observation.now < long)
     }
 
     fn is_near_ceiling(&self, observation: &Observation) -> bool {
