@@ -6,10 +6,11 @@
 #   make lint    formatting, clippy, and the walls of ARCHITECTURE.md
 #   make bench   what it costs to be observed (BENCH=--quick for a look)
 #   make fuzz    hostile bytes for the parsers (FUZZ_SECONDS=60 for each)
+#   make soak    large heaps, a million random graphs, minutes of stress for the snapshots (SOAK=--help)
 #
 # PYTHON=… chooses the interpreter that runs the scripts.
 
-.PHONY: demo test build lint bench fuzz clean
+.PHONY: demo test build lint bench fuzz soak clean
 
 demo:
 	@python=$$(tools/prerequisites) && tools/build && exec "$$python" demo/run.py
@@ -28,6 +29,9 @@ bench:
 
 fuzz:
 	@tools/prerequisites >/dev/null && exec tools/fuzz
+
+soak:
+	@python=$$(tools/prerequisites) && tools/build && exec "$$python" -u tools/soak.py $(SOAK)
 
 clean:
 	rm -rf target build fuzz/target .venvs python/neurogc/_agent.abi3.so

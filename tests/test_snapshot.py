@@ -171,6 +171,11 @@ nothing_is_left()
 """)
 
 
+def test_a_program_that_never_rests_keeps_what_it_holds():
+    seen = json.loads(app("snapshot_stress.py", "4"))
+    assert seen["flights"] >= 3 and seen["freed"] > 1000 and seen["dropped"] > 0, seen
+
+
 def test_addresses_that_are_used_again_are_not_mistaken():
     snap("""
 weak = [weakref.ref(cycle()) for _ in range(20_000)]

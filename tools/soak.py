@@ -1,0 +1,58 @@
+"""`make soak`: what takes too long for `make test`: larger heaps, a million random graphs, minutes of stress.
+
+    soak.py [--seconds 600] [--graphs 1000000] [--live 1000000,5000000] [--only TAG]
+
+Each part runs on every interpreter found, except the largest heaps, which need about 4 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+import interpreters
+from interpreters import ROOT
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=600, help="of stress on each interpreter")
+    parser.add_argument("--graphs", type=int, default=1_000_000, help="random graphs, all interpreters together")
+    parser.add_argument("--live", default="1000000,5000000", help="sizes of the heaps that both methods collect")
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
+    parser.add_argument("--only", help="one interpreter, for instance cp312")
+    options = parser.parse_args()
+    found = [it for it in interpreters.find() if it.supported and options.only in (None, it.tag)]
+    failed = 0
+    for interpreter in found:
+        python = str(interpreters.environment(interpreter))
+        share = str(options.graphs // len(found))
+        suite = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_snapshot.py", "-k", "the_same_is"]
+        fuzz = [python, "tools/fuzz_graphs.py", "--graphs", share, "--seed", str(options.seed)]
+        stress = [python, "-W", "ignore", "tests/apps/snapshot_stress.py", str(options.seconds)]
+        parts = [
+            ("both methods", suite, {"NEUROGC_TEST_LIVE": options.live}),
+            ("random graphs", fuzz, {}),
+            ("stress", stress, {}),
+        ]
+        for title, command, more in parts:
+            print(f"soak: {interpreter.title}: {title}", flush=True)
+            failed += run(command, more) != 0
+    print(f"soak: {len(found)} interpreters, {failed} parts failed")
+    return 1 if failed or not found else 0
+
+
+def run(command: list[str], more: dict[str, str]) -> int:
+    """Runs a command under the agent, which only watches."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NEUROGC_"))}
+    env |= more
+    if "pytest" not in command:
+        home = ROOT / "python" / "neurogc"
+        env |= {"PYTHONPATH": str(home / "_inject"), "NEUROGC_HOME": str(home), "NEUROGC_POLICY": "observe"}
+    return subprocess.run(command, cwd=ROOT, env=env).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
