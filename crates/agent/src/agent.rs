@@ -31,7 +31,7 @@ const STACK: usize = 256 * 1024;
 const PYTHON_STACK: usize = 8 * 1024 * 1024;
 
 /// How long a fork waits for the threads to end.
-const FORK_PATIENCE: Duration = Duration::from_millis(50);
+const FORK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long the end of the program waits for them.
 pub(crate) const EXIT_PATIENCE: Duration = Duration::from_millis(500);

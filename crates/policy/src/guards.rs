@@ -42,6 +42,9 @@ impl Default for Limits {
 /// is what it needs to live. The first training step of a model loads libraries and sets up the accelerator.
 const START_UP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
+/// So many times the growth that makes a collection due, and it waits no longer.
+const URGENT_GROWTH: u64 = 2;
+
 /// Growth by this part of the ceiling is reason enough to look again.
 const GROWN_PART: u64 = 100;
 
@@ -186,7 +189,8 @@ impl Guarded {
         let since = *self.overdue_since.get_or_insert(observation.now);
         let waited = observation.now.saturating_sub(since);
         let decision = observation.everything(waited);
-        if waited >= self.limits.patience {
+        let urgent = self.growth(observation) > self.allowed_growth() * URGENT_GROWTH;
+        if waited >= self.limits.patience || urgent {
             return Some(Order::forced(decision, reason));
         }
         // At first only a gap will do that has lasted as long as the pause would; the longer it waits, the shorter one.
@@ -229,9 +233,16 @@ impl Guarded {
         if observation.deferred {
             return Some("the program has asked for a collection");
         }
-        let growth = observation.rss.saturating_sub(self.baseline);
-        let allowed = ((self.baseline as f64 * self.limits.growth_share) as Bytes).max(self.limits.growth_least);
         let anything = observation.pending + u64::from(observation.counts[0]) > 0;
-        (growth > allowed && anything).then_some("memory has grown since the last full collection")
+        let grown = self.growth(observation) > self.allowed_growth();
+        (grown && anything).then_some("memory has grown since the last full collection")
+    }
+
+    fn growth(&self, observation: &Observation) -> Bytes {
+        observation.rss.saturating_sub(self.baseline)
+    }
+
+    fn allowed_growth(&self) -> Bytes {
+        ((self.baseline as f64 * self.limits.growth_share) as Bytes).max(self.limits.growth_least)
     }
 }

@@ -331,6 +331,17 @@ fn a_failed_snapshot_is_not_tried_again_at_once() {
 }
 
 #[test]
+fn memory_that_grows_forces_a_collection_even_without_a_gap() {
+    // A program that never rests; what it keeps dies old, and no snapshot can be had.
+    let heap = FakeCollector { dying: 400, ..FakeCollector::new(300_000) };
+    let ticks = (0..40_000).map(|_| Tick { busy: true, kept: 400, garbage: 0, paused: false });
+    let rehearsal = play_on(heap, Name::Gap, None, ticks);
+    let forced: Vec<_> = rehearsal.orders.iter().filter(|(order, _)| order.forced).collect();
+    assert!(!forced.is_empty() && forced.iter().all(|(order, _)| order.decision == Decision::Full));
+    assert!(rehearsal.peak < 300 * MB, "{} MB", rehearsal.peak / MB);
+}
+
+#[test]
 fn freeze_freezes_once() {
     let rehearsal = play(Name::Freeze, 100_000, None, server(5_000));
     let frozen: Vec<_> = rehearsal.orders.iter().map(|(order, _)| order.decision).collect();
