@@ -338,7 +338,8 @@ fn memory_that_grows_forces_a_collection_even_without_a_gap() {
     let rehearsal = play_on(heap, Name::Gap, None, ticks);
     let forced: Vec<_> = rehearsal.orders.iter().filter(|(order, _)| order.forced).collect();
     assert!(!forced.is_empty() && forced.iter().all(|(order, _)| order.decision == Decision::Full));
-    assert!(rehearsal.peak < 300 * MB, "{} MB", rehearsal.peak / MB);
+    // Start-up, ten seconds of it, and twice the growth that is allowed.
+    assert!(rehearsal.peak < 450 * MB, "{} MB", rehearsal.peak / MB);
 }
 
 #[test]
