@@ -5,12 +5,13 @@
 #   make build   the extension and the command, for development
 #   make lint    formatting, clippy, and the walls of ARCHITECTURE.md
 #   make bench   what it costs to be observed (BENCH=--quick for a look)
+#   make suites  CPython's own tests under `neurogc run --policy gap` (SUITES='--times 3 cp312' for some)
 #   make fuzz    hostile bytes for the parsers (FUZZ_SECONDS=60 for each)
 #   make soak    large heaps, a million random graphs, minutes of stress for the snapshots (SOAK=--help)
 #
 # PYTHON=… chooses the interpreter that runs the scripts.
 
-.PHONY: demo test build lint bench fuzz soak clean
+.PHONY: demo test build lint bench suites fuzz soak clean
 
 demo:
 	@python=$$(tools/prerequisites) && tools/build && exec "$$python" demo/run.py
@@ -26,6 +27,9 @@ lint:
 
 bench:
 	@python=$$(tools/prerequisites) && tools/build && exec "$$python" tools/bench.py $(BENCH)
+
+suites:
+	@python=$$(tools/prerequisites) && tools/build && exec "$$python" -u tools/cpython_suites.py $(SUITES)
 
 fuzz:
 	@tools/prerequisites >/dev/null && exec tools/fuzz

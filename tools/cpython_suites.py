@@ -1,66 +1,149 @@
 """CPython's own tests of what a collector can disturb, run under `neurogc run --policy gap` (make suites).
 
-    python tools/cpython_suites.py [--policy gap] [TAG…]
+    python tools/cpython_suites.py [--policy gap] [--times 1] [--suites test_gc,…] [TAG…]
 
-Each file runs in one process, without regrtest's workers, which would not load the agent. A file that fails is run
-again without the agent, and is only counted against us if it passes there.
+Each suite runs in one process, without regrtest's workers, so that the agent conducts the very process that runs the
+tests, which is verified. A suite that fails is run again without the agent, and only the tests that pass there are
+counted against us. It ends with a table: tests run / collections in that process / those of them that we ordered.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import interpreters
-from interpreters import ROOT
+from interpreters import ROOT, Interpreter
 
 SUITES = ["test_gc", "test_weakref", "test_generators", "test_finalization", "test_threading", "test_asyncio"]
-BINARY = Path(os.environ.get("NEUROGC_BIN", ROOT / "target" / "fast" / "neurogc"))
-LIMIT_S = 900
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+BINARY = TARGET / "fast" / "neurogc"
+RUNNER = ROOT / "tools" / "observed_suite.py"
+LIMIT_S = 1800
+UNOBSERVED = 97
 
 
-def passes(words: list[str]) -> tuple[bool, str]:
-    """Runs a command and gives whether it succeeded, and the end of its output."""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        return False, f"no end within {LIMIT_S} s"
-    return done.returncode == 0, (done.stdout + done.stderr)[-1500:]
+@dataclass
+class Outcome:
+    """What came out of one run of one suite."""
+
+    code: int
+    seconds: float
+    tests: int = 0
+    failed: set[str] = field(default_factory=set)
+    status: dict = field(default_factory=dict)
+    output: str = ""
+
+    @property
+    def figures(self) -> str:
+        """Tests, collections, and those of them that we ordered."""
+        collections = self.status.get("gc", {})
+        count = sum(collections.get(kind, {}).get("count", 0) for kind in ("young", "middle", "full"))
+        return f"{self.tests} / {count} / {self.status.get('ordered', 0)}"
+
+
+def run(python: str, suite: str, policy: str) -> Outcome:
+    """Runs one suite in one process, under a policy or, where that is empty, without us."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "status.json"
+        words = [python, str(RUNNER), str(report), policy, "--timeout", "300", "-v", suite]
+        if policy:
+            words = [str(BINARY), "run", "--policy", policy, "--", *words]
+        began = time.monotonic()
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=env, cwd=folder
+        )
+        try:
+            output, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            output += f"\nno end within {LIMIT_S} s"
+        outcome = Outcome(process.returncode, time.monotonic() - began, output=output)
+        if report.exists():
+            outcome.status = json.loads(report.read_text())
+    outcome.tests = sum(int(count) for count in re.findall(r"^Ran (\d+) tests? in", output, re.MULTILINE))
+    outcome.failed = {f"{kind} {name}" for kind, name in re.findall(r"^(FAIL|ERROR): (.+?)\s*$", output, re.MULTILINE)}
+    if outcome.code != 0 and not outcome.failed:
+        outcome.failed = {f"the process ended with {ending(outcome.code)}"}
+    return outcome
+
+
+def ending(code: int) -> str:
+    """An exit code in words."""
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def compare(python: str, suite: str, policy: str, times: int) -> tuple[str, int, int, int]:
+    """Runs a suite with us, and without where it failed. Gives the table's cell and what passed, failed, was skipped."""
+    runs = []
+    for _ in range(times):
+        seen = run(python, suite, policy)
+        runs.append(seen)
+        if seen.code == UNOBSERVED or (seen.code == 0 and not seen.status):
+            print(seen.output[-1500:])
+            return "not conducted", 0, 1, 0
+        # Tests that set thresholds make the policy stand down, which is what it should do.
+        troubles = [reason for reason in seen.status.get("degraded", []) if "stands down" not in reason]
+        if troubles:
+            print(f"    degraded: {troubles}")
+            return "degraded", 0, 1, 0
+        print(f"    {seen.figures}, {seen.seconds:.0f} s, {ending(seen.code)}", flush=True)
+    failed = set().union(*(seen.failed for seen in runs))
+    cell = runs[-1].figures
+    if not failed:
+        return cell, times, 0, 0
+    log = TARGET / "test-results" / f"{Path(python).name}-{suite}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("\n".join(seen.output for seen in runs if seen.failed))
+    without = set().union(*(run(python, suite, "").failed for _ in range(times)))
+    for name in sorted(failed):
+        print(f"    {'fails without us, too' if name in without else 'OURS ALONE'}: {name} ({log})", flush=True)
+    ours = failed - without
+    return (f"{cell}, ours: {len(ours)}", 0, 1, 0) if ours else (f"{cell}, {len(failed)} fail without us", 0, 0, 1)
+
+
+def tested(interpreter: Interpreter, options: argparse.Namespace) -> tuple[dict[str, str], list[int]]:
+    """Runs the suites on one interpreter."""
+    cells, sums = {}, [0, 0, 0]
+    for suite in options.suites.split(","):
+        print(f"{interpreter.title}, {suite}", flush=True)
+        there = subprocess.run([interpreter.executable, "-I", "-c", f"import test.{suite}"], capture_output=True)
+        if there.returncode != 0:
+            cells[suite], *counts = "not installed", 0, 0, 1
+        else:
+            cells[suite], *counts = compare(interpreter.executable, suite, options.policy, options.times)
+        sums = [one + other for one, other in zip(sums, counts)]
+    return cells, sums
 
 
 def main() -> int:
-    """Runs every suite on every interpreter that has it."""
+    """Runs every suite on every supported interpreter that has it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", default="gap")
+    parser.add_argument("--times", type=int, default=1, help="how often each suite runs")
+    parser.add_argument("--suites", default=",".join(SUITES))
     parser.add_argument("tags", nargs="*", help="interpreters, for instance cp312; all without")
     options = parser.parse_args()
-    passed = failed = skipped = 0
-    for interpreter in interpreters.find():
-        if options.tags and interpreter.tag not in options.tags:
-            continue
-        python = str(interpreter.executable)
-        for suite in SUITES:
-            plain = [python, "-m", "test", "--timeout", "300", suite]
-            if not passes([python, "-c", f"import test.{suite}"])[0]:
-                print(f"{interpreter.tag} {suite}: not part of this installation", flush=True)
-                skipped += 1
-                continue
-            began = time.monotonic()
-            good, output = passes([str(BINARY), "run", "--policy", options.policy, "--", *plain])
-            note = f"{time.monotonic() - began:.0f} s"
-            if not good and not passes(plain)[0]:
-                note = "fails without the agent, too"
-                skipped += 1
-            elif good:
-                passed += 1
-            else:
-                note = f"FAILED\n{output}"
-                failed += 1
-            print(f"{interpreter.tag} {suite}: {note}", flush=True)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        print("run this in the foreground: with interrupts ignored, tests fail by themselves")
+        return 2
+    chosen = [it for it in interpreters.find() if it.supported and (not options.tags or it.tag in options.tags)]
+    results = {it: tested(it, options) for it in chosen}
+    print(f"\n| | {' | '.join(options.suites.split(','))} |\n|---|{'---|' * len(options.suites.split(','))}")
+    for interpreter, (cells, _) in results.items():
+        print(f"| {interpreter.title} | {' | '.join(cells.values())} |")
+    passed, failed, skipped = (sum(sums[index] for _, sums in results.values()) for index in range(3))
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
