@@ -157,6 +157,11 @@ def quiet(more):
     """Nothing: nothing is ever collected by us."""
 
 
+def forks_workers(begins):
+    """False: nothing is ever frozen by us."""
+    return False
+
+
 class Mark:
     """A request, from now to `end()` or to the end of this object."""
 

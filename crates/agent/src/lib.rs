@@ -14,6 +14,7 @@ mod hooks;
 mod ledger;
 mod module;
 mod orders;
+mod prefork;
 mod senses;
 mod snapshot;
 mod stage;

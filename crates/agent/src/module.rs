@@ -13,6 +13,7 @@ use crate::agent::{Agent, EXIT_PATIENCE, Host};
 use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, heap, is_main_interpreter};
 use crate::hooks::Open;
+use crate::prefork::share_heap;
 use crate::status;
 use crate::takeover::{give_back, take_over};
 
@@ -62,6 +63,8 @@ mod _agent {
         Mark, adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, gc_event, install, installed,
         layout, progress, shutdown, status_json, uninstall,
     };
+    #[pymodule_export]
+    use crate::prefork::forks_workers;
     #[pymodule_export]
     use crate::snapshot::face::{
         collect_snapshot, snapshot_cancel, snapshot_figures, snapshot_launch, snapshot_look, snapshot_reap,
@@ -276,6 +279,9 @@ fn after_fork_in_child(py: Python<'_>) {
         let agent = Arc::new(parents.in_child());
         std::mem::forget(set_current(Some(Arc::clone(&agent))));
         std::mem::forget(parents);
+        if let Err(error) = share_heap(py, &agent) {
+            agent.ledger().trouble(format!("what was inherited could not be frozen: {error}"));
+        }
         start(&agent);
     }
 }

@@ -1,6 +1,12 @@
-"""gunicorn: the application that a worker loads. Workers of other servers (uvicorn's) are left to those."""
+"""gunicorn: the application that a worker loads, and what workers inherit of one that the master loads for them.
+
+Workers of other servers (uvicorn's) are left to those.
+"""
+
+import gc
 
 from .. import asgi, wsgi
+from .._native import agent
 
 # The workers that call their application by WSGI themselves. The names are looked for in the ancestry, because
 # importing the classes would import gevent and its like.
@@ -8,7 +14,9 @@ _WSGI_WORKERS = {"SyncWorker", "ThreadWorker", "AsyncWorker", "TornadoWorker"}
 
 
 def adapt(module, replace):
-    if module.__name__ == "gunicorn.workers.gasgi":
+    if module.__name__ == "gunicorn.arbiter":
+        replace(module.Arbiter, "spawn_worker", _sharing)
+    elif module.__name__ == "gunicorn.workers.gasgi":
         replace(module.ASGIWorker, "load_wsgi", _counting_asgi)
     else:
         replace(module.Worker, "load_wsgi", _counting_wsgi)
@@ -29,3 +37,18 @@ def _counting_asgi(load):
         self.asgi = asgi.Middleware(self.asgi)
 
     return load_counting
+
+
+def _sharing(spawn_worker):
+    def spawn_sharing(self, *args, **kwargs):
+        if not self.cfg.preload_app:
+            return spawn_worker(self, *args, **kwargs)
+        if agent.forks_workers(True) and not self.WORKERS:
+            # What start-up has left would be kept by every worker for good. Nobody is being served yet.
+            gc.collect()
+        try:
+            return spawn_worker(self, *args, **kwargs)
+        finally:
+            agent.forks_workers(False)
+
+    return spawn_sharing

@@ -1,9 +1,14 @@
-"""PyTorch: the end of an optimizer's step is a place where a training loop can be collected."""
+"""PyTorch: the end of an optimizer's step is a place where a training loop can be collected, and the workers of a
+DataLoader share what they inherit.
+"""
 
 from .._native import agent
 
 
 def adapt(module, replace):
+    if module.__name__ == "torch.utils.data.dataloader":
+        replace(module._MultiProcessingDataLoaderIter, "__init__", _sharing)
+        return
     # The hooks are for every optimizer there is, so Lightning and the Trainer of Hugging Face need nothing more.
     # There is no function to replace: taking the hook out again is not needed, because without an agent it is idle.
     module.register_optimizer_step_post_hook(_step_ends)
@@ -12,3 +17,15 @@ def adapt(module, replace):
 def _step_ends(optimizer, args, kwargs):
     if agent.progress():
         agent.collect_posted()
+
+
+def _sharing(initialise):
+    # The workers are started in here; those that are spawned, not forked, inherit nothing and are left alone.
+    def __init__(self, *args, **kwargs):
+        agent.forks_workers(True)
+        try:
+            initialise(self, *args, **kwargs)
+        finally:
+            agent.forks_workers(False)
+
+    return __init__

@@ -6,6 +6,9 @@ use super::memory::{self, Pages};
 /// More objects of the middle generation than this are not counted.
 const MOST_MIDDLE: usize = 100_000;
 
+/// CPython 3.12 freezes a few hundred objects itself when it starts. More than this were frozen by the program.
+const FROZEN_AT_START: usize = 2_000;
+
 /// More frozen objects than this are not counted.
 const MOST_FROZEN: usize = 10_000_000;
 
@@ -92,6 +95,14 @@ impl Collector {
             Walk::Whole(length) => Some(length as u64),
             Walk::Partly => Some(MOST_FROZEN as u64),
         }
+    }
+
+    /// Whether the program has frozen its heap. Only as much is walked as is needed to tell.
+    pub(crate) fn has_frozen_heap(self) -> bool {
+        !matches!(
+            walk(self.address + self.layout.gc_permanent_generation, FROZEN_AT_START),
+            Some(Walk::Whole(_))
+        )
     }
 
     /// The first and the last frozen object, which change when objects are frozen or thawed.

@@ -1,0 +1,41 @@
+//! Workers of pre-fork servers: what such a child inherits is frozen in it, so that its collections do not write to the
+//! pages that it shares with its parent.
+//!
+//! It is frozen in the child, first thing after the fork. That costs a handful of pages and leaves the parent as it was.
+
+use std::cell::Cell;
+
+use neurogc_policy::{Tuning, policy};
+use pyo3::prelude::*;
+
+use crate::agent::Agent;
+use crate::module::current;
+
+thread_local! {
+    /// Whether what this thread forks now is a worker. The thread is the one that goes on in the child.
+    static FORKS_WORKERS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread forks workers of a pre-fork server from now on, or no longer. True when they would share the heap.
+#[pyfunction]
+pub(crate) fn forks_workers(py: Python<'_>, begins: bool) -> bool {
+    FORKS_WORKERS.set(begins);
+    begins && current().is_some_and(|agent| shares_heap(py, &agent).unwrap_or(false))
+}
+
+/// In a forked child, before the program runs there: freezes what was inherited, if this is a worker.
+pub(crate) fn share_heap(py: Python<'_>, agent: &Agent) -> PyResult<()> {
+    // Asked here and not before the fork, because the server's own hooks may have frozen the heap meanwhile.
+    if FORKS_WORKERS.replace(false) && shares_heap(py, agent)? {
+        py.import("gc")?.call_method0("freeze")?;
+    }
+    Ok(())
+}
+
+/// Only where a policy of ours decides when everything is collected, and the program has not frozen its heap itself.
+fn shares_heap(py: Python<'_>, agent: &Agent) -> PyResult<bool> {
+    let conducts = policy(agent.settings.policy.resolve(), Tuning::default()).takes_over()
+        && !agent.stage.has_stood_down()
+        && agent.interpreter.collector.is_some_and(|collector| !collector.has_frozen_heap());
+    Ok(conducts && py.import("gc")?.call_method0("isenabled")?.extract()?)
+}
