@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use neurogc_policy::{Tuning, policy};
+use neurogc_policy::policy;
 use pyo3::prelude::*;
 
 use crate::agent::Agent;
@@ -27,14 +27,14 @@ pub(crate) fn forks_workers(py: Python<'_>, begins: bool) -> bool {
 pub(crate) fn share_heap(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     // Asked here and not before the fork, because the server's own hooks may have frozen the heap meanwhile.
     if FORKS_WORKERS.replace(false) && shares_heap(py, agent)? {
-        py.import("gc")?.call_method0("freeze")?;
+        agent.stage.freeze_inherited(py)?;
     }
     Ok(())
 }
 
 /// Only where a policy of ours decides when everything is collected, and the program has not frozen its heap itself.
 fn shares_heap(py: Python<'_>, agent: &Agent) -> PyResult<bool> {
-    let conducts = policy(agent.settings.policy.resolve(), Tuning::default()).takes_over()
+    let conducts = policy(agent.policy().resolve(), agent.settings.tuning).takes_over()
         && !agent.stage.has_stood_down()
         && agent.interpreter.collector.is_some_and(|collector| !collector.has_frozen_heap());
     Ok(conducts && py.import("gc")?.call_method0("isenabled")?.extract()?)

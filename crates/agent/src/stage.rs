@@ -140,6 +140,11 @@ impl Stage {
         if !gc.call_method0("isenabled")?.extract::<bool>()? {
             return Ok(());
         }
+        // A program may empty the list. Nobody would see that this has happened, and guards would order it again.
+        let (callbacks, hook) = (gc.getattr("callbacks")?, py.import("neurogc._agent")?.getattr("gc_event")?);
+        if !callbacks.contains(&hook)? {
+            callbacks.call_method1("append", (hook,))?;
+        }
         match order & DECISION {
             LAUNCH => {
                 self.launch(py, agent, order);
@@ -200,6 +205,11 @@ impl Stage {
         gc.call_method0("freeze")?;
         self.froze.store(frozen <= self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Freezes what a forked worker has inherited.
+    pub(crate) fn freeze_inherited(&self, py: Python<'_>) -> PyResult<()> {
+        self.freeze(&py.import("gc")?)
     }
 
     /// Takes note of what is frozen before the policy acts.
@@ -277,6 +287,8 @@ impl Stage {
         let stage = Self::default();
         *lock(&stage.shown) = *lock(&self.shown);
         stage.stood_down.store(self.has_stood_down(), Ordering::Relaxed);
+        stage.frozen_before.store(self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
+        stage.froze.store(self.froze.load(Ordering::Relaxed), Ordering::Relaxed);
         stage
     }
 

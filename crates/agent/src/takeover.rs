@@ -84,8 +84,12 @@ pub(crate) fn set_threshold(py: Python<'_>, thresholds: &Bound<'_, PyTuple>) -> 
     let originals = module.getattr("originals")?.cast_into::<PyDict>()?;
     let Some(original) = originals.get_item("set_threshold")? else { return Ok(()) };
     if let Some(agent) = current().filter(|agent| !agent.stage.has_stood_down()) {
+        let ours = real_thresholds(py)?;
         agent.stage.restore_thresholds(py)?;
-        original.call1(thresholds)?;
+        if let Err(wrong) = original.call1(thresholds) {
+            agent.stage.set_thresholds(py, ours)?;
+            return Err(wrong);
+        }
         agent.stage.stand_down();
         agent.ledger().trouble("the program has set the collector's thresholds: the policy stands down".to_owned());
         return Ok(());
