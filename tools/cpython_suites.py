@@ -48,7 +48,8 @@ class Outcome:
         """Tests, collections, and those of them that we ordered."""
         collections = self.status.get("gc", {})
         count = sum(collections.get(kind, {}).get("count", 0) for kind in ("young", "middle", "full"))
-        return f"{self.tests} / {count} / {self.status.get('ordered', 0)}"
+        ordered = sum(each["count"] for each in self.status.get("conduct", {}).get("orders", []))
+        return f"{self.tests} / {count} / {ordered}"
 
 
 def run(python: str, suite: str, policy: str) -> Outcome:
