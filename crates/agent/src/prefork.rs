@@ -34,7 +34,7 @@ pub(crate) fn share_heap(py: Python<'_>, agent: &Agent) -> PyResult<()> {
 
 /// Only where a policy of ours decides when everything is collected, and the program has not frozen its heap itself.
 fn shares_heap(py: Python<'_>, agent: &Agent) -> PyResult<bool> {
-    let conducts = policy(agent.policy().resolve(), agent.settings.tuning).takes_over()
+    let conducts = policy(agent.policy(), agent.settings.tuning).takes_over()
         && !agent.stage.has_stood_down()
         && agent.interpreter.collector.is_some_and(|collector| !collector.has_frozen_heap());
     Ok(conducts && py.import("gc")?.call_method0("isenabled")?.extract()?)
