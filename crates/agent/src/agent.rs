@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
@@ -10,8 +10,9 @@ use neurogc_policy::Name;
 use neurogc_settings::Settings;
 use nix::sys::signal::{SigSet, SigmaskHow};
 
+use crate::cpython::Interpreter;
 use crate::cpython::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
-use crate::cpython::{Interpreter, heap};
+use crate::crew::{Crew, Member, catch};
 use crate::errands::Errands;
 use crate::hand::{self, Hand};
 use crate::hooks::Hooks;
@@ -21,6 +22,7 @@ use crate::senses::frozen::Frozen;
 use crate::senses::process::Process;
 use crate::snapshot::Snapshots;
 use crate::stage::Stage;
+use crate::takeover::leave_to_cpython;
 use crate::{conductor, uplink};
 
 /// Trace blocks that may wait to be written.
@@ -100,7 +102,7 @@ struct Threads {
 
 #[derive(Debug)]
 struct Running {
-    uplink: JoinHandle<()>,
+    uplink: Member,
     /// The uplink has looked for the last time whether it is wanted.
     leaves: bool,
     /// The conductor is started by the uplink, whose private descriptors it shares, and joined by it.
@@ -171,8 +173,13 @@ impl Agent {
         let mut threads = lock(&self.threads);
         threads.wanted = true;
         // Where earlier ones are late to end, they see that they are wanted again. There is never a second pair.
-        if threads.running.as_ref().is_none_or(|running| running.leaves) {
-            self.spawn_both(&mut threads);
+        match &threads.running {
+            Some(running) if running.uplink.is_lost() => {
+                self.ledger().trouble("the uplink thread has ended: nobody looks at the process any more".to_owned());
+                leave_to_cpython(self);
+            }
+            Some(running) if !running.leaves => {}
+            _ => self.spawn_both(&mut threads),
         }
     }
 
@@ -184,7 +191,7 @@ impl Agent {
             run_both(&agent, &slot);
             agent.leave();
         };
-        let begun = with_signals_blocked(|| spawn("neurogc-uplink", STACK, body));
+        let begun = with_signals_blocked(|| Member::start("neurogc-uplink", STACK, body));
         threads.running = match begun {
             Ok(uplink) => Some(Running { uplink, leaves: false, conductor }),
             Err(error) => {
@@ -216,9 +223,14 @@ impl Agent {
         loop {
             let mut threads = lock(&self.threads);
             let Some(running) = &threads.running else { return };
-            if running.uplink.is_finished() {
+            if running.uplink.is_lost() {
+                return;
+            }
+            if running.uplink.has_ended() {
                 // The code is over; the join waits for the kernel to take the thread away.
-                let _ = threads.running.take().map(|running| running.uplink.join());
+                if let Some(running) = threads.running.take() {
+                    running.uplink.join();
+                }
                 return;
             }
             running.unpark();
@@ -291,37 +303,19 @@ impl Running {
 fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
     // The hand shares the descriptors that this thread still shares with the program.
     let agent_of_hand = Arc::clone(agent);
-    let hand = spawn("neurogc-hand", PYTHON_STACK, move || hand::run(&agent_of_hand));
+    let hand = Member::start("neurogc-hand", PYTHON_STACK, move || hand::run(&agent_of_hand));
     let descriptors = if leave_shared_descriptors() { Descriptors::Private } else { Descriptors::Shared };
     let agent_of_conductor = Arc::clone(agent);
-    let conductor = spawn("neurogc", STACK, move || conductor::run(&agent_of_conductor, descriptors));
+    let conductor = Member::start("neurogc", STACK, move || conductor::run(&agent_of_conductor, descriptors));
     match &conductor {
-        Ok(handle) => *lock(slot) = Some(handle.thread().clone()),
+        Ok(conductor) => *lock(slot) = Some(conductor.thread().clone()),
         Err(error) => agent.ledger().trouble(format!("the conductor thread did not start: {error}")),
     }
-    let alive = || conductor.as_ref().is_ok_and(|handle| !handle.is_finished());
-    if catch(|| uplink::run(agent, descriptors, alive)).is_err() {
+    let crew = Crew { conductor: conductor.ok(), hand: hand.ok() };
+    if catch(|| uplink::run(agent, descriptors, &crew)).is_err() {
         agent.ledger().trouble("the uplink thread has failed: nobody looks at the process any more".to_owned());
     }
-    for handle in [conductor.ok(), hand.ok()].into_iter().flatten() {
-        agent.hand.wake();
-        let _ = handle.join();
-    }
-}
-
-/// Starts a thread whose panic ends nothing but itself.
-fn spawn(name: &str, stack: usize, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    if !heap::has_room() {
-        return Err(std::io::ErrorKind::OutOfMemory.into());
-    }
-    std::thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(move || {
-        heap::wait_for_memory();
-        let _ = catch(body);
-    })
-}
-
-fn catch(body: impl FnOnce()) -> std::thread::Result<()> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(body))
+    crew.join(|| agent.hand.wake());
 }
 
 /// Threads inherit the mask of signals: with all blocked, the program's handlers never run in ours.

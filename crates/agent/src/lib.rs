@@ -7,6 +7,7 @@
 mod agent;
 mod conducting;
 mod conductor;
+mod crew;
 mod cpython;
 mod errands;
 mod hand;

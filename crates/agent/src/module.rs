@@ -15,7 +15,7 @@ use crate::cpython::{Interpreter, heap, is_main_interpreter};
 use crate::hooks::Open;
 use crate::prefork::share_heap;
 use crate::status;
-use crate::takeover::{give_back, take_over};
+use crate::takeover::{give_back, restore_if_left, take_over};
 
 /// The installed agent. Only threads that hold the GIL write here, so no forked child finds it locked.
 static CURRENT: RwLock<Option<Arc<Agent>>> = RwLock::new(None);
@@ -216,6 +216,7 @@ impl Drop for Mark {
 #[pyfunction]
 fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     resume();
+    restore_if_left();
     let Ok(current) = CURRENT.try_read() else { return };
     let Some(agent) = &*current else { return };
     agent.snapshots.lift(phase.py());

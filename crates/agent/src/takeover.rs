@@ -1,12 +1,15 @@
 //! What a policy that acts puts into the program: stand-ins for functions of `gc`, and the calls that the adapters
 //! make when an event loop comes to a gap.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use neurogc_policy::{Name, Observation, Order, Thresholds, policy};
 use neurogc_settings::ExplicitCollect;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::agent::Agent;
+use crate::cpython::pending::call_soon;
 use crate::errands;
 use crate::module::current;
 use crate::stage::{original, real_thresholds};
@@ -46,6 +49,30 @@ pub(crate) fn switch(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<()> 
     agent.hand.begin_anew();
     agent.set_policy(name);
     take_over(py, agent)
+}
+
+/// Whether the program's thresholds are to be restored.
+static LEAVE: AtomicBool = AtomicBool::new(false);
+
+/// Has CPython collect by the program's own thresholds again, because nobody is left to do better. The caller needs no
+/// GIL: it is done by the program's main thread as soon as that is back in Python code, or by the next collection.
+pub(crate) fn leave_to_cpython(agent: &Agent) {
+    if !agent.stage.has_stood_down() {
+        agent.stage.stand_down();
+        LEAVE.store(true, Ordering::Relaxed);
+        call_soon(restore_if_left);
+    }
+}
+
+/// Restores them, if somebody has said so. The caller holds the GIL.
+pub(crate) fn restore_if_left() {
+    if LEAVE.load(Ordering::Relaxed)
+        && LEAVE.swap(false, Ordering::Relaxed)
+        && let Some(agent) = current()
+        && let Err(error) = Python::attach(|py| agent.stage.restore_thresholds(py))
+    {
+        agent.ledger().trouble(format!("the program's thresholds could not be restored: {error}"));
+    }
 }
 
 /// Takes everything back.

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::agent::{Agent, lock};
 use crate::cpython::native::{Descriptors, monotonic_ns, thread_cpu_ns};
+use crate::crew::Crew;
+use crate::takeover::leave_to_cpython;
 use control::Control;
 use trace_file::TraceFile;
 
@@ -21,22 +23,25 @@ const ROUND: Duration = Duration::from_millis(200);
 /// How long a forked child may take before it is heard and recorded.
 const AWAIT_EXEC: Duration = Duration::from_millis(20);
 
-/// Serves until it is told to stop. `conductor_alive` says whether the other thread still senses.
-pub(crate) fn run(agent: &Agent, descriptors: Descriptors, conductor_alive: impl Fn() -> bool) {
+/// Serves until it is told to stop, and watches over the other two threads.
+pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
     if agent.forked {
         await_exec(agent);
     }
     let mut uplink = Uplink::open(agent, descriptors);
     while !agent.stopping() {
         uplink.round(false);
-        if !conductor_alive() && !agent.stopping() {
-            agent.ledger().trouble("the conductor thread has failed: nothing is sensed any more".to_owned());
+        if let Some(lost) = crew.lost()
+            && !agent.stopping()
+        {
+            agent.ledger().trouble(lost.to_owned());
+            leave_to_cpython(agent);
         }
         agent.rounds.uplink.fetch_add(1, Ordering::AcqRel);
         std::thread::park_timeout(ROUND);
     }
     // The conductor closes its last block when it stops, which it does at once.
-    while conductor_alive() {
+    while crew.senses() {
         std::thread::park_timeout(Duration::from_micros(50));
     }
     uplink.round(true);
