@@ -17,7 +17,6 @@ import argparse
 import gc
 import http.client
 import json
-import os
 import platform
 import signal
 import socket
