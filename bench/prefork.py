@@ -210,7 +210,8 @@ def main() -> None:
     for way, trials in measured.items():
         mid = {name: statistics.median(each[name] for each in trials) for name in trials[0]}
         print(f"| {way} | {mid['uss_before_mb']:.0f} → {mid['uss_mb']:.0f} MB | {mid['pss_mb']:.0f} MB"
-              f" | {mid['whole_mb']:.0f} MB | {mid['full']:.0f}, {mid['full_in_request']:.0f} | {mid['full_ms']:.0f} / {mid['full_max_ms']:.0f} ms"
+              f" | {mid['whole_mb']:.0f} MB | {mid['full']:.0f}, {mid['full_in_request']:.0f}"
+              f" | {mid['full_ms']:.0f} / {mid['full_max_ms']:.0f} ms"
               f" | {mid['pause_ms']:.0f} ms | {mid['per_second']:.0f} |")
     if options.json:
         options.json.write_text(json.dumps({"python": platform.python_version(), "trials": measured}, indent=1))

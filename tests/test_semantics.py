@@ -331,11 +331,13 @@ nodes = [Node(number=number) for number in range(wanted)]
 nodes.clear()
 kept = []
 deadline = time.monotonic() + 20
-while sum(type(each) is Node and hasattr(each, "number") for each in gc.garbage) < wanted:
+def numbers():
+    return [each.number for each in gc.garbage if type(each) is Node and hasattr(each, "number")]
+while len(numbers()) < wanted:
     assert time.monotonic() < deadline
     kept.append([[] for _ in range(2000)])
     time.sleep(0.005)
-assert sorted(each.number for each in gc.garbage if type(each) is Node and hasattr(each, "number")) == list(range(wanted))
+assert sorted(numbers()) == list(range(wanted))
 gc.set_debug(0)
 gc.garbage.clear()
 """)

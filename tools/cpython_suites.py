@@ -86,7 +86,7 @@ def ending(code: int) -> str:
 
 
 def compare(python: str, suite: str, policy: str, times: int) -> tuple[str, int, int, int]:
-    """Runs a suite with us, and without where it failed. Gives the table's cell and what passed, failed, was skipped."""
+    """Runs a suite with us, and without where it failed. Gives the table's cell, and passed, failed, skipped."""
     runs = []
     for _ in range(times):
         seen = run(python, suite, policy)
