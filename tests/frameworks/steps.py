@@ -1,0 +1,58 @@
+"""Where collections fall in a training loop: what the scripts beside this file have in common."""
+
+import gc
+import json
+import sys
+import threading
+
+
+class Node:
+    """Garbage that only the collector can free."""
+
+    def __init__(self):
+        self.me = self
+
+
+class Steps:
+    """Notes every collection: between steps, in a gap of a step that computes without the interpreter, or inside."""
+
+    def __init__(self):
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        self.count = 0
+        self.places = dict.fromkeys(("between", "gap", "inside"), 0)
+        self._main = threading.get_ident()
+        register_optimizer_step_post_hook(self._step)
+        gc.callbacks.append(self._collection)
+
+    def _step(self, optimizer, args, kwargs):
+        self.count += 1
+
+    def _collection(self, phase, info):
+        # A framework imports half of itself before the first step.
+        if phase != "start" or self.count == 0:
+            return
+        caller = sys._getframe().f_back
+        if caller is not None and caller.f_code.co_filename.endswith("neurogc/adapters/torch.py"):
+            self.places["between"] += 1
+        elif threading.get_ident() != self._main and caller is None:
+            self.places["gap"] += 1
+        else:
+            self.places["inside"] += 1
+
+    def work(self):
+        """What a training step leaves behind besides tensors."""
+        for _ in range(300):
+            Node()
+
+    def report(self, steps):
+        """Prints what was seen, and ends the script with an error where it is not what should be."""
+        import neurogc
+
+        status = neurogc.status()
+        seen = {"steps": self.count, **self.places, "policy": status["policy"], "degraded": status["degraded"]}
+        print(json.dumps(seen), flush=True)
+        assert self.count == steps, f"{self.count} of {steps} steps"
+        assert status["degraded"] == [], status["degraded"]
+        assert self.places["between"] > 0, "no collection fell between steps: the hook did not fire"
+        assert self.places["inside"] <= 0.1 * (self.places["between"] + self.places["gap"]), seen
