@@ -25,6 +25,9 @@ pub(crate) fn report(agent: &Agent) -> Status {
     let mut gc = ledger.collections.report(second);
     gc.tracked = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
     gc.frozen = frozen;
+    let snapshots = agent.snapshots.figures();
+    gc.snapshot = snapshots.report();
+    gc.reap = snapshots.reap.pauses();
     let mut degraded = agent.interpreter.degraded.clone();
     degraded.extend(ledger.troubles.iter().cloned());
     Status {
