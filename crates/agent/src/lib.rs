@@ -7,8 +7,8 @@
 mod agent;
 mod conducting;
 mod conductor;
-mod crew;
 mod cpython;
+mod crew;
 mod errands;
 mod hand;
 mod hooks;

@@ -1,7 +1,7 @@
 //! The status report, put together from what the agent knows.
 
 use neurogc_policy::Decision;
-use neurogc_wire::status::{Agent as Cost, Conduct, Snapshots, Status};
+use neurogc_wire::status::{Agent as Cost, Conduct, Status};
 
 use crate::agent::{Agent, lock};
 use crate::cpython::heap;
@@ -28,15 +28,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
     let mut gc = ledger.collections.report(second);
     gc.tracked = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
     gc.frozen = frozen;
-    let figures = agent.snapshots.figures();
-    gc.snapshot = Snapshots {
-        count: figures.launched,
-        failed: figures.failed.values().sum(),
-        flight_p50_ms: figures.flight.quantile_ms(0.5),
-        candidates: figures.candidates,
-        freed: figures.freed,
-        ..gc.snapshot
-    };
+    gc.snapshot = agent.snapshots.figures().report();
     let mut degraded = agent.interpreter.degraded.clone();
     degraded.extend(ledger.troubles.iter().cloned());
     Status {

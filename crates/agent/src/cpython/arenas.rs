@@ -68,6 +68,37 @@ pub(crate) fn release() {
     }
 }
 
+/// Pools, into which arenas are divided, begin at multiples of this.
+pub(crate) const POOL: usize = 1 << 14;
+
+/// `struct pool_header`, the same from 3.10 to 3.15.
+#[repr(C)]
+struct PoolHeader {
+    count: usize,
+    free: usize,
+    next: usize,
+    previous: usize,
+    arena: u32,
+    size_class: u32,
+    next_offset: u32,
+    largest_offset: u32,
+}
+
+/// Whether what begins here is a pool of small objects, which it says in several ways.
+///
+/// # Safety
+/// It must be a multiple of `POOL` that can be read.
+pub(crate) unsafe fn is_pool(address: usize) -> bool {
+    // SAFETY: the caller's promise.
+    let header = unsafe { &*(address as *const PoolHeader) };
+    let block = 16 * (header.size_class.wrapping_add(1));
+    header.size_class < (SMALL / 16) as u32
+        && header.largest_offset == POOL as u32 - block
+        && header.next_offset >= size_of::<PoolHeader>() as u32
+        && header.next_offset <= POOL as u32
+        && (header.next_offset - size_of::<PoolHeader>() as u32).is_multiple_of(block)
+}
+
 /// Whether CPython uses its own allocator for small objects, which `PYTHONMALLOC` and debug builds change.
 fn uses_arenas() -> bool {
     let Some(name) = symbol(c"_PyMem_GetCurrentAllocatorName") else { return false };
@@ -144,5 +175,29 @@ unsafe fn free_before(arena: *mut c_void, size: usize) {
     unsafe {
         let before = std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *mut c_void, usize)>(before);
         before(context as *mut c_void, arena, size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_known_by_its_header() {
+        let mut memory = vec![0_u8; 2 * POOL];
+        let address = (memory.as_mut_ptr() as usize).next_multiple_of(POOL);
+        // SAFETY: the memory is long enough for a whole pool at its first multiple.
+        unsafe {
+            assert!(!is_pool(address));
+            let header = address as *mut PoolHeader;
+            (*header).size_class = 3;
+            (*header).largest_offset = POOL as u32 - 64;
+            (*header).next_offset = 48 + 5 * 64;
+            assert!(is_pool(address));
+            (*header).next_offset += 1;
+            assert!(!is_pool(address));
+            std::ptr::write_bytes(address as *mut u8, 1, POOL);
+            assert!(!is_pool(address));
+        }
     }
 }

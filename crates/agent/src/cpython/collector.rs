@@ -99,10 +99,7 @@ impl Collector {
 
     /// Whether the program has frozen its heap. Only as much is walked as is needed to tell.
     pub(crate) fn has_frozen_heap(self) -> bool {
-        !matches!(
-            walk(self.address + self.layout.gc_permanent_generation, FROZEN_AT_START),
-            Some(Walk::Whole(_))
-        )
+        !matches!(walk(self.address + self.layout.gc_permanent_generation, FROZEN_AT_START), Some(Walk::Whole(_)))
     }
 
     /// The first and the last frozen object, which change when objects are frozen or thawed.

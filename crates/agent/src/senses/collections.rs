@@ -1,6 +1,6 @@
 //! Collections: how often, how long, what they freed, and where they fell.
 
-use neurogc_wire::status::{Gc, Snapshots};
+use neurogc_wire::status::Gc;
 use neurogc_wire::trace::Place;
 
 use super::spans::{Spans, Sum, ms};
@@ -63,17 +63,12 @@ impl Collections {
 
     pub(crate) fn report(&self, now_s: u64) -> Gc {
         let recent = self.longest.iter().filter(|(second, _)| second + 1 >= now_s).map(|(_, pause)| *pause).max();
-        let [young, middle, full, reap, clone] = &self.kinds;
+        let [young, middle, full, reap, _] = &self.kinds;
         Gc {
             young: young.pauses(),
             middle: middle.pauses(),
             full: full.pauses(),
             reap: reap.pauses(),
-            snapshot: Snapshots {
-                clone_p50_ms: clone.pauses().p50_ms,
-                clone_max_ms: clone.pauses().max_ms,
-                ..Snapshots::default()
-            },
             in_request: self.in_request.place(),
             in_gap: self.in_gap.place(),
             forced: self.forced.place(),

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::control::{Shared, Trouble};
 use super::walk::{Walk, Watch};
-use super::{candidates, system};
+use super::{candidates, mappings, system};
 use crate::cpython::layout::Layout;
 
 /// What the process has to do.
@@ -19,6 +19,10 @@ pub(super) struct Mission<'a> {
     pub(super) shared: &'a Shared,
     pub(super) parent: c_int,
     pub(super) deadline: u64,
+    /// Memory that is not in the clone.
+    pub(super) apart: &'a [(usize, usize)],
+    /// Whether to tell what else need not be.
+    pub(super) looks: bool,
 }
 
 /// How much nicer than the program it is: a flight that drags costs the program more than the processor does.
@@ -33,10 +37,18 @@ const PAGE: u64 = 4096;
 pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     // SAFETY: `Flight::launch` passes a mission, and this process has a copy of it.
     let mission = unsafe { &*mission.cast::<Mission<'_>>() };
-    withdraw(mission);
+    let has_own_files = let_go_of_files();
+    // Nothing of ours may come to lie where the program has something else.
+    mission.apart.iter().for_each(|range| system::plug(*range));
+    let looks = mission.looks && has_own_files && mappings::lock_away();
+    withdraw();
+    end_at_last(mission.deadline);
     let control = mission.shared.control();
     match work(mission) {
         Ok(()) => {
+            if looks {
+                mappings::tell_untouched(control);
+            }
             control.own_bytes.store(system::minor_faults() * PAGE, Ordering::Relaxed);
             control.say_done();
             system::exit(0)
@@ -49,7 +61,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
 }
 
 fn work(mission: &Mission<'_>) -> Result<(), Trouble> {
-    let Mission { heads, layout, shared, parent, deadline } = *mission;
+    let Mission { heads, layout, shared, parent, deadline, .. } = *mission;
     let control = shared.control();
     let ended = |step: usize| {
         if let Some(ended) = control.ended.get(step) {
@@ -74,24 +86,31 @@ fn work(mission: &Mission<'_>) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Lets go of everything that the program has: its files, its signals, its share of the machine.
-fn withdraw(mission: &Mission<'_>) {
+/// The table of files is shared with the program until this call gives the process an empty one. Where that is refused,
+/// it stays shared and is not touched.
+fn let_go_of_files() -> bool {
     const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
-    // SAFETY: raw calls on this process alone. The table of files is shared with the program until the first call gives
-    // this process an empty one; where that is refused it stays shared and is not touched.
+    // SAFETY: the flag has the table copied first, so only this process's own files are closed.
+    let own = unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE) == 0 };
+    if own {
+        // When memory is short, this process goes first.
+        system::write_to(c"/proc/self/oom_score_adj", b"1000");
+    }
+    own
+}
+
+/// Lets go of the program's name, of dumps, and of its share of the machine.
+fn withdraw() {
+    // SAFETY: raw calls on this process alone.
     unsafe {
-        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE) == 0 {
-            // Who is short of memory takes this process first.
-            system::write_to(c"/proc/self/oom_score_adj", b"1000");
-        }
         libc::prctl(libc::PR_SET_NAME, c"neurogc-walk".as_ptr());
+        // Only now: what is not dumpable may not write to its own files below /proc.
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         let nice = 20 - libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) as c_int;
         libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice + NICER);
     }
-    end_at_last(mission.deadline);
 }
 
 /// Has the kernel end this process some time after the deadline, in case that it hangs and the program is gone. All

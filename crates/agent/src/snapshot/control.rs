@@ -26,7 +26,13 @@ pub(super) struct Control {
     pub(super) own_bytes: AtomicU64,
     /// When each step was over.
     pub(super) ended: [AtomicU64; STEPS],
+    /// Large memory that the walk has not touched, from and to.
+    pub(super) untouched_count: AtomicU64,
+    pub(super) untouched: [(AtomicU64, AtomicU64); MOST_UNTOUCHED],
 }
+
+/// More ranges are not told of.
+pub(super) const MOST_UNTOUCHED: usize = 64;
 
 /// The steps of a walk: enlist, subtract, mark, group.
 pub(super) const STEPS: usize = 4;
@@ -169,6 +175,16 @@ impl Shared {
                 std::slice::from_raw_parts(self.sizes(), components),
             )
         }
+    }
+}
+
+impl Shared {
+    /// Large memory that the walk has not touched.
+    pub(super) fn untouched(&self) -> Vec<(usize, usize)> {
+        let control = self.control();
+        let count = control.untouched_count.load(Ordering::Acquire) as usize;
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed) as usize;
+        control.untouched.iter().take(count).map(|(from, to)| (read(from), read(to))).collect()
     }
 }
 

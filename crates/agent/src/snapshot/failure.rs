@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     GaveUp(Trouble),
     #[error("the snapshot's process was ended by signal {0}")]
     Killed(i32),
+    #[error("the walk needed memory that had been left out of the snapshot")]
+    Missing,
     #[error("the snapshot's process ended without a word")]
     Vanished,
     #[error("the snapshot's process did not end in time")]
@@ -51,6 +53,7 @@ impl Failure {
             Self::NoMemory | Self::ShortOfMemory | Self::GaveUp(Trouble::NoMemory) => "no_memory",
             Self::Clone(_) => "clone",
             Self::Killed(_) => "killed",
+            Self::Missing => "missing",
             Self::Vanished | Self::GaveUp(Trouble::Orphaned) => "vanished",
             Self::Late | Self::GaveUp(Trouble::Late) => "late",
             Self::Collected => "collected",

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use neurogc_wire::status::Snapshots;
+
 use super::failure::Failure;
 use super::flight::Flight;
 use super::system;
@@ -41,6 +43,8 @@ pub(crate) struct Latest {
     pub(crate) left_out: u64,
     /// Memory that the walk took for itself.
     pub(crate) own_bytes: u64,
+    /// Large memory without Python objects that was left out of the clone.
+    pub(crate) apart_bytes: u64,
     /// Page faults of the program during the flight; most of them are copies that it had to make.
     pub(crate) faults: u64,
     /// How long each step of the walk took: enlist, subtract, mark, group.
@@ -49,7 +53,7 @@ pub(crate) struct Latest {
 
 impl Latest {
     /// A flight that has just landed.
-    pub(super) fn of(flight: &Flight) -> Self {
+    pub(super) fn of(flight: &Flight, apart_bytes: u64) -> Self {
         let control = flight.shared.control();
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let mut before = flight.began;
@@ -69,6 +73,7 @@ impl Latest {
             largest: read(&control.largest),
             left_out: read(&control.left_out),
             own_bytes: read(&control.own_bytes),
+            apart_bytes,
             faults: flight.faults(),
             steps_ns,
         }
@@ -91,6 +96,19 @@ impl Default for Figures {
 }
 
 impl Figures {
+    /// What the status report says.
+    pub(crate) fn report(&self) -> Snapshots {
+        Snapshots {
+            count: self.launched,
+            failed: self.failed.values().sum(),
+            clone_p50_ms: self.clone.quantile_ms(0.5),
+            clone_max_ms: self.clone.quantile_ms(1.0),
+            flight_p50_ms: self.flight.quantile_ms(0.5),
+            candidates: self.candidates,
+            freed: self.freed,
+        }
+    }
+
     pub(super) fn failed(&mut self, failure: &Failure) {
         *self.failed.entry(failure.kind()).or_default() += 1;
     }

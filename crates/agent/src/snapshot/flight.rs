@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use super::apart::Apart;
 use super::child;
 use super::control::Shared;
 use super::failure::Failure;
@@ -22,6 +23,8 @@ pub(super) struct Flight {
     faults_before: u64,
     /// Why it has been killed.
     given_up: Option<Failure>,
+    /// Whether it looks for memory that need not be cloned.
+    pub(super) looks: bool,
 }
 
 /// How a flight stands.
@@ -53,22 +56,29 @@ const END_LOOK: std::time::Duration = std::time::Duration::from_micros(500);
 
 impl Flight {
     /// Clones this process. The caller holds the GIL, and stands still meanwhile.
-    pub(super) fn launch(plan: &Plan) -> Result<Self, Failure> {
+    pub(super) fn launch(plan: &Plan, apart: &mut Apart) -> Result<Self, Failure> {
         // The estimate leaves out what survived one young collection only, and what is frozen.
         let capacity = plan.objects + plan.objects / 4 + 1_000_000;
         let shared = Shared::new(capacity).ok_or(Failure::NoMemory)?;
         let stack = Stack::new().ok_or(Failure::NoMemory)?;
         let faults_before = system::minor_faults();
+        let looks = apart.looks();
         let before = system::now();
         let deadline = before + PATIENCE_NS + PATIENCE_PER_OBJECT_NS * plan.objects as u64;
+        let known = apart.ranges().to_vec();
         let mission = child::Mission {
             heads: plan.heads,
             layout: plan.layout,
             shared: &shared,
             parent: std::process::id() as c_int,
             deadline,
+            apart: &known,
+            looks,
         };
-        let pid = clone(&stack, &mission)?;
+        let guard = apart.set();
+        let cloned = clone(&stack, &mission);
+        drop(guard);
+        let pid = cloned?;
         let began = system::now();
         Ok(Self {
             pid,
@@ -79,6 +89,7 @@ impl Flight {
             deadline,
             faults_before,
             given_up: None,
+            looks,
         })
     }
 

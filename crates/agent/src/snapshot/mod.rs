@@ -4,6 +4,7 @@
 //! `flight` clones; `child`, `walk` and `candidates` run in the clone; `harvest` and `reap` free what it found. The only
 //! pauses of the program are the clone and the slices.
 
+mod apart;
 mod candidates;
 mod child;
 mod control;
@@ -14,6 +15,7 @@ mod figures;
 mod flight;
 mod harvest;
 mod hold;
+mod mappings;
 mod order;
 pub(crate) mod reap;
 #[cfg(test)]
@@ -27,6 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
+use apart::Apart;
 use control::Shared;
 pub(crate) use failure::Failure;
 pub(crate) use figures::{Figures, Latest};
@@ -65,6 +68,7 @@ struct State {
     figures: Figures,
     /// What freeing an object takes, from earlier slices.
     cost_ns: f64,
+    apart: Apart,
     /// Memory of snapshots that are over, to be given back when nobody waits.
     retired: Option<Shared>,
 }
@@ -131,6 +135,7 @@ impl Default for Snapshots {
             hold: None,
             figures: Figures::default(),
             cost_ns: FIRST_COST_NS,
+            apart: Apart::default(),
             retired: None,
         };
         Self {
@@ -178,7 +183,7 @@ impl Snapshots {
         arenas::keep();
         let estimate = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
         let plan = Plan { collector, layout, heads: generations.heads(), objects: estimate.max(0) as usize };
-        let flight = Flight::launch(&plan)?;
+        let flight = Flight::launch(&plan, &mut state.apart)?;
         // Only now, so that a refusal leaves everything as it was. The clone has seen the lists as they were before.
         generations.make_all_old();
         state.hold = Some(Hold::begin(generations));
@@ -227,13 +232,17 @@ impl Snapshots {
     /// The flight has ended well: what it found is there.
     fn land(&self, state: &mut State) {
         let Phase::Flying(flight) = std::mem::replace(&mut state.phase, Phase::Idle) else { return };
-        state.figures.landed(Latest::of(&flight));
+        state.figures.landed(Latest::of(&flight, state.apart.bytes()));
+        state.apart.landed(flight.looks, &flight.shared.untouched());
         // Also with nothing found: the slice that frees nothing notes how large the heap is.
         state.phase = Phase::Landed(Harvest::new(flight.shared, flight.collector));
     }
 
     /// It has come to nothing. What needs the GIL for its end is owed.
-    fn fail(&self, state: &mut State, failure: Failure) {
+    fn fail(&self, state: &mut State, mut failure: Failure) {
+        if matches!(failure, Failure::Killed(libc::SIGSEGV | libc::SIGBUS)) && state.apart.crashed() {
+            failure = Failure::Missing;
+        }
         state.figures.failed(&failure);
         state.retired = match std::mem::replace(&mut state.phase, Phase::Failed(failure)) {
             Phase::Flying(flight) => Some(flight.shared),
@@ -394,11 +403,15 @@ impl State {
         self.figures.freed += reaped.freed as u64;
         let count = reaped.moved + reaped.dropped;
         if count == 0 {
+            // Nothing was small enough. If that is because a slice was held up once, others must have their chance.
+            self.cost_ns = (self.cost_ns * 0.8).max(FIRST_COST_NS.min(self.cost_ns));
             return;
         }
         self.figures.reap.add(reaped.pause_ns);
         let cost = reaped.pause_ns as f64 / count as f64;
-        // Up at once, down slowly: a slice that is too long is worse than one that is too short. Small ones tell little.
+        // Up quickly and down slowly: a slice that is too long is worse than one that is too short. But one that was
+        // only held up, by whoever had the processor, must not count for all. Small ones tell little.
+        let cost = cost.min(2.0 * self.cost_ns);
         let weight = if cost > self.cost_ns { 1.0 } else { 0.25 } * (count as f64 / 500.0).min(1.0);
         self.cost_ns += (cost - self.cost_ns) * weight;
     }

@@ -99,14 +99,46 @@ pub(super) fn kill(pid: c_int) {
     unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 
-/// Writes a few bytes to a file, by raw calls; what cannot be written is left.
-pub(super) fn write_to(path: &std::ffi::CStr, bytes: &[u8]) {
+/// Fills a buffer from a file, by raw calls, and says how much that is. Nothing where it cannot be read or is larger.
+pub(super) fn read_all(path: &std::ffi::CStr, buffer: &mut [u8]) -> Option<usize> {
+    let mut filled = 0_usize;
+    // SAFETY: the path is a C string, no more is read than there is room for, and the descriptor is our own.
+    unsafe {
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0);
+        if file < 0 {
+            return None;
+        }
+        let whole = loop {
+            let left = buffer.get_mut(filled..).unwrap_or_default();
+            let read = libc::syscall(libc::SYS_read, file, left.as_mut_ptr().cast::<c_void>(), left.len());
+            match usize::try_from(read) {
+                Ok(0) => break !left.is_empty(),
+                Ok(read) => filled += read,
+                Err(_) => break false,
+            }
+        };
+        libc::syscall(libc::SYS_close, file);
+        whole.then_some(filled)
+    }
+}
+
+/// Keeps addresses from being used for anything else.
+pub(super) fn plug((from, to): (usize, usize)) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: a mapping that replaces none and that nobody can read or write.
+    unsafe { libc::mmap(from as *mut c_void, to - from, libc::PROT_NONE, flags, -1, 0) };
+}
+
+/// Writes a few bytes to a file, by raw calls, and says whether that could be done.
+pub(super) fn write_to(path: &std::ffi::CStr, bytes: &[u8]) -> bool {
     // SAFETY: the path is a C string, the buffer is as long as said, and the descriptor is our own.
     unsafe {
         let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
-        if file >= 0 {
-            libc::syscall(libc::SYS_write, file, bytes.as_ptr().cast::<c_void>(), bytes.len());
-            libc::syscall(libc::SYS_close, file);
+        if file < 0 {
+            return false;
         }
+        let written = libc::syscall(libc::SYS_write, file, bytes.as_ptr().cast::<c_void>(), bytes.len());
+        libc::syscall(libc::SYS_close, file);
+        written == bytes.len() as libc::c_long
     }
 }
