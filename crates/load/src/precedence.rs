@@ -4,8 +4,12 @@ use std::num::NonZeroU64;
 
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
 
-/// High, and not the highest.
+/// Where real time is refused: high, and not the highest.
 const NICE: i32 = -15;
 
 /// Gives the calling thread precedence over all others on the last core that it may use. A send that is late because
@@ -15,8 +19,16 @@ const NICE: i32 = -15;
 pub fn go_first() -> bool {
     let prompt = set_current_timer_slack(NonZeroU64::new(1)).is_ok();
     // On Linux this is the calling thread and not the whole process.
-    let preferred = setpriority_process(None, NICE).is_ok();
+    let preferred = in_real_time() || setpriority_process(None, NICE).is_ok();
     prompt && preferred && on_last_core().is_ok()
+}
+
+/// A thread that is only nicer has to wait until the running one has used its share up, which takes milliseconds.
+fn in_real_time() -> bool {
+    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
+    ThreadPriorityValue::try_from(1).is_ok_and(|lowest| {
+        set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Crossplatform(lowest), policy).is_ok()
+    })
 }
 
 fn on_last_core() -> rustix::io::Result<()> {

@@ -22,6 +22,9 @@ pub(crate) struct Trial {
     /// Which repetition: trials of the same number are compared with each other.
     pub(crate) run: u32,
     pub(crate) figures: Figures,
+    /// Times of the programs of a scenario that has several, in milliseconds.
+    #[serde(default, skip_serializing_if = "Figures::is_empty")]
+    pub(crate) programs: Figures,
     /// Share of requests and the latency that they do not exceed, in milliseconds.
     #[serde(default)]
     pub(crate) curve: Vec<(f64, f64)>,
@@ -103,6 +106,11 @@ impl Entry {
     /// A figure of every trial, with the trial's number.
     pub(crate) fn values(&self, metric: &str) -> Vec<(u32, f64)> {
         self.trials.iter().filter_map(|trial| Some((trial.run, *trial.figures.get(metric)?))).collect()
+    }
+
+    /// The time of a program in every trial, with the trial's number.
+    pub(crate) fn program(&self, name: &str) -> Vec<(u32, f64)> {
+        self.trials.iter().filter_map(|trial| Some((trial.run, *trial.programs.get(name)?))).collect()
     }
 
     /// The middle one of a figure's values.

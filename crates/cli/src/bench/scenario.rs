@@ -62,8 +62,8 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Open,
         asks: &[(1, "/explain/{}")],
         contenders: EVERYBODY,
-        seconds: 7,
-        overhead: 3.0,
+        seconds: 6,
+        overhead: 1.6,
         by_default: true,
     },
     Scenario {
@@ -73,8 +73,8 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Users(100),
         asks: MIXED,
         contenders: LIMITS_AND_US,
-        seconds: 5,
-        overhead: 2.5,
+        seconds: 3,
+        overhead: 1.4,
         by_default: true,
     },
     Scenario {
@@ -85,7 +85,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         asks: MIXED,
         contenders: LIMITS_AND_US,
         seconds: 10,
-        overhead: 2.5,
+        overhead: 1.4,
         by_default: false,
     },
     Scenario {
@@ -95,8 +95,8 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Open,
         asks: MIXED,
         contenders: LIMITS_AND_US,
-        seconds: 6,
-        overhead: 2.5,
+        seconds: 5,
+        overhead: 1.4,
         by_default: true,
     },
     Scenario {
@@ -106,8 +106,8 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Loop,
         asks: &[],
         contenders: LIMITS_AND_US,
-        seconds: 8,
-        overhead: 2.5,
+        seconds: 7,
+        overhead: 2.0,
         by_default: true,
     },
     Scenario {
@@ -117,8 +117,8 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Loop,
         asks: &[],
         contenders: LIMITS_AND_US,
-        seconds: 6,
-        overhead: 4.0,
+        seconds: 5,
+        overhead: 3.0,
         by_default: true,
     },
     Scenario {
@@ -128,8 +128,8 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Overload,
         asks: &[(1, "/explain/{}")],
         contenders: "default,off,gap",
-        seconds: 7,
-        overhead: 3.0,
+        seconds: 6,
+        overhead: 2.0,
         by_default: true,
     },
     Scenario {
@@ -139,8 +139,8 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Loop,
         asks: &[],
         contenders: "default,off,observe,gap",
-        seconds: 4,
-        overhead: 0.5,
+        seconds: 3,
+        overhead: 1.0,
         by_default: true,
     },
     Scenario {
@@ -150,8 +150,8 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Loop,
         asks: &[],
         contenders: LIMITS_AND_US,
-        seconds: 5,
-        overhead: 1.5,
+        seconds: 4,
+        overhead: 1.1,
         by_default: true,
     },
     Scenario {
@@ -162,7 +162,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         asks: &[],
         contenders: "default,gap",
         seconds: 1,
-        overhead: 15.0,
+        overhead: 12.0,
         by_default: true,
     },
 ];
@@ -206,7 +206,7 @@ impl Scenario {
             Drive::Loop => return vec![Part { name: MEASURED, lasts: self.measured(size) }],
             Drive::Open => Part { name: WARM_UP, lasts: size.seconds(1.0) },
             Drive::Users(count) => Part { name: WARM_UP, lasts: size.seconds(f64::from(count) / 10.0) },
-            Drive::Overload => Part { name: OVERLOAD, lasts: size.seconds(10.0) },
+            Drive::Overload => Part { name: OVERLOAD, lasts: size.seconds(8.0) },
         };
         vec![before, Part { name: MEASURED, lasts: self.measured(size) }]
     }

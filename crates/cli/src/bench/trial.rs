@@ -304,14 +304,15 @@ fn run_loop(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Res
         latencies.record(Duration::from_secs_f64(step.max(0.0) / 1000.0));
     }
     let mut trial = Trial { curve: latencies.curve(), ..Trial::default() };
-    let medians: Vec<f64> = done.programs.values().filter_map(|times| median(times.iter().copied())).collect();
-    if medians.is_empty() {
+    let middle = |(name, times): (&String, &Vec<f64>)| Some((name.clone(), median(times.iter().copied())?));
+    trial.programs = done.programs.iter().filter_map(middle).collect();
+    if trial.programs.is_empty() {
         latency_figures(&mut trial.figures, &latencies);
         trial.figures.insert("per_second".to_owned(), latencies.count() as f64 / done.seconds);
     } else {
         // Programs of different lengths: each counts the same.
-        let logs = medians.iter().map(|each| each.ln()).sum::<f64>();
-        trial.figures.insert("time_ms".to_owned(), (logs / medians.len() as f64).exp());
+        let logs = trial.programs.values().map(|each| each.ln()).sum::<f64>();
+        trial.figures.insert("time_ms".to_owned(), (logs / trial.programs.len() as f64).exp());
         trial.curve.clear();
     }
     let before = done.before;

@@ -74,7 +74,6 @@ fn course(title: &str, colour: Color, values: &[u64], highest: u64, frame: &mut 
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;

@@ -101,6 +101,10 @@ pub(crate) fn scenario(measured: &Measured) -> String {
     if ratios.heading.len() > 1 {
         let _ = write!(text, "<h3>Ratios</h3>\n{}", table(&ratios, measured));
     }
+    let programs = tables::programs(measured);
+    if programs.heading.len() > 1 {
+        let _ = write!(text, "<h3>Programs</h3>\n{}", table(&programs, measured));
+    }
     if let Some(spread) = tables::spread(measured) {
         let _ = writeln!(text, "<p class=\"faint\">{}</p>", escape(&spread));
     }
@@ -131,11 +135,13 @@ fn table(table: &Table, measured: &Measured) -> String {
         let _ = write!(text, "<th>{}</th>", escape(cell));
     }
     text.push_str("</tr>\n");
-    for (row, entry) in table.rows.iter().zip(&measured.entries) {
+    for row in &table.rows {
+        let entry = measured.entries.iter().find(|entry| Some(&entry.title) == row.first());
         text.push_str("<tr>");
         for (at, cell) in row.iter().enumerate() {
             let metric = table.heading.get(at).and_then(|title| metric_of(title));
-            let class = match metric.and_then(|metric| tables::better(measured, &entry.contender, metric)) {
+            let better = metric.zip(entry).and_then(|(metric, it)| tables::better(measured, &it.contender, metric));
+            let class = match better {
                 Some(true) => " class=\"good\"",
                 Some(false) => " class=\"bad\"",
                 None => "",

@@ -41,7 +41,7 @@ fn scenario(measured: &Measured) -> String {
     if let Some(capacity) = measured.capacity {
         let _ = writeln!(text, "\nWith the collector off, the service can do {capacity:.0} requests a second.");
     }
-    for table in [tables::figures(measured), tables::ratios(measured)] {
+    for table in [tables::figures(measured), tables::ratios(measured), tables::programs(measured)] {
         if table.heading.len() > 1 {
             text.push('\n');
             text.push_str(&set(&table));

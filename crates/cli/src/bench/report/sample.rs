@@ -8,7 +8,7 @@ fn trial(run: u32, scale: f64, figures: &[(&str, f64)]) -> Trial {
     let noise = 1.0 + 0.02 * f64::from(run);
     let figures: Figures = figures.iter().map(|(name, value)| ((*name).to_owned(), value * noise)).collect();
     let curve = vec![(0.0, 1.5), (0.5, 2.5), (0.9, 4.0 * scale), (0.99, 10.0 * scale), (1.0, 31.0 * scale)];
-    Trial { run, figures, curve, doubts: Vec::new() }
+    Trial { run, figures, curve, ..Trial::default() }
 }
 
 fn entry(contender: &str, title: &str, scale: f64, mib: f64) -> Entry {
@@ -34,7 +34,17 @@ fn entry(contender: &str, title: &str, scale: f64, mib: f64) -> Entry {
     Entry { contender: contender.to_owned(), title: title.to_owned(), trials, failed: None }
 }
 
-/// Two scenarios, one of which was skipped.
+fn programs(contender: &str, title: &str, scale: f64) -> Entry {
+    let trials = (0..3).map(|run| Trial {
+        run,
+        figures: Figures::from([("time_ms".to_owned(), 2.0 * scale)]),
+        programs: Figures::from([("floats".to_owned(), 4.0 * scale), ("texts".to_owned(), 1.0 * scale)]),
+        ..Trial::default()
+    });
+    Entry { contender: contender.to_owned(), title: title.to_owned(), trials: trials.collect(), failed: None }
+}
+
+/// Three scenarios, one of which was skipped.
 pub(crate) fn run() -> Run {
     let machine = Machine {
         date: "2026-11-15 08:00:00 UTC".to_owned(),
@@ -67,6 +77,15 @@ pub(crate) fn run() -> Run {
                     gone,
                     entry("gap", "neurogc `gap`", 1.1, 340.0),
                 ],
+            },
+            Measured {
+                scenario: "acyclic".to_owned(),
+                about: "programs without garbage".to_owned(),
+                entries: vec![
+                    programs("default", "CPython default", 1.0),
+                    programs("observe", "neurogc `observe`", 1.004),
+                ],
+                ..Measured::default()
             },
             Measured {
                 scenario: "train".to_owned(),

@@ -1,9 +1,12 @@
 //! The tables of a report, as cells: Markdown and HTML set them each in its own way.
 
+use std::collections::BTreeSet;
+
 use crate::bench::contender::{DEFAULT, EACH, OFF};
 use crate::bench::metrics::{Better, CATALOGUE, Metric};
 use crate::bench::record::Measured;
-use crate::bench::statistics::Ratio;
+use crate::bench::statistics::{Ratio, median};
+use crate::figures::ms;
 
 /// A table: its heading and its rows.
 #[derive(Debug, Default)]
@@ -75,6 +78,29 @@ pub(super) fn ratios(measured: &Measured) -> Table {
     table
 }
 
+/// Every program of a scenario that has several: its time with CPython's default, and the others' ratios to it.
+pub(super) fn programs(measured: &Measured) -> Table {
+    let mut table = Table { heading: vec![String::new()], rows: Vec::new() };
+    let Some(default) = measured.entry(DEFAULT) else { return table };
+    let names: BTreeSet<&String> = default.trials.iter().flat_map(|trial| trial.programs.keys()).collect();
+    if names.is_empty() {
+        return table;
+    }
+    let others: Vec<_> = measured.entries.iter().filter(|entry| entry.contender != DEFAULT).collect();
+    table.heading.push(format!("time, {DEFAULT}"));
+    table.heading.extend(others.iter().map(|entry| format!("{} ÷ {DEFAULT}", entry.contender)));
+    for name in names {
+        let base = default.program(name);
+        let time = median(base.iter().map(|(_, time)| *time)).map_or(NONE.to_owned(), ms);
+        let mut row = vec![name.clone(), time];
+        row.extend(
+            others.iter().map(|entry| Ratio::paired(&entry.program(name), &base).map_or(NONE.to_owned(), show_ratio)),
+        );
+        table.rows.push(row);
+    }
+    table
+}
+
 /// A figure of one contender against another's.
 pub(super) fn ratio(measured: &Measured, contender: &str, base: &str, metric: &str) -> Option<Ratio> {
     Ratio::paired(&measured.entry(contender)?.values(metric), &measured.entry(base)?.values(metric))
@@ -83,6 +109,8 @@ pub(super) fn ratio(measured: &Measured, contender: &str, base: &str, metric: &s
 fn show_ratio(ratio: Ratio) -> String {
     let digits = |value: f64| match value {
         small if small < 0.095 => format!("{small:.3}"),
+        // The price of being there is a matter of thousandths.
+        near if (0.9..1.1).contains(&near) => format!("{near:.3}"),
         middle if middle < 9.95 => format!("{middle:.2}"),
         large => format!("{large:.0}"),
     };
