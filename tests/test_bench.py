@@ -76,8 +76,10 @@ def test_a_service_is_driven_and_measured(tmp_path):
     for each in figures.values():
         assert each["failed"] == 0
         assert 0 < each["p50_ms"] <= each["p99_ms"] <= each["max_ms"] * 1.01
-        # Everybody met the same load.
-        assert each["per_second"] == pytest.approx(scenario["capacity"] * 0.6, rel=0.5)
+        assert each["unanswered"] == 0
+    for name in ("default", "gap"):
+        # Both met the same load.
+        assert figures[name]["per_second"] == pytest.approx(scenario["capacity"] * 0.6, rel=0.5)
     assert figures["each"]["garbage"] <= figures["default"]["garbage"] + 1000
 
 

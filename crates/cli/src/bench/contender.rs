@@ -81,7 +81,7 @@ impl Contender {
         match self.name.as_str() {
             DEFAULT => "CPython default".to_owned(),
             OFF => "collector off (latency floor)".to_owned(),
-            EACH => "collect after each request (memory floor)".to_owned(),
+            EACH => "collect after each request, one client (memory floor)".to_owned(),
             name => match name.strip_prefix("thread:") {
                 Some(seconds) => format!("thread that collects every {seconds} s"),
                 None if self.policy.is_some() => format!("neurogc `{name}`"),

@@ -61,6 +61,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
     metric("pss_mean", "mean PSS", Unit::Bytes, Better::Less),
     metric("garbage", "garbage left", Unit::Count, Better::Neither),
     metric("failed", "failed", Unit::Count, Better::Less),
+    metric("unanswered", "unanswered", Unit::Count, Better::Less),
     metric("lateness_p99_ms", "generator late", Unit::Milliseconds, Better::Neither),
 ];
 

@@ -247,7 +247,7 @@ impl Scenario {
             asks: Asks::weighted(self.asks),
             load,
             parts,
-            patience: Duration::from_secs(20),
+            patience: Duration::from_secs(8),
             connections: if overloaded { 64 } else { 2048 },
             shed: overloaded,
             seed,

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use neurogc_load::{Arrivals, Flow, Latencies, Outcome, Plan, Target, drive, get, go_first};
+use neurogc_load::{Arrivals, Flow, Latencies, Load, Outcome, Plan, Target, Users, drive, get, go_first};
 use neurogc_wire::status::Status;
 
 use super::census::{Watcher, processor_time};
-use super::contender::Contender;
+use super::contender::{Contender, EACH};
 use super::interrupt::Interrupt;
 use super::record::{Figures, Trial};
 use super::scenario::{Drive, MEASURED, OVERLOAD, Scenario, Size};
@@ -245,7 +245,11 @@ fn serve(
     thread::sleep(REST);
     let mut before = None;
     // Everybody meets the same arrivals in a run, and others in the next.
-    let plan = scenario.plan(target, capacity, setup.arrivals, 1 + u64::from(run), setup.size);
+    let mut plan = scenario.plan(target, capacity, setup.arrivals, 1 + u64::from(run), setup.size);
+    if contender.name == EACH {
+        // It cannot bear the load of the others, and requests that queue up would hide how little it can do with.
+        plan.load = Load::Users(Users::closed(1));
+    }
     let (outcome, seen) = load(setup, &plan, &staged, &mut || {
         let word = ask(target, "/mark")?;
         check(contender, word.neurogc.as_ref())?;
@@ -274,12 +278,17 @@ pub(crate) fn of_service(
     if let Some(rush) = outcome.part(OVERLOAD) {
         figures.insert("overload_per_second".to_owned(), rush.per_second());
     }
-    let failed = part.failures.total() + part.unanswered;
+    let failed = part.failures.total();
     figures.insert("failed".to_owned(), failed as f64);
+    figures.insert("unanswered".to_owned(), part.unanswered as f64);
     figures.insert("lateness_p99_ms".to_owned(), part.lateness.at_ms(0.99));
     trial.doubts.extend(part.complaint());
     if failed > 0 {
         trial.doubts.push(format!("{failed} of {} requests failed: {:?}", part.sent, part.failures));
+    }
+    if part.unanswered > 0 {
+        let (some, all) = (part.unanswered, part.sent);
+        trial.doubts.push(format!("{some} of {all} requests were never answered: this load is more than it can bear"));
     }
     finish(&mut trial, seen, part.answered, before, report);
     Ok(trial)
