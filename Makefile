@@ -1,10 +1,10 @@
-# NeuroGC: what people run. Each target is one script under tools/ or demo/.
+# NeuroGC: what people run. Each target is one script under tools/, or the command itself.
 #
-#   make demo    build, run a small FastAPI service under `neurogc run`, print its status report
+#   make demo    build, run one service twice, without and with NeuroGC, side by side (DEMO="--seconds 20")
 #   make test    everything: lints, Rust tests, the Python suite on every CPython found, the package
 #   make build   the extension and the command, for development
 #   make lint    formatting, clippy, and the walls of ARCHITECTURE.md
-#   make bench   what it costs to be observed (BENCH=--quick for a look)
+#   make bench   what it costs to be observed (BENCH=--quick for a look); policies are compared by `neurogc bench`
 #   make suites  CPython's own tests under `neurogc run --policy gap` (SUITES='--times 3 cp312' for some)
 #   make fuzz    hostile bytes for the parsers (FUZZ_SECONDS=60 for each)
 #   make soak    large heaps, a million random graphs, minutes of stress for the snapshots (SOAK=--help)
@@ -14,7 +14,8 @@
 .PHONY: demo test build lint bench suites fuzz soak clean
 
 demo:
-	@python=$$(tools/prerequisites) && tools/build && exec "$$python" demo/run.py
+	@python=$$(tools/prerequisites) && tools/build && \
+	exec "$${CARGO_TARGET_DIR:-target}/fast/neurogc" demo --python "$$python" $(DEMO)
 
 test:
 	@python=$$(tools/prerequisites) && exec "$$python" -u tools/test.py

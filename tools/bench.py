@@ -8,5 +8,5 @@ from interpreters import ROOT, environment, probe
 interpreter = probe(sys.executable)
 if interpreter is None:
     sys.exit("bench: CPython 3.10 or newer is needed")
-python = environment(interpreter, "demo", ROOT / "demo" / "requirements.txt")
+python = environment(interpreter, "bench", ROOT / "bench" / "requirements.txt")
 os.execv(python, [str(python), str(ROOT / "bench" / "observe.py"), *sys.argv[1:]])

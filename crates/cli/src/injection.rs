@@ -14,7 +14,21 @@ const PYTHONPATH: &str = "PYTHONPATH";
 
 /// Prepares a command to load the agent of `home` with these settings.
 pub(crate) fn inject(command: &mut Command, home: &Home, settings: &[(String, String)]) -> Result<(), String> {
-    let python_path = python_path(&home.inject(), env::var_os(PYTHONPATH).as_deref())?;
+    inject_before(command, home, settings, env::var_os(PYTHONPATH).as_deref())
+}
+
+/// The same for a program that shall see nothing of this command's own `PYTHONPATH`.
+pub(crate) fn inject_alone(command: &mut Command, home: &Home, settings: &[(String, String)]) -> Result<(), String> {
+    inject_before(command, home, settings, None)
+}
+
+fn inject_before(
+    command: &mut Command,
+    home: &Home,
+    settings: &[(String, String)],
+    others: Option<&OsStr>,
+) -> Result<(), String> {
+    let python_path = python_path(&home.inject(), others)?;
     command.env(PYTHONPATH, python_path).env(HOME, home.folder());
     command.env(ROOT_PID, std::process::id().to_string());
     for (name, value) in settings {

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod agents;
+mod bench;
 mod commands;
+mod demo;
 mod failure;
 mod figures;
 mod home;

@@ -11,9 +11,10 @@ use super::tree::Tree;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-policy", &[]),
     ("neurogc-wire", &[]),
+    ("neurogc-load", &[]),
     ("neurogc-settings", &["neurogc-policy"]),
     ("neurogc-agent", &["neurogc-policy", "neurogc-settings", "neurogc-wire"]),
-    ("neurogc-cli", &["neurogc-policy", "neurogc-settings", "neurogc-wire"]),
+    ("neurogc-cli", &["neurogc-load", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("xtask", &["neurogc-settings", "neurogc-wire"]),
 ];
 

@@ -1,6 +1,8 @@
 //! The verbs of the command line, one file each: `Arguments` with its help, and `run`.
 
+pub(crate) mod bench;
 pub(crate) mod collect;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod policy;
 pub(crate) mod ps;
@@ -27,6 +29,8 @@ pub(crate) enum Verb {
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Trace(trace::Verb),
+    Bench(bench::Arguments),
+    Demo(demo::Arguments),
 }
 
 impl Verb {
@@ -41,6 +45,8 @@ impl Verb {
             Self::Collect(arguments) => collect::run(&arguments, out),
             Self::Doctor(arguments) => doctor::run(&arguments, out),
             Self::Trace(verb) => verb.run(out),
+            Self::Bench(arguments) => bench::run(arguments, out),
+            Self::Demo(arguments) => demo::run(&arguments, out),
         }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod asking;
+mod bench;
 mod doctor;
 mod run;
 mod scene;

@@ -1,0 +1,171 @@
+//! What the kernel says about a process and everything below it: processor time and memory, snapshot children included.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// From one look at the resident memory to the next.
+const RSS_EVERY: Duration = Duration::from_millis(50);
+/// From one look at the proportional memory to the next: it costs the kernel a walk through all mappings.
+const PSS_EVERY: Duration = Duration::from_millis(200);
+
+/// A process and all its descendants.
+pub(crate) fn tree(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    let mut at = 0;
+    while at < all.len() {
+        let tasks = fs::read_dir(format!("/proc/{}/task", all[at])).into_iter().flatten().flatten();
+        // The kernel keeps children by the thread that made them.
+        for task in tasks {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            all.extend(children.split_whitespace().flat_map(str::parse::<u32>));
+        }
+        at += 1;
+    }
+    all
+}
+
+/// Processor time of a process and everything below it, also of children that have ended since.
+pub(crate) fn processor_time(pid: u32) -> Duration {
+    let ticks: u64 =
+        tree(pid).iter().filter_map(|pid| ticks_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).sum();
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// User and system time, its own and that of children that were waited for.
+fn ticks_of(stat: &str) -> Option<u64> {
+    // The name may hold spaces and brackets; the last bracket ends it.
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    fields.skip(11).take(4).map(str::parse::<u64>).sum::<Result<u64, _>>().ok()
+}
+
+fn rss_of(pid: u32) -> u64 {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let pages: u64 = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+fn pss_of(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let kib: u64 =
+        rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Memory over time, in bytes: resident of the process itself, because a copy-on-write child shares nearly all of it,
+/// and proportional of the whole tree, where shared pages count once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    pub(crate) rss_peak: u64,
+    pub(crate) rss_mean: u64,
+    /// `None` where the kernel refuses to tell.
+    pub(crate) pss_peak: Option<u64>,
+    pub(crate) pss_mean: Option<u64>,
+}
+
+/// Looks at the memory of a process and its tree again and again.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    pid: u32,
+    rss: Samples,
+    pss: Samples,
+    next_rss: Instant,
+    next_pss: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Samples {
+    sum: u128,
+    count: u64,
+    peak: u64,
+}
+
+impl Samples {
+    fn add(&mut self, value: u64) {
+        self.sum += u128::from(value);
+        self.count += 1;
+        self.peak = self.peak.max(value);
+    }
+
+    fn mean(&self) -> Option<u64> {
+        u64::try_from(self.sum / u128::from(self.count.max(1))).ok().filter(|_| self.count > 0)
+    }
+}
+
+impl Watcher {
+    /// Begins now. The kernel's own record of the peak starts anew where it allows that.
+    pub(crate) fn new(pid: u32) -> Self {
+        let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        let now = Instant::now();
+        Self { pid, rss: Samples::default(), pss: Samples::default(), next_rss: now, next_pss: now }
+    }
+
+    /// Looks, where it is time to.
+    pub(crate) fn look(&mut self) {
+        let now = Instant::now();
+        if now < self.next_rss {
+            return;
+        }
+        self.next_rss = now + RSS_EVERY;
+        self.rss.add(rss_of(self.pid));
+        if now >= self.next_pss {
+            self.next_pss = now + PSS_EVERY;
+            if let Some(own) = pss_of(self.pid) {
+                self.pss.add(own + tree(self.pid)[1..].iter().filter_map(|pid| pss_of(*pid)).sum::<u64>());
+            }
+        }
+    }
+
+    /// The resident memory at the last look.
+    pub(crate) fn rss_now(&self) -> u64 {
+        rss_of(self.pid)
+    }
+
+    /// All looks together.
+    pub(crate) fn memory(&self) -> Memory {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let highest = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let highest = highest.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024;
+        Memory {
+            rss_peak: self.rss.peak.max(highest),
+            rss_mean: self.rss.mean().unwrap_or(0),
+            pss_peak: Some(self.pss.peak).filter(|_| self.pss.count > 0),
+            pss_mean: self.pss.mean(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_shift_the_fields() {
+        let stat = "7 (a) b) c) S 1 7 7 0 -1 4194304 100 0 0 0 11 22 33 44 20 0 1 0 100 0 0";
+        assert_eq!(ticks_of(stat), Some(110));
+        assert_eq!(ticks_of("nonsense"), None);
+    }
+
+    #[test]
+    fn children_and_their_time_are_found() {
+        // The inner shell burns time and ends; the outer one waits for it and lives on.
+        let script = "sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done'; echo over; exec sleep 60";
+        let mut child = Command::new("sh").args(["-c", script]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+        let spent = processor_time(child.id());
+        let mut watcher = Watcher::new(child.id());
+        watcher.look();
+        let memory = watcher.memory();
+        let parent = tree(std::process::id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(spent > Duration::from_millis(5), "{spent:?}");
+        assert!(parent.contains(&child.id()));
+        assert!(memory.rss_peak > 0 && memory.rss_mean > 0);
+    }
+}

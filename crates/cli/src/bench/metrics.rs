@@ -1,0 +1,102 @@
+//! The figures of a trial: their names, how they are written, and which way is better.
+
+use crate::figures::{bytes, count, ms};
+
+/// How a figure is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Milliseconds,
+    Bytes,
+    Count,
+    PerSecond,
+    Percent,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Better {
+    Less,
+    More,
+    /// It is shown, not judged.
+    Neither,
+}
+
+/// One figure.
+#[derive(Debug)]
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) better: Better,
+}
+
+const fn metric(name: &'static str, title: &'static str, unit: Unit, better: Better) -> Metric {
+    Metric { name, title, unit, better }
+}
+
+/// All of them, in the order of the tables.
+pub(crate) const CATALOGUE: &[Metric] = &[
+    metric("p50_ms", "p50", Unit::Milliseconds, Better::Less),
+    metric("p95_ms", "p95", Unit::Milliseconds, Better::Less),
+    metric("p99_ms", "p99", Unit::Milliseconds, Better::Less),
+    metric("p999_ms", "p99.9", Unit::Milliseconds, Better::Less),
+    metric("max_ms", "max", Unit::Milliseconds, Better::Less),
+    metric("time_ms", "time", Unit::Milliseconds, Better::Less),
+    metric("per_second", "per second", Unit::PerSecond, Better::More),
+    metric("overload_per_second", "per second in the rush", Unit::PerSecond, Better::More),
+    metric("in_request_count", "GC in requests", Unit::Count, Better::Neither),
+    metric("in_request_ms", "for", Unit::Milliseconds, Better::Less),
+    metric("in_request_max_ms", "longest", Unit::Milliseconds, Better::Less),
+    metric("in_gap_count", "GC in gaps", Unit::Count, Better::Neither),
+    metric("in_gap_ms", "for", Unit::Milliseconds, Better::Neither),
+    metric("full_count", "full GC", Unit::Count, Better::Neither),
+    metric("forced_count", "forced", Unit::Count, Better::Neither),
+    metric("snapshot_count", "snapshots", Unit::Count, Better::Neither),
+    metric("stalls", "stalls", Unit::Count, Better::Less),
+    metric("cpu_percent", "CPU", Unit::Percent, Better::Neither),
+    metric("cpu_each_ms", "CPU for each", Unit::Milliseconds, Better::Less),
+    metric("rss_peak", "peak RSS", Unit::Bytes, Better::Less),
+    metric("rss_mean", "mean RSS", Unit::Bytes, Better::Less),
+    metric("pss_peak", "peak PSS", Unit::Bytes, Better::Less),
+    metric("pss_mean", "mean PSS", Unit::Bytes, Better::Less),
+    metric("garbage", "garbage left", Unit::Count, Better::Neither),
+    metric("failed", "failed", Unit::Count, Better::Less),
+    metric("unanswered", "unanswered", Unit::Count, Better::Less),
+    metric("lateness_p99_ms", "generator late", Unit::Milliseconds, Better::Neither),
+];
+
+impl Metric {
+    /// The one of this name.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        CATALOGUE.iter().find(|metric| metric.name == name)
+    }
+
+    /// A value as a person reads it.
+    pub(crate) fn show(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Milliseconds => ms(value),
+            Unit::Bytes => bytes(value.max(0.0) as u64),
+            Unit::Count => count(value.round().max(0.0) as u64),
+            Unit::PerSecond if value < 100.0 => format!("{value:.1}"),
+            Unit::PerSecond => count(value.round().max(0.0) as u64),
+            Unit::Percent => format!("{value:.0} %"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_values_readable() {
+        for (at, metric) in CATALOGUE.iter().enumerate() {
+            assert!(CATALOGUE[..at].iter().all(|other| other.name != metric.name), "{}", metric.name);
+        }
+        let show = |name: &str, value| Metric::find(name).map(|metric| metric.show(value)).unwrap_or_default();
+        assert_eq!(show("p99_ms", 12.34), "12.3 ms");
+        assert_eq!(show("rss_peak", 150.0 * 1024.0 * 1024.0), "150 MiB");
+        assert_eq!(show("per_second", 1234.4), "1,234");
+        assert_eq!(show("cpu_percent", 61.7), "62 %");
+    }
+}

@@ -1,0 +1,82 @@
+//! A run as Markdown.
+
+use std::fmt::Write as _;
+
+use super::READING;
+use super::tables::{self, Table};
+use crate::bench::record::{Measured, Run};
+use crate::figures::span;
+
+/// The whole report.
+pub(crate) fn text(run: &Run) -> String {
+    let mut page = format!(
+        "# NeuroGC benchmark\n\n{} NeuroGC {}. {} of each, in turns, in {}.\n\n{READING}\n",
+        run.machine.sentence(),
+        run.neurogc,
+        runs(run.runs),
+        span(run.seconds)
+    );
+    if run.quick {
+        page.push_str(
+            "\n**Quick:** small heaps and short trials. It shows that everything works, and proves nothing.\n",
+        );
+    }
+    for measured in &run.scenarios {
+        page.push('\n');
+        page.push_str(&scenario(measured));
+    }
+    page
+}
+
+fn runs(count: u32) -> String {
+    if count == 1 { "One run".to_owned() } else { format!("{count} runs") }
+}
+
+fn scenario(measured: &Measured) -> String {
+    let mut text = format!("## {}\n\n{}.\n", measured.scenario, capital(&measured.about));
+    if let Some(reason) = &measured.skipped {
+        let _ = writeln!(text, "\nSkipped: {reason}");
+        return text;
+    }
+    if let Some(capacity) = measured.capacity {
+        let _ = writeln!(text, "\nWith the collector off, the service can do {capacity:.0} requests a second.");
+    }
+    for table in [tables::figures(measured), tables::ratios(measured), tables::programs(measured)] {
+        if table.heading.len() > 1 {
+            text.push('\n');
+            text.push_str(&set(&table));
+        }
+    }
+    if let Some(spread) = tables::spread(measured) {
+        let _ = writeln!(text, "\n{spread}");
+    }
+    for doubt in tables::doubts(measured) {
+        let _ = writeln!(text, "\n**Doubtful:** {doubt}");
+    }
+    text
+}
+
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn set(table: &Table) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rule = format!("|---|{}\n", "---:|".repeat(table.heading.len() - 1));
+    let rows: String = table.rows.iter().map(|row| line(row)).collect();
+    format!("{}{rule}{rows}", line(&table.heading))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::bench::report::sample;
+
+    #[test]
+    fn report_of_a_run() {
+        insta::assert_snapshot!(super::text(&sample::run()));
+    }
+}

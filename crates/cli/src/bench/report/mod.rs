@@ -1,0 +1,15 @@
+//! A run as people read it: Markdown tables, and one HTML page that needs nothing else.
+
+pub(crate) mod html;
+pub(crate) mod markdown;
+pub(crate) mod plots;
+#[cfg(test)]
+pub(crate) mod sample;
+mod tables;
+
+/// What a report says about how to read it.
+pub(crate) const READING: &str = "Figures are the medians of all runs. A ratio is the geometric mean over runs of the \
+     same number, which met the same arrivals, with its 95 % bounds over whole runs in brackets; a star marks those \
+     whose bounds exclude 1. Latency counts from the moment at which a request was meant to be sent. CPU and PSS are \
+     of the whole process tree, snapshot children included; RSS is of the process itself, which shares its pages with \
+     them. Garbage left is what a full collection finds at the end.";

@@ -1,0 +1,300 @@
+//! The scenarios: what each one does, how it is loaded, and who takes part without being named.
+
+use std::time::Duration;
+
+use neurogc_load::{Arrivals, Asks, Load, Part, Phase, Plan, Target, Users};
+
+/// The part of a drive that counts.
+pub(crate) const MEASURED: &str = "measured";
+/// The part of a drive in which more is asked for than can be done.
+pub(crate) const OVERLOAD: &str = "overload";
+/// The part of a drive before anything counts.
+const WARM_UP: &str = "warm-up";
+
+/// How busy a service is kept, as a share of what it can do.
+const UTILISATION: f64 = 0.6;
+
+/// How a scenario is driven.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Drive {
+    /// Independent clients, at a share of what the service can do.
+    Open,
+    /// Users who join ten in a second, ask, and think for one to two seconds.
+    Users(u32),
+    /// Twice what the service can do, then what it can bear.
+    Overload,
+    /// A loop that needs no load.
+    Loop,
+}
+
+/// One scenario.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// One sentence for the help and the report.
+    pub(crate) about: &'static str,
+    pub(crate) script: &'static str,
+    pub(crate) drive: Drive,
+    /// What its service is asked for.
+    asks: &'static [(u32, &'static str)],
+    /// Who takes part without being named, with commas.
+    pub(crate) contenders: &'static str,
+    /// How long the part that counts lasts, in seconds.
+    seconds: u64,
+    /// What a trial takes besides, in seconds: measured, for the budget.
+    pub(crate) overhead: f64,
+    /// Whether it runs without being named.
+    pub(crate) by_default: bool,
+}
+
+const EVERYBODY: &str = "default,off,each,threshold:10000,10,10,threshold:50000,500,1000,freeze,\
+                         freeze+threshold:50000,500,1000,every:100,thread:30,gap";
+const LIMITS_AND_US: &str = "default,off,each,gap";
+
+const MIXED: &[(u32, &str)] = &[(1, "/cpu/{}"), (1, "/memory/{}"), (1, "/io/{}"), (1, "/network/{}")];
+
+/// All of them, in the order of the report.
+pub(crate) const CATALOGUE: &[Scenario] = &[
+    Scenario {
+        name: "attribution",
+        about: "a service that explains answers token by token, beside a large feature store; open loop, 60 % busy",
+        script: "attribution.py",
+        drive: Drive::Open,
+        asks: &[(1, "/explain/{}")],
+        contenders: EVERYBODY,
+        seconds: 6,
+        overhead: 1.6,
+        by_default: true,
+    },
+    Scenario {
+        name: "mixed",
+        about: "processor, memory, files and network in four endpoints; 100 users who join ten in a second",
+        script: "mixed.py",
+        drive: Drive::Users(100),
+        asks: MIXED,
+        contenders: LIMITS_AND_US,
+        seconds: 3,
+        overhead: 1.4,
+        by_default: true,
+    },
+    Scenario {
+        name: "mixed-500",
+        about: "the same with 500 users",
+        script: "mixed.py",
+        drive: Drive::Users(500),
+        asks: MIXED,
+        contenders: LIMITS_AND_US,
+        seconds: 10,
+        overhead: 1.4,
+        by_default: false,
+    },
+    Scenario {
+        name: "mixed-open",
+        about: "the same, open loop, 60 % busy",
+        script: "mixed.py",
+        drive: Drive::Open,
+        asks: MIXED,
+        contenders: LIMITS_AND_US,
+        seconds: 5,
+        overhead: 1.4,
+        by_default: true,
+    },
+    Scenario {
+        name: "llm-loop",
+        about: "an engine's 20 ms steps that wait for an accelerator, with a million tracked objects",
+        script: "llm_loop.py",
+        drive: Drive::Loop,
+        asks: &[],
+        contenders: LIMITS_AND_US,
+        seconds: 7,
+        overhead: 2.0,
+        by_default: true,
+    },
+    Scenario {
+        name: "train",
+        about: "a torch training loop on the processor, with callbacks and hooks",
+        script: "train.py",
+        drive: Drive::Loop,
+        asks: &[],
+        contenders: LIMITS_AND_US,
+        seconds: 5,
+        overhead: 3.0,
+        by_default: true,
+    },
+    Scenario {
+        name: "overload",
+        about: "twice saturation, then 60 % load: does it come back? Latency counts after the rush",
+        script: "overload.py",
+        drive: Drive::Overload,
+        asks: &[(1, "/explain/{}")],
+        contenders: "default,off,gap",
+        seconds: 6,
+        overhead: 2.0,
+        by_default: true,
+    },
+    Scenario {
+        name: "acyclic",
+        about: "programs without garbage: the price of being there",
+        script: "acyclic.py",
+        drive: Drive::Loop,
+        asks: &[],
+        contenders: "default,off,observe,gap",
+        seconds: 3,
+        overhead: 1.0,
+        by_default: true,
+    },
+    Scenario {
+        name: "leak",
+        about: "memory that only grows, in cycles and not: no collection helps, and nothing may hang",
+        script: "leak.py",
+        drive: Drive::Loop,
+        asks: &[],
+        contenders: LIMITS_AND_US,
+        seconds: 4,
+        overhead: 1.1,
+        by_default: true,
+    },
+    Scenario {
+        name: "peers",
+        about: "others' work: pyperformance's collector benchmarks and a type-checker, where they are installed",
+        script: "peers.py",
+        drive: Drive::Loop,
+        asks: &[],
+        contenders: "default,gap",
+        seconds: 1,
+        overhead: 12.0,
+        by_default: true,
+    },
+];
+
+/// How long things last, and how large they are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Size {
+    /// A look that proves nothing.
+    pub(crate) quick: bool,
+}
+
+impl Size {
+    /// The share of the live heap that is built.
+    pub(crate) fn heap(self) -> f64 {
+        if self.quick { 0.1 } else { 1.0 }
+    }
+
+    fn seconds(self, full: f64) -> Duration {
+        Duration::from_secs_f64(if self.quick { (full / 5.0).max(1.0) } else { full })
+    }
+}
+
+impl Scenario {
+    /// The one of this name.
+    pub(crate) fn find(name: &str) -> Result<&'static Self, String> {
+        CATALOGUE.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
+            let names = || CATALOGUE.iter().map(|scenario| scenario.name);
+            let near = neurogc_policy::suggestion(name, names());
+            format!("there is no scenario {name:?}.{near} Scenarios: {}", names().collect::<Vec<_>>().join(" "))
+        })
+    }
+
+    /// How long the part that counts lasts.
+    pub(crate) fn measured(&self, size: Size) -> Duration {
+        size.seconds(self.seconds as f64)
+    }
+
+    /// The parts of its drive.
+    fn parts(&self, size: Size) -> Vec<Part> {
+        let before = match self.drive {
+            Drive::Loop => return vec![Part { name: MEASURED, lasts: self.measured(size) }],
+            Drive::Open => Part { name: WARM_UP, lasts: size.seconds(1.0) },
+            Drive::Users(count) => Part { name: WARM_UP, lasts: size.seconds(f64::from(count) / 10.0) },
+            Drive::Overload => Part { name: OVERLOAD, lasts: size.seconds(8.0) },
+        };
+        vec![before, Part { name: MEASURED, lasts: self.measured(size) }]
+    }
+
+    /// What one trial takes, for the budget.
+    pub(crate) fn trial_seconds(&self, size: Size) -> f64 {
+        self.parts(size).iter().map(|part| part.lasts.as_secs_f64()).sum::<f64>() + self.overhead
+    }
+
+    /// How its service is driven, given what it can do in a second.
+    pub(crate) fn plan(
+        &self,
+        target: Target,
+        capacity: f64,
+        arrivals: Option<&Arrivals>,
+        seed: u64,
+        size: Size,
+    ) -> Plan {
+        let parts = self.parts(size);
+        let load = match self.drive {
+            Drive::Users(count) => Load::Users(Users {
+                count: if size.quick { count / 5 } else { count },
+                per_second: 10.0,
+                think: (Duration::from_secs(1), Duration::from_secs(2)),
+            }),
+            Drive::Overload => Load::Open(Arrivals::Phases(vec![
+                Phase { lasts: parts[0].lasts, per_second: 2.0 * capacity },
+                Phase { lasts: parts[1].lasts, per_second: UTILISATION * capacity },
+            ])),
+            Drive::Open | Drive::Loop => {
+                Load::Open(arrivals.cloned().unwrap_or(Arrivals::Poisson { per_second: UTILISATION * capacity }))
+            }
+        };
+        // Under an overload a real service stands behind something that turns requests away.
+        let overloaded = self.drive == Drive::Overload;
+        Plan {
+            target,
+            asks: Asks::weighted(self.asks),
+            load,
+            parts,
+            patience: Duration::from_secs(8),
+            connections: if overloaded { 64 } else { 2048 },
+            shed: overloaded,
+            seed,
+        }
+    }
+
+    /// A closed loop that shows what its service can do.
+    pub(crate) fn saturation(&self, target: Target, size: Size) -> Plan {
+        Plan {
+            target,
+            asks: Asks::weighted(self.asks),
+            load: Load::Users(Users::closed(4)),
+            parts: vec![
+                Part { name: WARM_UP, lasts: size.seconds(0.5) },
+                Part { name: MEASURED, lasts: size.seconds(2.0) },
+            ],
+            patience: Duration::from_secs(5),
+            connections: 64,
+            shed: false,
+            seed: 1,
+        }
+    }
+
+    /// Whether its load follows from what its service can do.
+    pub(crate) fn needs_capacity(&self) -> bool {
+        matches!(self.drive, Drive::Open | Drive::Overload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::contender::Contender;
+    use crate::bench::scripts;
+
+    #[test]
+    fn every_scenario_has_its_script_and_its_contenders() {
+        for scenario in CATALOGUE {
+            assert!(scripts::is_known(scenario.script), "{}", scenario.script);
+            let contenders = Contender::parse_list(scenario.contenders);
+            assert!(contenders.is_ok_and(|all| all[0].name == "default"), "{}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn a_scenario_that_is_not_there_has_near_misses() {
+        let error = Scenario::find("atribution").map(|scenario| scenario.name);
+        assert!(error.is_err_and(|error| error.contains("Did you mean attribution?")));
+    }
+}

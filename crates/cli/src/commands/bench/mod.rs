@@ -1,0 +1,308 @@
+//! `neurogc bench`: scenarios × contenders, in turns, with a report.
+
+pub(crate) mod compare;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use neurogc_load::Arrivals;
+
+use crate::bench::arrivals;
+use crate::bench::contender::{Contender, OFF};
+use crate::bench::interrupt::{self, Interrupt};
+use crate::bench::machine::Machine;
+use crate::bench::metrics::Metric;
+use crate::bench::plan::{self, Heat};
+use crate::bench::progress::Progress;
+use crate::bench::record::{self, Entry, Measured, Run, Trial};
+use crate::bench::report::{html, markdown};
+use crate::bench::scenario::{CATALOGUE, Size};
+use crate::bench::scripts;
+use crate::bench::staged::Setting;
+use crate::bench::trial::{self, Ended, Setup};
+use crate::failure::{Failure, Outcome};
+use crate::figures::{span, utc};
+use crate::home::Home;
+use crate::probe;
+
+/// Where runs are kept, in the working directory.
+const KEPT: &str = "neurogc-bench";
+
+/// Compare policies side by side: latency, pauses, memory, processor
+///
+/// Scenarios and contenders take turns, each trial in a new process, and what came of it is kept with a report: run.json,
+/// report.html and report.md. Without a scenario it runs all of them with their usual contenders, which takes half an
+/// hour. Load goes to this machine only.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    after_help = "Examples:\n  neurogc bench --quick\n  neurogc bench attribution --policies default,off,gap --runs 5\n  \
+    neurogc bench attribution --arrivals service.ngct\n  \
+    neurogc bench compare neurogc-bench/monday neurogc-bench/tuesday\n\n\
+    Contenders: every policy of `neurogc run`, and without NeuroGC: default (CPython left alone), off (the latency \
+    floor), each (a collection after each request: the memory floor), thread:S, freeze+threshold:G0,G1,G2"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// What to run; --list names them all
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// Who takes part, with commas; by default each scenario has its own
+    #[arg(long, value_name = "P,…")]
+    policies: Option<String>,
+    /// The interpreter, with what the scenarios need installed
+    #[arg(long, value_name = "EXE")]
+    python: Option<PathBuf>,
+    /// How often everybody runs: below five, bounds say little
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// The folder of the run; by default a new one in neurogc-bench/
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Arrivals of open-loop scenarios: a recorded trace, or a text file with a time in seconds on each line
+    #[arg(long, value_name = "FILE")]
+    arrivals: Option<PathBuf>,
+    /// Small heaps and short trials: a look that proves nothing
+    #[arg(long)]
+    quick: bool,
+    /// Print the run as JSON, not as Markdown
+    #[arg(long)]
+    json: bool,
+    /// List the scenarios and end
+    #[arg(long)]
+    list: bool,
+}
+
+/// What is done with kept runs
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Compare(compare::Arguments),
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
+    if let Some(Verb::Compare(compare)) = arguments.verb {
+        return compare::run(&compare, out);
+    }
+    if arguments.list {
+        for scenario in CATALOGUE {
+            let mark = if scenario.by_default { "" } else { " (only when named)" };
+            writeln!(out, "{:<12} {}{mark}", scenario.name, scenario.about)?;
+        }
+        return Ok(());
+    }
+    let named = arguments.policies.as_deref().map(Contender::parse_list).transpose().map_err(Failure::usage)?;
+    let heats = plan::heats(&arguments.scenarios, named.as_deref()).map_err(Failure::usage)?;
+    let arrivals = arguments.arrivals.as_deref().map(recorded).transpose()?;
+    let home = Home::find().map_err(Failure::failed)?;
+    let python = arguments.python.clone().unwrap_or_else(probe::default_python);
+    let facts = probe::ask(&python, &home).map_err(Failure::failed)?;
+    let machine = Machine::look(format!("{} {}", facts.implementation, facts.version));
+    let folder = folder(arguments.out.as_deref())?;
+    let scripts = scripts::write(&folder)?;
+    let interrupt = Interrupt::watch()?;
+    let size = Size { quick: arguments.quick };
+    let setting = Setting { python: &python, home: &home, scripts: &scripts, heap: size.heap() };
+    let setup = Setup { setting, size, arrivals: arrivals.as_ref(), interrupt: &interrupt };
+    let mut bench = Bench::new(setup, heats, Run::new(machine, arguments.runs, arguments.quick), &folder);
+    let ended = bench.run();
+    bench.write()?;
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&bench.run)?)?;
+    } else {
+        write!(out, "{}", markdown::text(&bench.run))?;
+        writeln!(out, "\nReport: {}", folder.join("report.html").display())?;
+    }
+    out.flush()?;
+    ended
+}
+
+/// A new folder, or the one that was named.
+fn folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let folder = named.map_or_else(|| Path::new(KEPT).join(moment()), PathBuf::from);
+    if folder.join(record::FILE).exists() {
+        let shown = folder.display();
+        return Err(Failure::usage(format!("{shown} holds a run already. Name another folder, or remove it")));
+    }
+    fs::create_dir_all(&folder)
+        .map_err(|error| Failure::failed(format!("cannot make the folder {}: {error}", folder.display())))?;
+    Ok(folder)
+}
+
+/// Now, as a name for a folder.
+pub(crate) fn moment() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let text = utc(u64::try_from(now.as_nanos()).unwrap_or(0));
+    text.trim_end_matches(" UTC").replace(' ', "-").replace(':', "")
+}
+
+/// Arrivals that somebody recorded.
+fn recorded(path: &Path) -> Result<Arrivals, Failure> {
+    let wrong = |reason: String| Failure::usage(format!("cannot take arrivals from {}: {reason}", path.display()));
+    let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    match arrivals::of_bytes(&bytes).map_err(wrong)? {
+        moments if moments.is_empty() => Err(Failure::usage(format!("{} holds no requests", path.display()))),
+        moments => Ok(Arrivals::Replay(moments)),
+    }
+}
+
+/// A bench under way.
+struct Bench<'b> {
+    setup: Setup<'b>,
+    heats: Vec<Heat>,
+    capacities: Vec<f64>,
+    run: Run,
+    folder: &'b Path,
+    failures: Vec<String>,
+}
+
+impl<'b> Bench<'b> {
+    fn new(setup: Setup<'b>, heats: Vec<Heat>, mut run: Run, folder: &'b Path) -> Self {
+        run.scenarios = heats
+            .iter()
+            .map(|heat| Measured {
+                scenario: heat.scenario.name.to_owned(),
+                about: heat.scenario.about.to_owned(),
+                entries: heat
+                    .contenders
+                    .iter()
+                    .map(|it| Entry { contender: it.name.clone(), title: it.title(), ..Entry::default() })
+                    .collect(),
+                ..Measured::default()
+            })
+            .collect();
+        Self { setup, capacities: vec![0.0; heats.len()], heats, run, folder, failures: Vec::new() }
+    }
+
+    fn run(&mut self) -> Outcome {
+        let began = Instant::now();
+        let (runs, size) = (self.run.runs, self.setup.size);
+        let expected = plan::seconds(&self.heats, runs, size);
+        let mut progress = Progress::new(expected);
+        let turns = plan::turns(&self.heats, runs);
+        progress.say(&format!("{} trials, about {}, kept in {}", turns.len(), span(expected), self.folder.display()));
+        let mut ended = self.calibrate(&mut progress);
+        for turn in turns {
+            let heat = self.heats[turn.heat].clone();
+            let (scenario, contender) = (heat.scenario, &heat.contenders[turn.contender]);
+            let seconds = scenario.trial_seconds(size);
+            let measured = &mut self.run.scenarios[turn.heat];
+            if measured.skipped.is_some() || measured.entries[turn.contender].failed.is_some() || ended.is_err() {
+                continue;
+            }
+            let what = format!("{}, run {}/{runs}, {}", scenario.name, turn.run + 1, contender.name);
+            progress.begin(&what);
+            match trial::run(self.setup, scenario, contender, turn.run, self.capacities[turn.heat]) {
+                Ended::Done(trial) => {
+                    progress.done(seconds, &format!("{what}: {}", in_short(&trial)));
+                    for doubt in &trial.doubts {
+                        progress.say(&format!("      {doubt}"));
+                    }
+                    measured.entries[turn.contender].trials.push(*trial);
+                }
+                Ended::Skipped(reason) => {
+                    progress.done(seconds, &format!("{what}: skipped: {reason}"));
+                    measured.entries[turn.contender].failed = Some(format!("skipped: {reason}"));
+                }
+                Ended::Failed(reason) => {
+                    progress.done(seconds, &format!("{what}: failed: {reason}"));
+                    self.failures.push(format!("{what}: {reason}"));
+                    measured.entries[turn.contender].failed = Some(reason);
+                }
+                Ended::Interrupted => ended = Err(interrupted()),
+            }
+            self.run.seconds = began.elapsed().as_secs_f64();
+            if self.keep().is_err() {
+                progress.say("the run could not be written down; it goes on");
+            }
+        }
+        progress.end();
+        self.tidy();
+        ended?;
+        match self.failures.first() {
+            None => Ok(()),
+            Some(first) => {
+                Err(Failure::failed(format!("{} of the contenders failed, the first: {first}", self.failures.len())))
+            }
+        }
+    }
+
+    /// Finds out what each service can do, once: every contender meets the same load.
+    fn calibrate(&mut self, progress: &mut Progress) -> Outcome {
+        let off = Contender::parse(OFF).map_err(Failure::failed)?;
+        for at in 0..self.heats.len() {
+            let scenario = self.heats[at].scenario;
+            if !scenario.needs_capacity() {
+                continue;
+            }
+            let what = format!("{}: what can its service do?", scenario.name);
+            progress.begin(&what);
+            let seconds = scenario.trial_seconds(self.setup.size);
+            let measured = &mut self.run.scenarios[at];
+            match trial::capacity(self.setup, scenario, &off) {
+                Ok(capacity) => {
+                    progress.done(seconds, &format!("{what} {capacity:.0} requests a second"));
+                    self.capacities[at] = capacity;
+                    measured.capacity = Some(capacity);
+                }
+                Err(Ended::Skipped(reason)) => {
+                    progress.done(seconds, &format!("{}: skipped: {reason}", scenario.name));
+                    measured.skipped = Some(reason);
+                }
+                Err(Ended::Failed(reason)) => {
+                    progress.done(seconds, &format!("{}: failed: {reason}", scenario.name));
+                    self.failures.push(format!("{}: {reason}", scenario.name));
+                    measured.skipped = Some(format!("it failed: {reason}"));
+                }
+                Err(_) => return Err(interrupted()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A scenario in which nobody could take part was skipped, whoever was asked first.
+    fn tidy(&mut self) {
+        for measured in &mut self.run.scenarios {
+            if measured.skipped.is_none() && measured.entries.iter().all(|entry| entry.trials.is_empty()) {
+                let reason = measured.entries.iter().find_map(|entry| entry.failed.clone());
+                measured.skipped = reason.map(|it| it.trim_start_matches("skipped: ").to_owned());
+            }
+            if measured.skipped.is_some() {
+                measured.entries.clear();
+            }
+        }
+    }
+
+    /// Writes the figures down, so that a run that is cut off is not lost.
+    fn keep(&self) -> Result<(), Failure> {
+        let new = self.folder.join(".run.new");
+        fs::write(&new, serde_json::to_vec(&self.run)?)?;
+        Ok(fs::rename(new, self.folder.join(record::FILE))?)
+    }
+
+    /// Writes everything.
+    fn write(&self) -> Outcome {
+        self.keep()?;
+        fs::write(self.folder.join("report.md"), markdown::text(&self.run))?;
+        Ok(fs::write(self.folder.join("report.html"), html::page(&self.run))?)
+    }
+}
+
+fn interrupted() -> Failure {
+    Failure::with_code(interrupt::CODE, "interrupted: what was measured until then is kept")
+}
+
+/// One trial in a few words.
+fn in_short(trial: &Trial) -> String {
+    let names = ["p50_ms", "p99_ms", "p999_ms", "max_ms", "time_ms", "in_request_max_ms", "rss_peak"];
+    let parts = names.iter().filter_map(|name| {
+        let metric = Metric::find(name)?;
+        let title = if *name == "in_request_max_ms" { "GC in requests up to" } else { metric.title };
+        Some(format!("{title} {}", metric.show(*trial.figures.get(*name)?)))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}

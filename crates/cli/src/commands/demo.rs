@@ -1,0 +1,311 @@
+//! `neurogc demo`: the main job, end to end, on this machine.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use neurogc_load::{Arrivals, Asks, Flow, Load, Outcome as Drove, Part, Plan, Target, Users, drive, go_first};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+
+use crate::bench::contender::{Contender, DEFAULT};
+use crate::bench::interrupt::{self, Interrupt};
+use crate::bench::machine::Machine;
+use crate::bench::record::{Entry, Measured, Run, Trial};
+use crate::bench::scenario::MEASURED;
+use crate::bench::scripts;
+use crate::bench::staged::{Setting, Silence, Staged};
+use crate::bench::trial::{self, Ended, Window};
+use crate::commands::bench::moment;
+use crate::demo::side::Side;
+use crate::demo::{lines, report, screen};
+use crate::failure::{Failure, Outcome};
+use crate::home::Home;
+use crate::probe;
+
+/// How busy each service is kept, as a share of what it can do: both share the machine.
+const UTILISATION: f64 = 0.35;
+/// How long it is tried out what they can do.
+const TRYING: Duration = Duration::from_millis(700);
+/// How often the screen is drawn and the memory looked at.
+const STEP: Duration = Duration::from_millis(100);
+const SCRIPT: &str = "demo.py";
+
+/// See what NeuroGC does: one service twice, without and with it, side by side
+///
+/// Both get the same load, live on the terminal. At the end there is a table and an HTML report. Nothing is installed and
+/// nothing is left behind; Python's standard library is all that is needed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  neurogc demo\n  neurogc demo --seconds 20 --policy gap")]
+pub(crate) struct Arguments {
+    /// How long both are driven
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=3600))]
+    seconds: u64,
+    /// The policy of the second one
+    #[arg(long, value_name = "P", default_value = "auto")]
+    policy: String,
+    /// The interpreter
+    #[arg(long, value_name = "EXE")]
+    python: Option<PathBuf>,
+    /// Where the report goes; by default a new folder in neurogc-bench/
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+    let contenders = [Contender::parse(DEFAULT), Contender::parse(&arguments.policy)];
+    let [Ok(without), Ok(with)] = contenders else {
+        let wrong = contenders.into_iter().find_map(Result::err).unwrap_or_default();
+        return Err(Failure::usage(wrong));
+    };
+    if with.policy.is_none() {
+        return Err(Failure::usage(format!("{} is no policy of NeuroGC; gap is one", with.name)));
+    }
+    let interrupt = Interrupt::watch()?;
+    let home = Home::find().map_err(Failure::failed)?;
+    let python = arguments.python.clone().unwrap_or_else(probe::default_python);
+    let facts = probe::ask(&python, &home).map_err(Failure::failed)?;
+    let machine = Machine::look(format!("{} {}", facts.implementation, facts.version));
+    let folder = arguments.out.clone().unwrap_or_else(|| Path::new("neurogc-bench").join(format!("demo-{}", moment())));
+    fs::create_dir_all(&folder)?;
+    let scripts = scripts::write(&folder)?;
+    let setting = Setting { python: &python, home: &home, scripts: &scripts, heap: 1.0 };
+    let demo = Demo { seconds: arguments.seconds, interrupt: &interrupt };
+    writeln!(out, "starting the same service twice, without and with NeuroGC ({})…", with.name)?;
+    out.flush()?;
+    let mut services = demo.start(setting, [&without, &with])?;
+    let rate = demo.rate(&services)?;
+    let sides = [Side::default(), Side::default()];
+    let trials = demo.drive(&mut services, &sides, rate, [&without, &with], out)?;
+    drop(services);
+    let mut measured = Measured {
+        scenario: "demo".to_owned(),
+        about: format!("the service of `attribution` twice at once, {rate:.0} requests a second to each"),
+        ..Measured::default()
+    };
+    for (contender, trial) in [&without, &with].into_iter().zip(trials) {
+        let (contender, title) = (contender.name.clone(), contender.title());
+        measured.entries.push(Entry { contender, title, trials: vec![trial], failed: None });
+    }
+    let mut run = Run::new(machine, 1, false);
+    run.seconds = arguments.seconds as f64;
+    run.scenarios.push(measured);
+    let page = folder.join("report.html");
+    fs::write(&page, report::page(&run, &sides[0].seen(), &sides[1].seen()))?;
+    fs::write(folder.join(crate::bench::record::FILE), serde_json::to_vec(&run)?)?;
+    writeln!(out, "\n{}\nReport: {}", report::table(&run.scenarios[0]), page.display())?;
+    for doubt in run.scenarios[0].entries.iter().flat_map(|entry| &entry.trials).flat_map(|trial| &trial.doubts) {
+        writeln!(out, "Doubtful: {doubt}")?;
+    }
+    Ok(())
+}
+
+/// A running service and where it listens.
+struct Service {
+    staged: Staged,
+    target: Target,
+}
+
+struct Demo<'d> {
+    seconds: u64,
+    interrupt: &'d Interrupt,
+}
+
+impl Demo<'_> {
+    /// Both at once, because building their heaps takes a moment.
+    fn start(&self, setting: Setting<'_>, contenders: [&Contender; 2]) -> Result<[Service; 2], Failure> {
+        let length = Duration::from_secs(self.seconds);
+        let begin = |contender| Staged::start(setting, SCRIPT, contender, length).map_err(Failure::failed);
+        let [without, with] = contenders;
+        let (without, with) = (begin(without)?, begin(with)?);
+        Ok([self.ready(without)?, self.ready(with)?])
+    }
+
+    fn ready(&self, mut staged: Staged) -> Result<Service, Failure> {
+        let word = staged.first(self.interrupt).map_err(silent)?;
+        let port = word.port.ok_or_else(|| Failure::failed("the demo's service did not say its port"))?;
+        Ok(Service { staged, target: Target::port(port) })
+    }
+
+    /// How many requests a second each of them gets. Both are tried out alike.
+    fn rate(&self, services: &[Service; 2]) -> Result<f64, Failure> {
+        let mut best = 0.0_f64;
+        for service in services {
+            let trying = Plan {
+                load: Load::Users(Users::closed(2)),
+                parts: vec![Part { name: MEASURED, lasts: TRYING }],
+                ..self.plan(service.target, 1.0)
+            };
+            let outcome = drive(&trying, &mut |_| self.flow())?;
+            best = best.max(outcome.part(MEASURED).map_or(0.0, neurogc_load::PartOutcome::per_second));
+        }
+        if self.interrupt.came() {
+            return Err(interrupted());
+        }
+        if best <= 0.0 {
+            return Err(Failure::failed("the demo's services answer nothing"));
+        }
+        Ok((best * UTILISATION).max(1.0))
+    }
+
+    fn flow(&self) -> Flow {
+        if self.interrupt.came() { Flow::Stop } else { Flow::On }
+    }
+
+    fn plan(&self, target: Target, per_second: f64) -> Plan {
+        Plan {
+            target,
+            asks: Asks::of("/explain/{}"),
+            load: Load::Open(Arrivals::Poisson { per_second }),
+            parts: vec![Part { name: MEASURED, lasts: Duration::from_secs(self.seconds) }],
+            patience: Duration::from_secs(5),
+            connections: 512,
+            shed: false,
+            seed: 1,
+        }
+    }
+
+    /// Drives both and shows them.
+    fn drive(
+        &self,
+        services: &mut [Service; 2],
+        sides: &[Side; 2],
+        rate: f64,
+        contenders: [&Contender; 2],
+        out: &mut dyn Write,
+    ) -> Result<Vec<Trial>, Failure> {
+        let mut before = Vec::new();
+        for (service, contender) in services.iter().zip(contenders) {
+            let word = trial::ask(service.target, "/mark").map_err(failed)?;
+            trial::check(contender, word.neurogc.as_ref()).map_err(failed)?;
+            before.push(word.neurogc);
+        }
+        let mut windows: Vec<Window> = services.iter().map(|service| Window::open(service.staged.pid())).collect();
+        let enough = std::sync::atomic::AtomicBool::new(false);
+        let drove = thread::scope(|scope| {
+            let generators: Vec<_> = services
+                .iter()
+                .zip(sides)
+                .map(|(service, side)| {
+                    let plan = self.plan(service.target, rate);
+                    let enough = &enough;
+                    scope.spawn(move || {
+                        go_first();
+                        drive(&plan, &mut |live| {
+                            side.seen().take(live);
+                            let stop = enough.load(std::sync::atomic::Ordering::Relaxed);
+                            if stop { Flow::Stop } else { self.flow() }
+                        })
+                    })
+                })
+                .collect();
+            let mut look = || {
+                for (window, side) in windows.iter_mut().zip(sides) {
+                    window.look();
+                    side.seen().rss_now = window.rss_now();
+                }
+                !generators.iter().all(thread::ScopedJoinHandle::is_finished)
+            };
+            let shown = self.show(sides, rate, &mut look, out);
+            enough.store(true, std::sync::atomic::Ordering::Relaxed);
+            let drove: Vec<_> = generators.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            shown.map(|()| drove)
+        })?;
+        if self.interrupt.came() {
+            return Err(interrupted());
+        }
+        let mut trials = Vec::new();
+        for ((((drove, window), service), before), side) in
+            drove.into_iter().zip(windows).zip(services).zip(before).zip(sides)
+        {
+            let outcome: Drove = drove.map_err(|_| Failure::failed("the load generator broke down"))??;
+            let seen = window.close(service.staged.pid());
+            let word = trial::ask(service.target, "/report").map_err(failed)?;
+            let mut trial = trial::of_service(&outcome, Some(seen), before.as_ref(), &word).map_err(failed)?;
+            // It may have been ended before its time.
+            trial.figures.insert("per_second".to_owned(), side.seen().per_second());
+            trials.push(trial);
+        }
+        Ok(trials)
+    }
+
+    /// Shows both sides until they are done, or somebody has seen enough.
+    fn show(
+        &self,
+        sides: &[Side; 2],
+        rate: f64,
+        look: &mut dyn FnMut() -> bool,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if io::stdout().is_terminal() && io::stdin().is_terminal() {
+            // From here on a panic gives the terminal back before it prints.
+            let mut terminal = ratatui::try_init()?;
+            let shown = self.show_screen(sides, rate, look, &mut terminal);
+            ratatui::restore();
+            return shown;
+        }
+        writeln!(out, "{rate:.0} requests a second to each, for {} s", self.seconds)?;
+        let mut told = 0;
+        while look() && !self.interrupt.came() {
+            let (without, with) = (sides[0].seen(), sides[1].seen());
+            let second = without.slowest.len().min(with.slowest.len());
+            if second > told {
+                told = second;
+                writeln!(out, "{}", lines::line(second, &without, &with))?;
+                out.flush()?;
+            }
+            drop((without, with));
+            thread::sleep(STEP);
+        }
+        Ok(())
+    }
+
+    fn show_screen(
+        &self,
+        sides: &[Side; 2],
+        rate: f64,
+        look: &mut dyn FnMut() -> bool,
+        terminal: &mut DefaultTerminal,
+    ) -> Result<(), Failure> {
+        let began = Instant::now();
+        while look() && !self.interrupt.came() {
+            let second = usize::try_from(began.elapsed().as_secs()).unwrap_or(0);
+            let head = screen::Head { second, seconds: self.seconds, per_second: rate };
+            terminal.draw(|frame| screen::draw(head, &sides[0].seen(), &sides[1].seen(), frame))?;
+            if !event::poll(STEP)? {
+                continue;
+            }
+            if let Event::Key(key) = event::read()?
+                && key.kind == KeyEventKind::Press
+            {
+                match key.code {
+                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                    KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => self.interrupt.note(),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn interrupted() -> Failure {
+    Failure::with_code(interrupt::CODE, "interrupted: both services are stopped")
+}
+
+fn silent(silence: Silence) -> Failure {
+    match silence {
+        Silence::Interrupted => interrupted(),
+        Silence::Failed(reason) => Failure::failed(format!("the demo's service did not start: {reason}")),
+    }
+}
+
+fn failed(ended: Ended) -> Failure {
+    match ended {
+        Ended::Failed(reason) | Ended::Skipped(reason) => Failure::failed(reason),
+        Ended::Interrupted | Ended::Done(_) => interrupted(),
+    }
+}

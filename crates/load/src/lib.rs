@@ -1,0 +1,30 @@
+//! A load generator for services on this machine: it sends when it was meant to send, whatever the service does.
+//!
+//! The pure half decides and counts: `arrivals` (when), `asks` (what), `response` (is the answer whole), `latencies`
+//! (how long). `drive` is the other half, one thread around one `epoll`. A latency counts from the moment at which the
+//! request was meant to be sent, so a service that stands still is charged for everybody who came in the meantime.
+
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod asks;
+mod chance;
+mod connection;
+mod drive;
+mod errands;
+mod latencies;
+mod outcome;
+mod precedence;
+mod response;
+mod target;
+
+pub use arrivals::{Arrivals, Phase, Schedule};
+pub use asks::Asks;
+pub use chance::Chance;
+pub use drive::{Flow, Live, LoadError, Part, Plan, Tick, drive};
+pub use errands::{Load, Users};
+pub use latencies::{Figures, Latencies};
+pub use outcome::{Failures, Outcome, PartOutcome, Second};
+pub use precedence::go_first;
+pub use response::{Done, Garbage, Progress, Response};
+pub use target::{Target, get};
