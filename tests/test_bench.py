@@ -15,6 +15,8 @@ import pytest
 NEUROGC = observed.binary()
 pytestmark = [
     pytest.mark.needs_agent,
+    # The command is the same whatever interpreter it measures, and this takes a minute.
+    pytest.mark.skipif(sys.version_info[:2] != (3, 12), reason="one interpreter is enough: CPython 3.12"),
     pytest.mark.skipif(not NEUROGC, reason="the command is not built, or NEUROGC_BIN does not name it"),
 ]
 

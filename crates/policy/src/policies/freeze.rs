@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Policy, Thresholds};
-use crate::observation::{Decision, Observation, Order};
+use crate::observation::{Collected, Decision, Generation, Observation, Order};
 
 /// How long a program is given to start up.
 const WARM_UP: Duration = Duration::from_secs(3);
@@ -11,6 +11,7 @@ const WARM_UP: Duration = Duration::from_secs(3);
 /// Freezes once, in the first gap after the warm-up.
 #[derive(Debug, Default)]
 pub(super) struct Freeze {
+    ordered: bool,
     done: bool,
 }
 
@@ -23,7 +24,12 @@ impl Policy for Freeze {
         if self.done || observation.now < WARM_UP || !observation.is_gap() {
             return Order::WAIT;
         }
-        self.done = true;
+        self.ordered = true;
         Order::because(Decision::Freeze, "start-up is over")
+    }
+
+    fn learn(&mut self, collected: &Collected) {
+        // An order that found its gap over is given again.
+        self.done |= self.ordered && collected.generation == Generation::Full;
     }
 }

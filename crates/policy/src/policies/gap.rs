@@ -91,12 +91,11 @@ impl Gap {
         self.full_patience = if worth || !self.serves { 1.0 } else { (self.full_patience * 2.0).min(8.0) };
     }
 
-    fn settle(&mut self, observation: &Observation, idle: Duration) -> Option<Order> {
+    fn settle(&self, observation: &Observation, idle: Duration) -> Option<Order> {
         let long = observation.guessed_full_pause().clamp(SETTLED.0, SETTLED.1);
         if self.settled || observation.now < WARM_UP || idle < long {
             return None;
         }
-        self.settled = true;
         Some(Order::because(observation.everything(Duration::ZERO), "start-up is over"))
     }
 
@@ -195,6 +194,7 @@ impl Policy for Gap {
             Generation::Middle => {}
             Generation::Full => {
                 self.full_pause = collected.pause;
+                self.settled |= collected.at >= WARM_UP;
                 let poor = collected.pause > self.budget && collected.freed < NEW_LEAST as u64 / 10;
                 self.was_worth_it(!poor);
             }
@@ -203,6 +203,7 @@ impl Policy for Gap {
 
     fn landed(&mut self, flown: &Flown) {
         self.clone = flown.clone;
+        self.settled |= flown.at >= WARM_UP;
         self.was_worth_it(flown.found as f64 >= POOR_YIELD * flown.objects as f64);
     }
 }
