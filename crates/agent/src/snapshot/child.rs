@@ -26,7 +26,7 @@ pub(super) struct Mission<'a> {
 }
 
 /// How much nicer than the program it is: a flight that drags costs the program more than the processor does.
-const NICER: c_int = 5;
+const NICER: c_int = 3;
 
 /// How long after the deadline a process that cannot even look at the clock is ended by the kernel.
 const LAST_SECONDS: u64 = 5;
