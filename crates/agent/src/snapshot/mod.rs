@@ -150,8 +150,10 @@ impl Default for Snapshots {
 impl Snapshots {
     /// Clones the process. This is a pause of the program; everything else happens beside it.
     pub(crate) fn launch(&self, py: Python<'_>, interpreter: &Interpreter) -> Result<(), Failure> {
-        self.lift(py);
         let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
+            self.pay(py, &mut state);
+        }
         let launched = self.try_launch(py, interpreter, &mut state);
         match &launched {
             Ok(()) => state.figures.launched += 1,
@@ -334,18 +336,18 @@ impl Snapshots {
         }
     }
 
-    /// Calls it off and waits a short while until nothing is left of it.
+    /// Calls it off and waits a short while until nothing is left of it. A slice that is being freed is left to end.
     pub(crate) fn shut_down(&self) {
         self.cancel();
         let mut state = lock(&self.state);
         if self.is_foreign() {
             return;
         }
-        if let Phase::Flying(flight) = std::mem::replace(&mut state.phase, Phase::Idle) {
-            let failure = Failure::Cancelled;
-            state.figures.failed(&failure);
-            state.phase = Phase::Failed(failure);
-            state.retired = Some(flight.end());
+        if matches!(state.phase, Phase::Flying(_))
+            && let Phase::Flying(flight) = std::mem::replace(&mut state.phase, Phase::Failed(Failure::Cancelled))
+        {
+            state.figures.failed(&Failure::Cancelled);
+            drop(flight.end());
             arenas::release();
             self.owes.store(state.hold.is_some(), Ordering::Release);
         }
@@ -357,8 +359,16 @@ impl Snapshots {
         if !self.owes.load(Ordering::Acquire) || self.is_foreign() {
             return;
         }
-        // Whoever holds the lock now will be here again.
-        let Ok(mut state) = self.state.try_lock() else { return };
+        match self.state.try_lock() {
+            Ok(mut state) => self.pay(py, &mut state),
+            Err(TryLockError::Poisoned(state)) => self.pay(py, &mut state.into_inner()),
+            // The next collection comes by here again.
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    /// Ends a hold that is owed.
+    fn pay(&self, py: Python<'_>, state: &mut State) {
         if self.owes.swap(false, Ordering::AcqRel)
             && let Some(hold) = state.hold.take()
         {
