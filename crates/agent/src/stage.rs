@@ -265,18 +265,17 @@ impl Stage {
         if self.has_stood_down() {
             return Ok(());
         }
-        let mut shown = lock(&self.shown);
-        if shown.is_none() {
-            *shown = Some(real_thresholds(py)?);
-        }
-        drop(shown);
+        // Python may let another thread in, which must not find the lock taken.
+        let now = real_thresholds(py)?;
+        lock(&self.shown).get_or_insert(now);
         original(py, "set_threshold")?.call1((real[0], real[1], real[2]))?;
         Ok(())
     }
 
     /// Gives CPython back the thresholds of the program.
     pub(crate) fn restore_thresholds(&self, py: Python<'_>) -> PyResult<()> {
-        if let Some(shown) = lock(&self.shown).take() {
+        let shown = lock(&self.shown).take();
+        if let Some(shown) = shown {
             original(py, "set_threshold")?.call1((shown[0], shown[1], shown[2]))?;
         }
         Ok(())
