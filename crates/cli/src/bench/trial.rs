@@ -361,6 +361,7 @@ fn finish(trial: &mut Trial, seen: Option<(Figures, f64)>, done: u64, before: Op
     add("in_request_max_ms", collections.in_request.max_ms);
     add("in_gap_count", collections.in_gap.count as f64);
     add("in_gap_ms", collections.in_gap.total_ms);
+    add("in_gap_max_ms", collections.in_gap.max_ms);
     add("full_count", collections.full.count as f64);
     if let Some(garbage) = report.garbage {
         add("garbage", garbage as f64);
@@ -371,6 +372,7 @@ fn finish(trial: &mut Trial, seen: Option<(Figures, f64)>, done: u64, before: Op
         let since = |now: u64, then: u64| now.saturating_sub(then) as f64;
         add("forced_count", since(after.gc.forced.count, before.gc.forced.count));
         add("snapshot_count", since(after.gc.snapshot.count, before.gc.snapshot.count));
+        add("clone_max_ms", after.gc.snapshot.clone_max_ms);
         add("stalls", since(after.stalls.count, before.stalls.count));
     }
 }

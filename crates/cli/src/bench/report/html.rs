@@ -157,7 +157,7 @@ fn table(table: &Table, measured: &Measured) -> String {
 /// The metric that a heading of figures stands for; headings of ratios to other limits stand for none.
 fn metric_of(title: &str) -> Option<&'static Metric> {
     let title = title.strip_suffix(" ÷ default").unwrap_or(title);
-    crate::bench::metrics::CATALOGUE.iter().find(|metric| metric.title == title && title != "for")
+    crate::bench::metrics::CATALOGUE.iter().find(|metric| metric.title == title && !["for", "longest"].contains(&title))
 }
 
 #[cfg(test)]

@@ -298,10 +298,14 @@ fn interrupted() -> Failure {
 
 /// One trial in a few words.
 fn in_short(trial: &Trial) -> String {
-    let names = ["p50_ms", "p99_ms", "p999_ms", "max_ms", "time_ms", "in_request_max_ms", "rss_peak"];
+    let names = ["p50_ms", "p99_ms", "p999_ms", "max_ms", "time_ms", "in_request_max_ms", "in_gap_max_ms", "rss_peak"];
     let parts = names.iter().filter_map(|name| {
         let metric = Metric::find(name)?;
-        let title = if *name == "in_request_max_ms" { "GC in requests up to" } else { metric.title };
+        let title = match *name {
+            "in_request_max_ms" => "GC in requests up to",
+            "in_gap_max_ms" => "in gaps up to",
+            _ => metric.title,
+        };
         Some(format!("{title} {}", metric.show(*trial.figures.get(*name)?)))
     });
     parts.collect::<Vec<_>>().join(", ")
