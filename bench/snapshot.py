@@ -94,14 +94,18 @@ def measure(objects, garbage, rounds, writes, huge, rest):
             time.sleep(0.5)
             quiet_rate = writer.done / 0.5
         in_huge_pages = smaps("AnonHugePages")
+        held = group()
         done_before, began = (writer.done if writer else 0), time.perf_counter()
         agent.snapshot_launch()
         launch = time.perf_counter() - began
+        most = held
         while agent.snapshot_look()[0] in ("in flight", "busy"):
+            most = max(most, group())
             time.sleep(0.001)
         flight_s = time.perf_counter() - began
-        lost = 0.0
+        lost = rate = 0.0
         if writer:
+            rate = (writer.done - done_before) / flight_s / 1e3
             lost = max(0.0, flight_s - (writer.done - done_before) / quiet_rate)
             writer.stop = True
             writer.join()
@@ -127,15 +131,32 @@ def measure(objects, garbage, rounds, writes, huge, rest):
                 "walk_mb": latest["own_bytes"] / 1e6,
                 "copied_mb": latest["faults"] * 4096 / 1e6,
                 "lost_ms": lost * 1e3,
+                "writes_per_ms": rate,
                 "tracked": latest["tracked"],
                 "rss_mb": smaps("Rss"),
                 "huge_mb": in_huge_pages,
+                "group_peak_mb": most - held,
+                "group_after_mb": group() - held,
             }
         )
         del writer
         # Broken pages are mended meanwhile, as they would be before the next flight of a service.
         time.sleep(rest)
     return rows
+
+
+def group():
+    """What the control group of this process holds, in MB: of use where it has one of its own."""
+    with open("/proc/self/cgroup") as lines:
+        groups = {tuple(line.split(":")[1:2]): line.rstrip().split(":")[2] for line in lines}
+    paths = [f"/sys/fs/cgroup/memory{groups.get(('memory',))}/memory.usage_in_bytes", f"/sys/fs/cgroup{groups.get(('',))}/memory.current"]
+    for path in paths:
+        try:
+            with open(path) as file:
+                return int(file.read()) / 1e6
+        except OSError:
+            pass
+    return 0.0
 
 
 def smaps(name):
@@ -163,7 +184,7 @@ def main():
     results = {}
     print(f"Python {sys.version.split()[0]}; medians of {options.rounds} rounds, worst in brackets; ms and MB")
     head = ["objects", "RSS", "huge", "full", "pause", "full/pause", "clone", "flight", "slice", "reap"]
-    head += ["walk's MB", "copied MB", "lost"]
+    head += ["walk's MB", "copied MB", "grown", "stays", "lost", "writes/ms"]
     print("".join(f"{word:>16}" for word in head))
     for size, huge in itertools.product(options.objects.split(","), options.huge.split(",")):
         objects = int(float(size) * 1e6)
@@ -181,7 +202,8 @@ def main():
         ratio = statistics.median(row["full_ms"] / long for row, long in zip(rows, longest))
         words = [
             f"{rows[-1]['tracked'] / 1e6:.2f} M", told("rss_mb"), told("huge_mb"), told("full_ms"), told("launch_ms"), f"{ratio:.0f}",
-            told("clone_ms"), told("flight_ms"), told("slice_max_ms"), told("reap_ms"), told("walk_mb"), told("copied_mb"), told("lost_ms"),
+            told("clone_ms"), told("flight_ms"), told("slice_max_ms"), told("reap_ms"), told("walk_mb"), told("copied_mb"),
+            told("group_peak_mb"), told("group_after_mb"), told("lost_ms"), told("writes_per_ms"),
         ]  # fmt: skip
         print("".join(f"{word:>16}" for word in words), flush=True)
     if options.json:

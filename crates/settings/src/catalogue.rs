@@ -144,7 +144,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "huge_arenas",
-        help: "put small objects into huge pages once they take 32 MiB, where a policy acts; snapshots are quicker: true or false",
+        help: "put small objects into huge pages once they take 16 MiB, where a policy acts; snapshots are quicker: true or false",
         apply: |settings, text| {
             settings.huge_arenas = switch(text)?;
             Ok(())

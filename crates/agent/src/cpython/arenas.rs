@@ -52,7 +52,7 @@ static IN_USE: AtomicIsize = AtomicIsize::new(0);
 static OUT: AtomicBool = AtomicBool::new(false);
 
 /// The first arenas are ordinary ones, so that a small program has no page that it does not fill.
-const SMALL_PROGRAM: isize = 32 << 20;
+const SMALL_PROGRAM: isize = 16 << 20;
 
 /// Objects up to this size lie in arenas.
 pub(crate) const SMALL: usize = 512;
@@ -135,15 +135,36 @@ pub(crate) fn before_fork() {
     CHUNKS.share_all();
 }
 
-/// Puts huge pages back together that the last snapshot has broken up: a write to memory that is shared with the clone
-/// leaves 512 small ones, and the next clone would copy an entry for each. True when there is more to do. No GIL is
-/// needed; one thread does this.
-pub(crate) fn mend(budget: Duration) -> bool {
-    if OUT.load(Ordering::Acquire) {
-        return false;
+/// What is done for huge pages from time to time, by one thread. No GIL is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    thinned: Option<Instant>,
+}
+
+impl Upkeep {
+    /// How long an arena must have been out of use before its half of a page is given back.
+    const THIN: Duration = Duration::from_secs(1);
+
+    /// Does a little of what there is to do. True when there is more.
+    ///
+    /// A write to memory that is shared with a clone breaks a huge page up into 512 small ones, and the next clone would
+    /// copy an entry for each: they are put back together. The next pages get their memory before the program needs
+    /// them. Of pages of which only a half is in use, the other half is given back.
+    pub(crate) fn round(&mut self, budget: Duration) -> bool {
+        if OUT.load(Ordering::Acquire) {
+            return false;
+        }
+        let began = Instant::now();
+        let enough = || began.elapsed() >= budget || OUT.load(Ordering::Acquire);
+        if HUGE.load(Ordering::Relaxed) {
+            CHUNKS.prepare();
+        }
+        if self.thinned.is_none_or(|last| last.elapsed() >= Self::THIN) {
+            self.thinned = Some(began);
+            CHUNKS.begin_thinning();
+        }
+        CHUNKS.thin(enough) || CHUNKS.mend(enough)
     }
-    let began = Instant::now();
-    CHUNKS.mend(|| began.elapsed() >= budget || OUT.load(Ordering::Acquire))
 }
 
 /// Whether CPython uses its own allocator for small objects, which `PYTHONMALLOC` and debug builds change.
@@ -216,6 +237,10 @@ unsafe extern "C" fn free(_: *mut c_void, arena: *mut c_void, size: usize) {
     // What is in a huge page stays mapped anyhow.
     // SAFETY: CPython gives the arena up.
     if unsafe { CHUNKS.free(arena as usize, !keeping) } {
+        if !HUGE.load(Ordering::Relaxed) {
+            // Nobody looks after the pages any more.
+            CHUNKS.thin_at(arena as usize);
+        }
         return;
     }
     if keeping {

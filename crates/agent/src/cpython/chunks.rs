@@ -4,6 +4,8 @@
 //! interpreters with a GIL of their own come here at once, and a forked child may find anything half done. What a
 //! thread had in hand that the child does not have is lost to it: an arena, at most a page.
 
+mod upkeep;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::huge;
@@ -30,6 +32,8 @@ pub(super) struct Chunks {
     regions: [Region; REGIONS],
     /// Regions from here on were never used.
     end: AtomicUsize,
+    /// Pages that were begun since somebody last looked.
+    begun: AtomicUsize,
     /// How far mending has come, in pages from the first region on; `usize::MAX` when there is nothing to mend.
     mended: AtomicUsize,
 }
@@ -40,6 +44,13 @@ struct Region {
     used: Occupancy,
     /// Arenas in pages that no other process shares: not touched before a fork that the program has made.
     own: AtomicU64,
+    /// Pages that are not in use and have their memory already: both bits of each.
+    ready: AtomicU64,
+    /// Arenas that are not in use and have given their memory back, beside another one that is.
+    thinned: AtomicU64,
+    /// Arenas that were not in use at the last look, beside another one that is, and those that were not at two.
+    idle: AtomicU64,
+    for_long: AtomicU64,
 }
 
 /// Which arenas of a region are in use, one bit each, two for a page.
@@ -65,19 +76,22 @@ impl Occupancy {
 
     /// Takes the other half of a page that is half in use.
     fn take_half(&self) -> Option<u32> {
-        self.take(|used| {
-            let halves = (used ^ (used >> 1)) & FIRSTS;
-            let first = halves.trailing_zeros();
-            (halves != 0).then(|| if used >> first & 1 == 0 { first } else { first + 1 })
-        })
+        self.take(|used| lowest(idle_halves(used)))
     }
 
-    /// Takes an arena of a page that is not in use.
-    fn take_first(&self) -> Option<u32> {
-        self.take(|used| {
-            let empty = !(used | (used >> 1)) & FIRSTS;
-            (empty != 0).then(|| empty.trailing_zeros())
-        })
+    /// Takes the first arena of a page that is not in use, one of these pages if there is one.
+    fn take_first(&self, rather: u64) -> Option<u32> {
+        self.take(|used| lowest(empty_pages(used) & rather & FIRSTS).or_else(|| lowest(empty_pages(used) & FIRSTS)))
+    }
+
+    /// Takes an arena that is not in use, and whose other half is.
+    fn take_this_half(&self, arena: u32) -> bool {
+        self.take(|used| (idle_halves(used) >> arena & 1 == 1).then_some(arena)).is_some()
+    }
+
+    /// Takes the first arena of this page, if it is not in use.
+    fn take_this_page(&self, arena: u32) -> bool {
+        self.take(|used| (empty_pages(used) >> arena & 1 == 1).then_some(arena & !1)).is_some()
     }
 
     fn take(&self, choose: impl Fn(u64) -> Option<u32>) -> Option<u32> {
@@ -118,9 +132,8 @@ impl Occupancy {
         self.0.compare_exchange(0, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    fn has_empty_page(&self) -> bool {
-        let used = self.0.load(Ordering::Relaxed);
-        !(used | (used >> 1)) & FIRSTS != 0
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -129,9 +142,61 @@ fn both(arena: u32) -> u64 {
     0b11 << (arena & !1)
 }
 
+/// The arenas that are not in use beside another one that is.
+fn idle_halves(used: u64) -> u64 {
+    let halves = (used ^ (used >> 1)) & FIRSTS;
+    (halves | halves << 1) & !used
+}
+
+/// Both arenas of every page of which neither is in use.
+fn empty_pages(used: u64) -> u64 {
+    let empty = !(used | (used >> 1)) & FIRSTS;
+    empty | empty << 1
+}
+
+fn lowest(bits: u64) -> Option<u32> {
+    (bits != 0).then(|| bits.trailing_zeros())
+}
+
 impl Region {
     const fn vacant() -> Self {
-        Self { base: AtomicUsize::new(VACANT), used: Occupancy::full(), own: AtomicU64::new(0) }
+        Self {
+            base: AtomicUsize::new(VACANT),
+            used: Occupancy::full(),
+            own: AtomicU64::new(0),
+            ready: AtomicU64::new(0),
+            thinned: AtomicU64::new(0),
+            idle: AtomicU64::new(0),
+            for_long: AtomicU64::new(0),
+        }
+    }
+
+    /// Where one of its arenas is, if it is anywhere.
+    fn address(&self, arena: u32) -> Option<usize> {
+        Some(self.base()? + arena as usize * ARENA)
+    }
+
+    /// One of its pages, which was not in use, is.
+    fn begin(&self, arena: u32) {
+        self.own.fetch_or(both(arena), Ordering::Relaxed);
+        self.ready.fetch_and(!both(arena), Ordering::Relaxed);
+        self.thinned.fetch_and(!both(arena), Ordering::Relaxed);
+    }
+
+    /// Gives an arena back, with its page's memory if nobody uses that any more. True when nothing in the region is in
+    /// use now.
+    ///
+    /// # Safety
+    /// It must be its owner's to give back.
+    unsafe fn free(&self, arena: u32) -> bool {
+        if self.used.free(arena) != Freed::Page {
+            return false;
+        }
+        if let Some(page) = self.address(arena & !1) {
+            // SAFETY: the caller gives one half up, nobody had the other, and nobody gets either before `vacate`.
+            unsafe { huge::discard(page, huge::PAGE) };
+        }
+        self.used.vacate(arena)
     }
 
     /// Where it is, if it is anywhere.
@@ -145,6 +210,7 @@ impl Chunks {
         Self {
             regions: [const { Region::vacant() }; REGIONS],
             end: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
             mended: AtomicUsize::new(usize::MAX),
         }
     }
@@ -155,23 +221,31 @@ impl Chunks {
 
     /// An arena in a huge page, if there can be one. Pages that are half in use come first.
     pub(super) fn alloc(&self) -> Option<usize> {
-        let taken = |region: &Region, arena: u32| Some(region.base()? + arena as usize * ARENA);
-        for region in self.regions() {
-            if let Some(arena) = region.used.take_half() {
-                return taken(region, arena);
-            }
-        }
-        for region in self.regions() {
-            if let Some(arena) = region.used.take_first() {
-                region.own.fetch_or(both(arena), Ordering::Relaxed);
-                return taken(region, arena);
-            }
-        }
-        self.grow()
+        self.take().or_else(|| {
+            self.map()?;
+            self.take()
+        })
     }
 
-    /// Maps a region and takes its first arena.
-    fn grow(&self) -> Option<usize> {
+    fn take(&self) -> Option<usize> {
+        for region in self.regions() {
+            if let Some(arena) = region.used.take_half() {
+                region.thinned.fetch_and(!(1 << arena), Ordering::Relaxed);
+                return region.address(arena);
+            }
+        }
+        for region in self.regions() {
+            if let Some(arena) = region.used.take_first(region.ready.load(Ordering::Relaxed)) {
+                region.begin(arena);
+                self.begun.fetch_add(1, Ordering::Relaxed);
+                return region.address(arena);
+            }
+        }
+        None
+    }
+
+    /// Maps a region.
+    fn map(&self) -> Option<()> {
         let claim = |region: &Region| {
             region.base.compare_exchange(VACANT, CHANGING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
@@ -180,11 +254,13 @@ impl Chunks {
             region.base.store(VACANT, Ordering::Release);
             return None;
         };
-        region.own.store(both(0), Ordering::Relaxed);
+        for bits in [&region.own, &region.ready, &region.thinned, &region.idle, &region.for_long] {
+            bits.store(0, Ordering::Relaxed);
+        }
         region.base.store(base, Ordering::Release);
-        region.used.0.store(1, Ordering::Release);
+        region.used.0.store(0, Ordering::Release);
         self.end.fetch_max(at + 1, Ordering::AcqRel);
-        Some(base)
+        Some(())
     }
 
     fn find(&self, address: usize) -> Option<(&Region, u32)> {
@@ -200,13 +276,9 @@ impl Chunks {
     /// It must be its owner's to give back.
     pub(super) unsafe fn free(&self, address: usize, may_unmap: bool) -> bool {
         let Some((region, arena)) = self.find(address) else { return false };
-        if region.used.free(arena) == Freed::Page {
-            let page = address & !(huge::PAGE - 1);
-            // SAFETY: the caller gives one half up, nobody had the other, and nobody gets either before `vacate`.
-            unsafe { huge::discard(page) };
-            if region.used.vacate(arena) && may_unmap {
-                self.trim();
-            }
+        // SAFETY: the caller's promise.
+        if unsafe { region.free(arena) } && may_unmap {
+            self.trim();
         }
         true
     }
@@ -217,7 +289,7 @@ impl Chunks {
             if !region.used.take_all() {
                 continue;
             }
-            let has_room = |other: &Region| !std::ptr::eq(other, region) && other.used.has_empty_page();
+            let has_room = |other: &Region| !std::ptr::eq(other, region) && empty_pages(other.used.now()) != 0;
             if let Some(base) = region.base()
                 && self.regions().iter().any(has_room)
             {
@@ -230,42 +302,6 @@ impl Chunks {
                 region.used.0.store(0, Ordering::Release);
             }
         }
-    }
-
-    /// The program is about to fork. Pages that it shares with a child are not mended: that would copy them.
-    pub(super) fn share_all(&self) {
-        for region in self.regions() {
-            region.own.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Pages may be broken up since a clone: mending begins anew.
-    pub(super) fn begin_mending(&self) {
-        if !self.regions().is_empty() && huge::can_be_mended() {
-            self.mended.store(0, Ordering::Release);
-        }
-    }
-
-    /// Mends pages until `enough` says so. True when there are more. One thread does this.
-    pub(super) fn mend(&self, enough: impl Fn() -> bool) -> bool {
-        const PAGES: usize = REGION / huge::PAGE;
-        let mut at = self.mended.load(Ordering::Acquire);
-        while let Some(region) = self.regions().get(at / PAGES) {
-            let arena = (at % PAGES * 2) as u32;
-            at += 1;
-            let wanted = region.used.0.load(Ordering::Relaxed) & region.own.load(Ordering::Relaxed) & both(arena);
-            match region.base() {
-                Some(base) if wanted != 0 && !huge::mend(base + arena as usize * ARENA) => break,
-                Some(_) if wanted != 0 => {}
-                _ => continue,
-            }
-            if enough() {
-                self.mended.store(at, Ordering::Release);
-                return true;
-            }
-        }
-        self.mended.store(usize::MAX, Ordering::Release);
-        false
     }
 }
 
@@ -281,13 +317,26 @@ mod tests {
     fn halves_are_filled_before_pages_are_begun() {
         let used = empty();
         assert_eq!(used.take_half(), None);
-        assert_eq!(used.take_first(), Some(0));
-        assert_eq!(used.take_first(), Some(2));
+        assert_eq!(used.take_first(0), Some(0));
+        assert_eq!(used.take_first(0), Some(2));
         assert_eq!(used.take_half(), Some(1));
         assert_eq!(used.take_half(), Some(3));
         assert_eq!(used.take_half(), None);
         assert_eq!(used.free(2), Freed::Half);
         assert_eq!(used.take_half(), Some(2));
+        // A page that has its memory is preferred to one that has not.
+        assert_eq!(used.take_first(0b11 << 8), Some(8));
+        assert_eq!(used.take_first(0b11 << 8), Some(4));
+    }
+
+    #[test]
+    fn halves_and_pages_are_told_from_each_other() {
+        assert_eq!((idle_halves(0b11_01_10_00), empty_pages(0b11_01_10_00) & 0xff), (0b00_10_01_00, 0b11));
+        let used = empty();
+        used.0.store(0b01_10, Ordering::Relaxed);
+        assert!(!used.take_this_half(1) && !used.take_this_half(4) && !used.take_this_page(0));
+        assert!(used.take_this_half(0) && used.take_this_page(5));
+        assert_eq!(used.now(), 0b01_01_11);
     }
 
     #[test]
@@ -298,22 +347,22 @@ mod tests {
         assert_eq!(used.free(0), Freed::NotUsed);
         assert_eq!(used.free(1), Freed::Page);
         // Kept from others until its memory has been given back.
-        assert_eq!((used.take_first(), used.0.load(Ordering::Relaxed)), (Some(4), 0b1_0111));
+        assert_eq!((used.take_first(0), used.0.load(Ordering::Relaxed)), (Some(4), 0b1_0111));
         assert!(!used.vacate(1));
         assert_eq!(used.free(2), Freed::Page);
         assert!(!used.vacate(2));
         assert_eq!(used.free(4), Freed::Page);
         assert!(used.vacate(4));
         assert!(used.take_all());
-        assert_eq!((used.take_first(), used.take_half()), (None, None));
+        assert_eq!((used.take_first(0), used.take_half()), (None, None));
     }
 
     #[test]
     fn a_full_region_has_nothing_left() {
         let used = empty();
-        let taken: Vec<_> = std::iter::from_fn(|| used.take_half().or_else(|| used.take_first())).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| used.take_half().or_else(|| used.take_first(0))).collect();
         assert_eq!(taken, (0..64).collect::<Vec<_>>());
-        assert!(!used.has_empty_page());
+        assert_eq!(empty_pages(used.now()), 0);
     }
 
     #[test]
@@ -324,7 +373,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
-                        let Some(arena) = used.take_half().or_else(|| used.take_first()) else { continue };
+                        let Some(arena) = used.take_half().or_else(|| used.take_first(0)) else { continue };
                         let before = taken.fetch_or(1 << arena, Ordering::AcqRel);
                         assert_eq!(before >> arena & 1, 0, "arena {arena} was handed out twice");
                         taken.fetch_and(!(1 << arena), Ordering::AcqRel);

@@ -77,14 +77,33 @@ pub(super) unsafe fn unmap(at: usize, bytes: usize) {
     }
 }
 
-/// Gives a page's memory back; the address stays.
+/// Gives memory back; the address stays.
 ///
 /// # Safety
 /// Nobody may need what is in it any more.
-pub(super) unsafe fn discard(page: usize) {
+pub(super) unsafe fn discard(at: usize, bytes: usize) {
     // Where memory is locked this is refused, and the memory stays.
     // SAFETY: the caller's promise; the mapping itself is not changed.
-    unsafe { libc::madvise(page as *mut c_void, PAGE, libc::MADV_DONTNEED) };
+    unsafe { libc::madvise(at as *mut c_void, bytes, libc::MADV_DONTNEED) };
+}
+
+/// The same for a part of a huge page.
+///
+/// # Safety
+/// Nobody may need what is in it any more.
+pub(super) unsafe fn discard_part(at: usize, bytes: usize) {
+    // A part that is merely unmapped stays with the whole until memory is short. This makes small pages of it first.
+    // SAFETY: the caller's promise.
+    unsafe {
+        libc::madvise(at as *mut c_void, bytes, libc::MADV_FREE);
+        discard(at, bytes);
+    }
+}
+
+/// Gets the memory of a page without changing what is in it; since Linux 5.14.
+pub(super) fn populate(page: usize) -> bool {
+    // SAFETY: a range that is mapped gets memory, another one is refused.
+    unsafe { libc::madvise(page as *mut c_void, PAGE, libc::MADV_POPULATE_WRITE) == 0 }
 }
 
 /// Whether this kernel can put a page back together when asked.
