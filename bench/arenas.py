@@ -90,6 +90,10 @@ def steps(grow, count=40_000, pause=0.0):
             ring[at] = made
         took.append((time.perf_counter_ns() - began) / 1e3)
     ring.clear()
+    return told(took)
+
+
+def told(took):
     took.sort()
     share = lambda part: took[min(len(took) - 1, int(len(took) * part))]  # noqa: E731
     return {
@@ -111,6 +115,29 @@ def bursts():
     return {"p50_us": took[50], "p90_us": took[90], "max_us": took[-1]}
 
 
+def flights():
+    """The time of each step while a snapshot is taken every two seconds: what copies, and mending after them, cost."""
+    import neurogc
+
+    agent = neurogc._native.agent
+    ring = [[[number] for number in range(400)] for _ in range(5_000)]
+    order, took, clones, until = random.Random(1), [], [], time.perf_counter() + 12
+    due = 0.0
+    while time.perf_counter() < until:
+        time.sleep(0.0005)
+        began = time.perf_counter_ns()
+        ring[order.randrange(len(ring))] = [[number] for number in range(400)]
+        took.append((time.perf_counter_ns() - began) / 1e3)
+        word = agent.snapshot_look()[0]
+        if word == "ready":
+            agent.snapshot_reap(1.0, True)
+        elif word == "idle" and time.perf_counter() > due:
+            due = time.perf_counter() + 2
+            agent.snapshot_launch()
+            clones.append(agent.snapshot_figures()["clone_max_ms"])
+    return told(took) | {"clone_p50_ms": agent.snapshot_figures()["clone_p50_ms"], "clone_max_ms": max(clones)}
+
+
 CASES = {
     "idle": idle,
     "fastapi": fastapi,
@@ -121,6 +148,7 @@ CASES = {
     "growing": lambda: steps(True),
     "slowly": lambda: steps(True, 8_000, 0.001),
     "bursts": bursts,
+    "flights": flights,
     "steady": lambda: steps(False),
 }
 
@@ -128,7 +156,7 @@ CASES = {
 def measure(case, huge):
     import neurogc
 
-    neurogc.install(policy="gap", adapters=False, huge_arenas=huge)
+    neurogc.install(policy="threshold:700,10,10", adapters=False, huge_arenas=huge)
     gc.disable()
     outcome = CASES[case]()
     figures = {"rss_mb": smaps("Rss"), "huge_mb": smaps("AnonHugePages")}
@@ -164,11 +192,11 @@ def main():
                 of.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
         results[case] = rows
         for huge, of in rows.items():
-            told = []
+            words = []
             for name in of[0]:
                 values = [row[name] for row in of]
-                told.append(f"{name} {statistics.median(values):.1f} ({max(values):.1f})")
-            print(f"{case:>12} {huge:>4}: {', '.join(told)}", flush=True)
+                words.append(f"{name} {statistics.median(values):.1f} ({max(values):.1f})")
+            print(f"{case:>12} {huge:>4}: {', '.join(words)}", flush=True)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(results, file, indent=1)

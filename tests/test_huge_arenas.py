@@ -28,6 +28,8 @@ pytestmark = [
 ACTS = {"NEUROGC_POLICY": "threshold:700,10,10", "NEUROGC_HUGE_ARENAS": "true"}
 
 MEMORY = """
+import time
+
 def smaps(name):
     with open("/proc/self/smaps_rollup") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith(name + ":")) / 1024
@@ -35,6 +37,13 @@ def smaps(name):
 def mappings():
     with open("/proc/self/maps") as lines:
         return sum(1 for line in lines)
+
+def soon(check, within=10):
+    # Pages are looked after a few times in a second.
+    deadline = time.monotonic() + within
+    while not check():
+        assert time.monotonic() < deadline, (smaps("AnonHugePages"), smaps("Rss"))
+        time.sleep(0.05)
 
 def heap(megabytes):
     # Objects of 496 bytes, in one flat list.
@@ -63,8 +72,19 @@ for _ in range(3):
     data = heap(200)
     assert smaps("Rss") > small + 190
     del data
-    assert smaps("Rss") < small + 12, (small, smaps("Rss"))
-    assert smaps("AnonHugePages") <= 4, smaps("AnonHugePages")
+    soon(lambda: smaps("Rss") < small + 8 and smaps("AnonHugePages") <= 4)
+""")
+
+
+def test_the_half_of_a_page_goes_back_when_only_the_other_is_used():
+    huge("""
+data = heap(300)
+full = smaps("Rss")
+# A few objects here and there keep every third arena.
+kept = [one for at in range(0, len(data), 3 * 2100) for one in data[at:at + 20]]
+del data
+soon(lambda: smaps("Rss") < full * 0.55)
+assert all(one == bytes(463) for one in kept)
 """)
 
 
@@ -77,12 +97,12 @@ for _ in range(5):
     for at in range(0, len(data), 16384):
         data[at:at + 8192] = [None] * 8192
     data = [one if one is not None else bytes(463) for one in data]
-assert smaps("Rss") < full + 12, (full, smaps("Rss"))
+soon(lambda: smaps("Rss") < full + 12)
 """)
 
 
 def test_small_programs_have_no_huge_pages():
-    code = MEMORY + "data = heap(16)\nprint(smaps('AnonHugePages'), smaps('Rss'))"
+    code = MEMORY + "data = heap(8)\nprint(smaps('AnonHugePages'), smaps('Rss'))"
     with_them = [float(word) for word in python(code, **ACTS).split()]
     without = [float(word) for word in python(code, **(ACTS | {"NEUROGC_HUGE_ARENAS": "false"})).split()]
     assert with_them[0] == without[0] == 0
@@ -116,7 +136,7 @@ more = heap(150)
 # New ones are ordinary.
 assert 80 < smaps("AnonHugePages") < 160, smaps("AnonHugePages")
 del data, more
-assert smaps("Rss") < small + 12
+assert smaps("Rss") < small + 24, (small, smaps("Rss"))
 neurogc.install(policy="threshold:700,10,10")
 data = heap(150)
 assert smaps("AnonHugePages") > 80
@@ -132,14 +152,14 @@ if pid == 0:
     assert smaps("AnonHugePages") > 80
     data[:] = [bytes(463) for _ in data]
     del data, more
-    assert smaps("AnonHugePages") < 10
+    soon(lambda: smaps("AnonHugePages") < 10)
     garbage(1000)
     assert fly()[0] == "ready" and drain()[0] >= 2000
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 assert all(one == bytes(463) for one in data) and len(data) == 204800
 del data
-assert smaps("AnonHugePages") < 10
+soon(lambda: smaps("AnonHugePages") < 10)
 """)
 
 
@@ -195,7 +215,7 @@ for turn in range(6):
 gc.collect()
 nothing_is_left()
 del base
-assert smaps("AnonHugePages") < 20, smaps("AnonHugePages")
+soon(lambda: smaps("AnonHugePages") < 20)
 """, timeout=180)
 
 
@@ -211,10 +231,7 @@ broken = smaps("AnonHugePages")
 wait()
 drain()
 assert broken < whole / 2, (broken, whole)
-deadline = time.monotonic() + 20
-while smaps("AnonHugePages") < whole * 0.9:
-    assert time.monotonic() < deadline, (smaps("AnonHugePages"), whole)
-    time.sleep(0.05)
+soon(lambda: smaps("AnonHugePages") > whole * 0.9, within=20)
 assert [one[0] for one in live] == list(range(1_500_000))
 """)
 
@@ -281,7 +298,7 @@ for one in ids:
     interpreters.destroy(one)
 del base, mine
 # Interpreters that have ended leave an arena or a few behind, whoever allocates them.
-assert smaps("AnonHugePages") < 40, smaps("AnonHugePages")
+soon(lambda: smaps("AnonHugePages") < 40)
 """)
 
 
@@ -301,7 +318,7 @@ if {taken_off}:
 garbage(1000)
 assert fly()[0] == "ready" and drain()[0] >= 2000
 del data, more
-assert smaps("AnonHugePages") < 10
+soon(lambda: smaps("AnonHugePages") < 10)
 more = heap(100)
 """)
 
@@ -316,7 +333,7 @@ neurogc.install(policy="threshold:700,10,10")
 data = heap(200)
 taken = arena_hook.in_use()
 # The first arenas of a program come from whoever was there before.
-assert 20 <= taken <= 60, taken
+assert 10 <= taken <= 40, taken
 assert smaps("AnonHugePages") > 120
 del data
 assert arena_hook.in_use() < taken

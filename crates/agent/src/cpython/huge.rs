@@ -100,10 +100,14 @@ pub(super) unsafe fn discard_part(at: usize, bytes: usize) {
     }
 }
 
-/// Gets the memory of a page without changing what is in it; since Linux 5.14.
-pub(super) fn populate(page: usize) -> bool {
-    // SAFETY: a range that is mapped gets memory, another one is refused.
-    unsafe { libc::madvise(page as *mut c_void, PAGE, libc::MADV_POPULATE_WRITE) == 0 }
+/// Gets the memory of a page.
+///
+/// # Safety
+/// The page must be mapped, and its first arena must be the caller's.
+pub(super) unsafe fn touch(page: usize) {
+    // A fault locks this mapping only. `MADV_POPULATE_WRITE` would keep the whole process from growing its other memory.
+    // SAFETY: the caller's promise; what is in an arena before it is used does not matter.
+    unsafe { std::ptr::write_volatile(page as *mut u8, 0) };
 }
 
 /// Whether this kernel can put a page back together when asked.

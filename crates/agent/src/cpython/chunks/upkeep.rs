@@ -70,9 +70,7 @@ impl Chunks {
             let next = |region: &Region| Some(empty_pages(region.used.now()) & !ready(region)).and_then(lowest);
             let found = || self.regions().iter().find_map(|region| Some((region, next(region)?)));
             let Some((region, arena)) = found().or_else(|| self.map().and_then(|()| found())) else { return };
-            if !region.make_ready(arena) {
-                return;
-            }
+            region.make_ready(arena);
         }
     }
 
@@ -121,17 +119,17 @@ impl Region {
         unsafe { self.free(arena) };
     }
 
-    /// Gets the memory of a page that is not in use. False where that is not to be had.
-    fn make_ready(&self, arena: u32) -> bool {
+    /// Gets the memory of a page that is not in use.
+    fn make_ready(&self, arena: u32) {
         if !self.used.take_this_page(arena) {
-            return true;
+            return;
         }
-        let got = self.address(arena & !1).is_some_and(huge::populate);
-        if got {
+        if let Some(page) = self.address(arena & !1) {
+            // SAFETY: its first arena is ours since it was taken, and the region stays mapped while it is.
+            unsafe { huge::touch(page) };
             self.ready.fetch_or(both(arena), Ordering::Relaxed);
         }
         self.put_back(arena & !1);
-        got
     }
 
     /// Takes the memory of pages that are ready, one with each step.
