@@ -156,7 +156,7 @@ CASES = {
 def measure(case, huge):
     import neurogc
 
-    neurogc.install(policy="threshold:700,10,10", adapters=False, huge_arenas=huge)
+    neurogc.install(policy="threshold:700,10,10", adapters=False, huge_arenas=huge, growth_percent=1000)
     gc.disable()
     outcome = CASES[case]()
     figures = {"rss_mb": smaps("Rss"), "huge_mb": smaps("AnonHugePages")}
@@ -189,7 +189,7 @@ def main():
         for _ in range(options.rounds):
             for huge, of in rows.items():
                 command = [sys.executable, __file__, "--one", case, "--huge", huge]
-                of.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+                of.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
         results[case] = rows
         for huge, of in rows.items():
             words = []

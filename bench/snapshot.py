@@ -75,8 +75,9 @@ def measure(objects, garbage, rounds, writes, huge, rest):
     """Rounds of both methods, in turns."""
     import neurogc
 
-    # A policy that acts, or there would be no huge pages, but one that gives no orders while collection is disabled.
-    neurogc.install(policy="threshold:700,10,10", adapters=False, huge_arenas=huge)
+    # A policy that acts, or there would be no huge pages, but one that gives no orders while collection is disabled,
+    # and guards that let the heap grow.
+    neurogc.install(policy="threshold:700,10,10", adapters=False, huge_arenas=huge, growth_percent=1000)
     agent = neurogc._native.agent
     live = heap(objects)
     gc.collect()
@@ -191,7 +192,7 @@ def main():
         command = [sys.executable, __file__, "--one", str(objects), "--garbage", str(options.garbage)]
         command += ["--rounds", str(options.rounds), "--huge", huge, "--rest", str(options.rest)]
         command += ["--writes", options.writes] if options.writes else []
-        rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        rows = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         results[f"{size} huge {huge}"] = rows
 
         def told(name, rows=rows):
