@@ -130,6 +130,11 @@ pub(crate) fn use_huge_pages(wanted: bool) -> bool {
     can
 }
 
+/// Whether a range has address space of ours in it: arenas may have come where something else was.
+pub(crate) fn are_within((from, to): (usize, usize)) -> bool {
+    CHUNKS.are_within(from, to)
+}
+
 /// The program is about to fork.
 pub(crate) fn before_fork() {
     CHUNKS.share_all();

@@ -263,6 +263,11 @@ impl Chunks {
         Some(())
     }
 
+    /// Whether a region lies in a range, or a part of one.
+    pub(super) fn are_within(&self, from: usize, to: usize) -> bool {
+        self.regions().iter().filter_map(Region::base).any(|base| base < to && from < base + REGION)
+    }
+
     fn find(&self, address: usize) -> Option<(&Region, u32)> {
         self.regions().iter().find_map(|region| {
             let offset = address.checked_sub(region.base()?)?;
@@ -409,6 +414,8 @@ mod tests {
             // SAFETY: nobody uses it any more.
             assert!(unsafe { CHUNKS.free(*arena, false) });
         }
+        let (first, other) = (arenas[0], &raw const CHUNKS as usize);
+        assert!(CHUNKS.are_within(first + ARENA, first + 2 * ARENA) && !CHUNKS.are_within(other, other + 1));
         // SAFETY: it is none of ours, so nothing is done.
         assert!(!unsafe { CHUNKS.free(&raw const CHUNKS as usize, true) });
         let mapped = || CHUNKS.regions().iter().filter(|region| region.base().is_some()).count();
