@@ -1,11 +1,12 @@
 """What huge pages for arenas cost in memory and in time, beside ordinary ones.
 
-    python bench/arenas.py [--rounds 5] [--only idle,fastapi,…] [--json FILE]
+    python bench/arenas.py [--rounds 5] [--only idle,fastapi,…] [--warm MB] [--json FILE]
 
 Each case runs in a process of its own, with and without them in turns. Memory: an idle process, a FastAPI application
 after 200 requests, heaps of 20, 50 and 500 MB, and one of a million objects of which 90 % are freed at random. Time: what each
 of many small steps of a program takes that allocates all the time, while its heap grows by a gigabyte in a second or two,
 while it grows by 20 MB in a second, while it stays as large; and what a piece of work takes that needs 20 MB for itself.
+With `--warm`, so much memory is used and freed before each process: a virtual machine may have given it to its host.
 Needs the package on the path: `PYTHONPATH=python python bench/arenas.py`.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import mmap
 import random
 import statistics
 import subprocess
@@ -98,7 +100,7 @@ def told(took):
     share = lambda part: took[min(len(took) - 1, int(len(took) * part))]  # noqa: E731
     return {
         "p50_us": share(0.5), "p99_us": share(0.99), "p99.9_us": share(0.999), "p99.99_us": share(0.9999),
-        "max_us": took[-1], "sum_ms": sum(took) / 1e3,
+        "max_us": took[-1], "over_1ms": sum(1 for one in took if one > 1e3), "sum_ms": sum(took) / 1e3,
     }  # fmt: skip
 
 
@@ -153,6 +155,14 @@ CASES = {
 }
 
 
+def warm(megabytes):
+    """Has so much memory in huge pages for a moment."""
+    with mmap.mmap(-1, megabytes << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for at in range(0, megabytes << 20, 4096):
+            memory[at] = 1
+
+
 def measure(case, huge):
     import neurogc
 
@@ -175,6 +185,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--warm", type=int, default=0, metavar="MB")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--huge", help=argparse.SUPPRESS)
@@ -188,6 +199,8 @@ def main():
         rows = {"off": [], "on": []}
         for _ in range(options.rounds):
             for huge, of in rows.items():
+                if options.warm:
+                    warm(options.warm)
                 command = [sys.executable, __file__, "--one", case, "--huge", huge]
                 of.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
         results[case] = rows
