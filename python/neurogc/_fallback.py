@@ -237,7 +237,8 @@ _NUMBERS = {
 
 def _resolve(keywords):
     """The effective settings: keyword, then environment, then default."""
-    effective = {"policy": "auto", "trace": None, "adapters": True, "explicit_collect": "keep", "snapshots": True}
+    effective = {"policy": "auto", "trace": None, "adapters": True, "explicit_collect": "keep"}
+    effective |= {"snapshots": True, "huge_arenas": True}
     effective |= {name: default for name, (default, _, _) in _NUMBERS.items()}
     for variable, value in os.environ.items():
         if variable.startswith("NEUROGC_") and variable[8:] not in _NOT_SETTINGS:
@@ -260,7 +261,7 @@ def _take(effective, name, value, origin):
         elif value not in _POLICIES:
             wrong = f'there is no policy "{value}".{_near(value, _POLICIES)} Policies: {", ".join(_POLICIES)}'
         effective[name] = value
-    elif name in ("adapters", "snapshots"):
+    elif name in ("adapters", "snapshots", "huge_arenas"):
         if value.strip().lower() not in ("true", "1", "on", "yes", "false", "0", "off", "no"):
             wrong = "it must be true or false"
         effective[name] = value.strip().lower() in ("true", "1", "on", "yes")

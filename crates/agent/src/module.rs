@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::agent::{Agent, EXIT_PATIENCE, Host};
 use crate::cpython::pending::call_soon;
-use crate::cpython::{Interpreter, heap, is_main_interpreter};
+use crate::cpython::{Interpreter, arenas, heap, is_main_interpreter};
 use crate::hooks::Open;
 use crate::prefork::share_heap;
 use crate::status;
@@ -245,6 +245,7 @@ fn before_fork(py: Python<'_>) {
     if let Some(agent) = current() {
         py.detach(|| agent.before_fork());
     }
+    arenas::before_fork();
 }
 
 /// Registered with `os.register_at_fork`.

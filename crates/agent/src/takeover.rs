@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::agent::Agent;
+use crate::cpython::arenas;
 use crate::cpython::pending::call_soon;
 use crate::errands;
 use crate::module::current;
@@ -37,6 +38,7 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
         }
     }
     agent.stage.note_frozen(py)?;
+    arenas::use_huge_pages(agent.settings.snapshots && agent.settings.huge_arenas);
     match policy(name, agent.settings.tuning).thresholds(&Observation::default()) {
         Some(thresholds) => agent.stage.set_thresholds(py, thresholds),
         None => Ok(()),
@@ -78,6 +80,7 @@ pub(crate) fn restore_if_left() {
 /// Takes everything back.
 pub(crate) fn give_back(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     agent.stage.post(Order::WAIT);
+    arenas::use_huge_pages(false);
     agent.stage.thaw(py)?;
     agent.stage.restore_thresholds(py)?;
     let (gc, module) = (py.import("gc")?, py.import("neurogc._agent")?);

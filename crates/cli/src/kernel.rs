@@ -68,11 +68,24 @@ pub(crate) fn huge_pages(text: Option<&str>) -> Check {
             NAME,
             Verdict::Note,
             "always",
-            "RSS grows in steps of 2 MiB and can exceed what Python holds. \
+            "a heap of Python objects from 16 MiB on lies in huge pages (setting huge_arenas), so snapshots stop the \
+             program for less. RSS of all memory grows in steps of 2 MiB and can exceed what Python holds. \
              To see it finer: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
-        Some(chosen) => check(NAME, Verdict::Ok, chosen, "RSS follows what Python holds"),
-        None => check(NAME, Verdict::Ok, "not supported here", "RSS follows what Python holds"),
+        Some("madvise") => check(
+            NAME,
+            Verdict::Ok,
+            "madvise",
+            "a heap of Python objects from 16 MiB on lies in huge pages (setting huge_arenas), so snapshots stop the \
+             program for less",
+        ),
+        _ => check(
+            NAME,
+            Verdict::Note,
+            chosen.unwrap_or("not supported here"),
+            "snapshots stop the program for 15 to 25 ms per GB of heap instead of 2 to 3; RSS follows what Python holds. \
+             Where the kernel has them: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        ),
     }
 }
 
@@ -242,7 +255,8 @@ mod tests {
     fn the_bracketed_choice_is_in_force() {
         expect(&huge_pages(Some("[always] madvise never\n")), Note, "always");
         expect(&huge_pages(Some("always [madvise] never\n")), Ok, "madvise");
-        expect(&huge_pages(None), Ok, "not supported here");
+        expect(&huge_pages(Some("always madvise [never]\n")), Note, "never");
+        expect(&huge_pages(None), Note, "not supported here");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Settings {
     pub explicit_collect: ExplicitCollect,
     /// Whether the heap may be collected from snapshots.
     pub snapshots: bool,
+    /// Whether small objects are put into huge pages.
+    pub huge_arenas: bool,
     /// What the policy is told.
     pub tuning: Tuning,
     /// What holds whatever the policy says.
@@ -48,6 +50,7 @@ impl Default for Settings {
             adapters: true,
             explicit_collect: ExplicitCollect::default(),
             snapshots: true,
+            huge_arenas: true,
             tuning: Tuning::default(),
             limits: Limits::default(),
         }
@@ -138,6 +141,15 @@ pub const CATALOGUE: &[Setting] = &[
             Ok(())
         },
         show: |settings| settings.snapshots.to_string(),
+    },
+    Setting {
+        name: "huge_arenas",
+        help: "put small objects into huge pages once they take 16 MiB, where a policy acts; snapshots are quicker: true or false",
+        apply: |settings, text| {
+            settings.huge_arenas = switch(text)?;
+            Ok(())
+        },
+        show: |settings| settings.huge_arenas.to_string(),
     },
     Setting {
         name: "pause_ms",

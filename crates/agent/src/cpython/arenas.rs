@@ -1,12 +1,17 @@
 //! The memory that small objects lie in. While a snapshot is out, arenas that CPython gives back stay mapped, so that
 //! an address which held a small object can be read without a fault whatever has become of the object.
 //!
-//! CPython gives arenas back through a hook of its public API. Ours hands their pages to the kernel at once and
-//! their addresses only when the snapshot is over.
+//! CPython takes arenas and gives them back through a hook of its public API. Ours hands the pages of those that come
+//! back to the kernel at once and their addresses only when the snapshot is over. New ones it puts into huge pages, if
+//! it was told to and the program is not small. The hook stays when the agent goes: arenas of ours may be in use.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::chunks::{ARENA, Chunks};
+use super::huge;
 
 /// `PyObjectArenaAllocator`.
 #[repr(C)]
@@ -34,12 +39,28 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// Arenas that CPython has given back and that are still mapped.
 static KEPT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 
+/// Whether new arenas are put into huge pages.
+static HUGE: AtomicBool = AtomicBool::new(false);
+
+/// Those that are in huge pages.
+static CHUNKS: Chunks = Chunks::new();
+
+/// Bytes of arenas that were taken through the hook, less those that came back.
+static IN_USE: AtomicIsize = AtomicIsize::new(0);
+
+/// Whether a snapshot is out, be arenas kept or not.
+static OUT: AtomicBool = AtomicBool::new(false);
+
+/// The first arenas are ordinary ones, so that a small program has no page that it does not fill.
+const SMALL_PROGRAM: isize = 16 << 20;
+
 /// Objects up to this size lie in arenas.
 pub(crate) const SMALL: usize = 512;
 
 /// Keeps arenas mapped from now on. False where they cannot be kept or small objects do not lie in them. The caller
 /// holds the GIL.
 pub(crate) fn keep() -> bool {
+    OUT.store(true, Ordering::Release);
     if !uses_arenas() || !is_in_place(true) {
         return false;
     }
@@ -56,6 +77,9 @@ pub(crate) fn all_are_kept() -> bool {
 /// Gives back what was kept.
 pub(crate) fn release() {
     KEEPING.store(false, Ordering::Release);
+    CHUNKS.trim();
+    CHUNKS.begin_mending();
+    OUT.store(false, Ordering::Release);
     let kept = match KEPT.try_lock() {
         Ok(mut kept) => std::mem::take(&mut *kept),
         Err(TryLockError::Poisoned(kept)) => std::mem::take(&mut *kept.into_inner()),
@@ -97,6 +121,55 @@ pub(crate) unsafe fn is_pool(address: usize) -> bool {
         && header.next_offset >= size_of::<PoolHeader>() as u32
         && header.next_offset <= POOL as u32
         && (header.next_offset - size_of::<PoolHeader>() as u32).is_multiple_of(block)
+}
+
+/// Puts new arenas into huge pages from now on, or no longer. False where there can be none. The caller holds the GIL.
+pub(crate) fn use_huge_pages(wanted: bool) -> bool {
+    let can = wanted && uses_arenas() && huge::are_possible() && is_in_place(true);
+    HUGE.store(can, Ordering::Relaxed);
+    can
+}
+
+/// Whether a range has address space of ours in it: arenas may have come where something else was.
+pub(crate) fn are_within((from, to): (usize, usize)) -> bool {
+    CHUNKS.are_within(from, to)
+}
+
+/// The program is about to fork.
+pub(crate) fn before_fork() {
+    CHUNKS.share_all();
+}
+
+/// What is done for huge pages from time to time, by one thread. No GIL is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    thinned: Option<Instant>,
+}
+
+impl Upkeep {
+    /// How long an arena must have been out of use before its half of a page is given back.
+    const THIN: Duration = Duration::from_secs(1);
+
+    /// Does a little of what there is to do. True when there is more.
+    ///
+    /// A write to memory that is shared with a clone breaks a huge page up into 512 small ones, and the next clone would
+    /// copy an entry for each: they are put back together. The next pages get their memory before the program needs
+    /// them. Of pages of which only a half is in use, the other half is given back.
+    pub(crate) fn round(&mut self, budget: Duration) -> bool {
+        if OUT.load(Ordering::Acquire) {
+            return false;
+        }
+        let began = Instant::now();
+        let enough = || began.elapsed() >= budget || OUT.load(Ordering::Acquire);
+        if HUGE.load(Ordering::Relaxed) {
+            CHUNKS.prepare();
+        }
+        if self.thinned.is_none_or(|last| last.elapsed() >= Self::THIN) {
+            self.thinned = Some(began);
+            CHUNKS.begin_thinning();
+        }
+        CHUNKS.thin(enough) || CHUNKS.mend(enough)
+    }
 }
 
 /// Whether CPython uses its own allocator for small objects, which `PYTHONMALLOC` and debug builds change.
@@ -143,16 +216,39 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 }
 
 unsafe extern "C" fn alloc(_: *mut c_void, size: usize) -> *mut c_void {
+    let in_use = IN_USE.fetch_add(size as isize, Ordering::Relaxed);
+    if size == ARENA
+        && in_use >= SMALL_PROGRAM
+        && HUGE.load(Ordering::Relaxed)
+        && let Some(arena) = CHUNKS.alloc()
+    {
+        return arena as *mut c_void;
+    }
     let (context, before) = (CONTEXT.load(Ordering::Relaxed), ALLOC.load(Ordering::Acquire));
     // SAFETY: `is_in_place` has stored the function that was there before, with its context.
     unsafe {
         let before = std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void>(before);
-        before(context as *mut c_void, size)
+        let arena = before(context as *mut c_void, size);
+        if arena.is_null() {
+            IN_USE.fetch_sub(size as isize, Ordering::Relaxed);
+        }
+        arena
     }
 }
 
 unsafe extern "C" fn free(_: *mut c_void, arena: *mut c_void, size: usize) {
-    if KEEPING.load(Ordering::Acquire) {
+    IN_USE.fetch_sub(size as isize, Ordering::Relaxed);
+    let keeping = KEEPING.load(Ordering::Acquire);
+    // What is in a huge page stays mapped anyhow.
+    // SAFETY: CPython gives the arena up.
+    if unsafe { CHUNKS.free(arena as usize, !keeping) } {
+        if !HUGE.load(Ordering::Relaxed) {
+            // Nobody looks after the pages any more.
+            CHUNKS.thin_at(arena as usize);
+        }
+        return;
+    }
+    if keeping {
         if let Ok(mut kept) = KEPT.try_lock()
             && kept.try_reserve(1).is_ok()
         {

@@ -4,6 +4,7 @@
 //! touch one all the same, because its addresses have been used anew, it ends there, and the next one sees everything.
 
 use super::mappings::BLOCK;
+use crate::cpython::arenas;
 
 /// What is left out of clones.
 #[derive(Debug, Default)]
@@ -41,7 +42,8 @@ impl Apart {
         let thread = unsafe { libc::pthread_self() } as usize;
         let is_ours = |(from, to): (usize, usize)| [here, stack, thread].iter().any(|it| (from..to).contains(it));
         // What is not all there any more is something else.
-        self.ranges.retain(|range| !is_ours(*range) && advise(*range, libc::MADV_DONTFORK));
+        self.ranges
+            .retain(|range| !is_ours(*range) && !arenas::are_within(*range) && advise(*range, libc::MADV_DONTFORK));
         Guard { ranges: &self.ranges }
     }
 

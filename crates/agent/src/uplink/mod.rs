@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::agent::{Agent, lock};
+use crate::cpython::arenas::Upkeep;
 use crate::cpython::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::crew::Crew;
 use crate::takeover::leave_to_cpython;
@@ -19,6 +20,10 @@ use trace_file::TraceFile;
 
 /// How often questions and trace blocks are looked for.
 const ROUND: Duration = Duration::from_millis(200);
+
+/// What is done for huge pages is done a little at a time: whoever touches one meanwhile waits.
+const UPKEEP: Duration = Duration::from_micros(200);
+const UPKEEP_ROUND: Duration = Duration::from_millis(3);
 
 /// How long a forked child may take before it is heard and recorded.
 const AWAIT_EXEC: Duration = Duration::from_millis(20);
@@ -29,6 +34,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
         await_exec(agent);
     }
     let mut uplink = Uplink::open(agent, descriptors);
+    let mut upkeep = Upkeep::default();
     while !agent.stopping() {
         uplink.round(false);
         if let Some(lost) = crew.lost()
@@ -38,7 +44,8 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
             leave_to_cpython(agent);
         }
         agent.rounds.uplink.fetch_add(1, Ordering::AcqRel);
-        std::thread::park_timeout(ROUND);
+        let more = upkeep.round(UPKEEP);
+        std::thread::park_timeout(if more { UPKEEP_ROUND } else { ROUND });
     }
     // The conductor closes its last block when it stops, which it does at once.
     while crew.senses() {

@@ -1,0 +1,160 @@
+//! What is done for huge pages beside the program, by a thread that may take its time: none of it needs the GIL.
+
+use std::sync::atomic::Ordering;
+
+use super::{ARENA, Chunks, FIRSTS, REGION, Region, both, empty_pages, huge, idle_halves, lowest};
+
+/// Pages of a region.
+const PAGES: usize = REGION / huge::PAGE;
+
+/// At most so many pages have their memory before they are used.
+const MOST_READY: u32 = 8;
+
+impl Chunks {
+    /// The program is about to fork. Pages that it shares with a child are not mended: that would copy them.
+    pub(in super::super) fn share_all(&self) {
+        for region in self.regions() {
+            region.own.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Pages may be broken up since a clone: mending begins anew.
+    pub(in super::super) fn begin_mending(&self) {
+        if !self.regions().is_empty() && huge::can_be_mended() {
+            self.mended.store(0, Ordering::Release);
+        }
+    }
+
+    /// Mends pages until `enough` says so. True when there are more. One thread does this.
+    pub(in super::super) fn mend(&self, enough: impl Fn() -> bool) -> bool {
+        let mut at = self.mended.load(Ordering::Acquire);
+        while let Some(region) = self.regions().get(at / PAGES) {
+            let arena = (at % PAGES * 2) as u32;
+            at += 1;
+            // One that is thin on purpose stays so.
+            let wanted = region.used.now() & region.own.load(Ordering::Relaxed) & both(arena) != 0
+                && region.thinned.load(Ordering::Relaxed) & both(arena) == 0;
+            match region.address(arena) {
+                Some(page) if wanted && !huge::mend(page) => break,
+                Some(_) if wanted => {}
+                _ => continue,
+            }
+            if enough() {
+                self.mended.store(at, Ordering::Release);
+                return true;
+            }
+        }
+        self.mended.store(usize::MAX, Ordering::Release);
+        false
+    }
+
+    /// Sees to it that a page has its memory when the program begins it: in one piece that takes the program a while.
+    /// There are more of them while it begins many.
+    pub(in super::super) fn prepare(&self) {
+        let begun = self.begun.swap(0, Ordering::Relaxed) as u32;
+        let ready = |region: &Region| region.ready.load(Ordering::Relaxed);
+        let (mut in_use, mut there) = (0, 0);
+        for region in self.regions().iter().filter(|region| region.base().is_some()) {
+            in_use += PAGES as u32 - (empty_pages(region.used.now()) & FIRSTS).count_ones();
+            there += (ready(region) & FIRSTS).count_ones();
+        }
+        let wanted = match (in_use, begun) {
+            (0, _) => 0,
+            (_, 0) => 1,
+            _ => (2 + 2 * begun).min(MOST_READY).min(1 + in_use),
+        };
+        if begun == 0 && there > wanted {
+            self.regions().iter().flat_map(|region| region.take_ready()).take((there - wanted) as usize).for_each(drop);
+        }
+        for _ in there..wanted {
+            let next = |region: &Region| Some(empty_pages(region.used.now()) & !ready(region)).and_then(lowest);
+            let found = || self.regions().iter().find_map(|region| Some((region, next(region)?)));
+            let Some((region, arena)) = found().or_else(|| self.map().and_then(|()| found())) else { return };
+            region.make_ready(arena);
+        }
+    }
+
+    /// Looks which arenas have been out of use since the last look while the other half of their page is in use.
+    pub(in super::super) fn begin_thinning(&self) {
+        for region in self.regions() {
+            let idle = idle_halves(region.used.now());
+            region.for_long.store(idle & region.idle.swap(idle, Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back the memory of those until `enough` says so. True when there are more.
+    pub(in super::super) fn thin(&self, enough: impl Fn() -> bool) -> bool {
+        for region in self.regions() {
+            let due = || region.for_long.load(Ordering::Relaxed) & !region.thinned.load(Ordering::Relaxed);
+            while let Some(arena) = lowest(due()) {
+                region.for_long.fetch_and(!(1 << arena), Ordering::Relaxed);
+                region.thin(arena);
+                if enough() {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Gives back the memory of an arena that is out of use now, if the other half of its page is in use.
+    pub(in super::super) fn thin_at(&self, address: usize) {
+        if let Some((region, arena)) = self.find(address) {
+            region.thin(arena);
+        }
+    }
+}
+
+impl Region {
+    fn thin(&self, arena: u32) {
+        if !self.used.take_this_half(arena) {
+            return;
+        }
+        if let Some(address) = self.address(arena) {
+            // SAFETY: the arena is ours since it was taken.
+            unsafe { huge::discard_part(address, ARENA) };
+            self.thinned.fetch_or(1 << arena, Ordering::Relaxed);
+        }
+        // SAFETY: it was taken above.
+        unsafe { self.free(arena) };
+    }
+
+    /// Gets the memory of a page that is not in use.
+    fn make_ready(&self, arena: u32) {
+        if !self.used.take_this_page(arena) {
+            return;
+        }
+        if let Some(page) = self.address(arena & !1) {
+            // SAFETY: its first arena is ours since it was taken, and the region stays mapped while it is.
+            unsafe { huge::touch(page) };
+            self.ready.fetch_or(both(arena), Ordering::Relaxed);
+        }
+        self.put_back(arena & !1);
+    }
+
+    /// Takes the memory of pages that are ready, one with each step.
+    fn take_ready(&self) -> impl Iterator<Item = ()> + '_ {
+        std::iter::from_fn(|| {
+            let arena = lowest(self.ready.load(Ordering::Relaxed))?;
+            self.ready.fetch_and(!both(arena), Ordering::Relaxed);
+            if self.used.take_this_page(arena) {
+                // SAFETY: it has just been taken.
+                unsafe { self.free(arena & !1) };
+            }
+            Some(())
+        })
+    }
+
+    /// Gives an arena back whose page keeps its memory. Somebody may have taken the other half meanwhile.
+    fn put_back(&self, arena: u32) {
+        match self.used.free(arena) {
+            super::Freed::Page => {
+                self.used.vacate(arena);
+            }
+            super::Freed::Half => {
+                self.begin(arena);
+            }
+            super::Freed::NotUsed => {}
+        }
+    }
+}
