@@ -93,7 +93,7 @@ fn trace_seeds() -> Vec<Vec<u8>> {
     vec![empty, full]
 }
 
-fn one_of_each(at: u64) -> [Record; 8] {
+fn one_of_each(at: u64) -> [Record; 10] {
     [
         Record::RequestStart { at, id: 1 },
         Record::RequestEnd { at: at + 900, id: 1 },
@@ -110,6 +110,8 @@ fn one_of_each(at: u64) -> [Record; 8] {
         Record::Process { at: at + 4_000, rss: 80 << 20, cpu_us: 1_000_000 },
         Record::Stall { at: at + 5_000, duration: 9_000_000, cause: Cause::Python, site: "app.py:3 in f".into() },
         Record::Dropped { at: at + 6_000, count: 4 },
+        Record::Heap { at: at + 7_000, gathered: 701, tenured: 300_000, pending: 20_000 },
+        Record::Flight { at: at + 8_000, lasted: 90_000_000, faults: 40, objects: 320_000, found: 9_000 },
     ]
 }
 

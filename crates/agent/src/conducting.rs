@@ -151,7 +151,9 @@ impl<'a> Conducting<'a> {
         match (before, self.snapshot) {
             (Snapshot::InFlight, Snapshot::Ready { .. }) => {
                 self.failures = 0;
-                self.guarded.landed(&flown(self.since_start(now), &self.agent.snapshots.figures().latest));
+                let latest = self.agent.snapshots.figures().latest;
+                self.agent.ledger().flight(now, &latest);
+                self.guarded.landed(&flown(self.since_start(now), &latest));
             }
             (Snapshot::Ready { .. }, Snapshot::Idle) => {
                 self.rss_due = 0;

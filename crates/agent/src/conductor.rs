@@ -112,6 +112,11 @@ impl Conductor<'_> {
                 ledger.order(at, order);
             }
             ledger.event(event);
+            if let Event::Collection { at, gathered, generation: 0..=2, .. } = event
+                && let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some())
+            {
+                ledger.heap(at, gathered, collector.tenured(), collector.pending());
+            }
             if let Some(verdict) = verdict {
                 ledger.stall(verdict);
             }

@@ -10,6 +10,7 @@ use crate::senses::gaps::{Gap, Gaps};
 use crate::senses::process::Seen;
 use crate::senses::requests::Requests;
 use crate::senses::stalls::{Stalls, Verdict};
+use crate::snapshot::Latest;
 
 /// The books of one process.
 #[derive(Debug)]
@@ -111,6 +112,17 @@ impl Ledger {
     /// Books the collector's counters.
     pub(crate) fn counts(&mut self, at: u64, counts: [u32; 3]) {
         self.record(at, |at| Record::Counts { at, counts });
+    }
+
+    /// Books what a collection found and left.
+    pub(crate) fn heap(&mut self, at: u64, gathered: u32, tenured: u64, pending: u64) {
+        self.record(at, |at| Record::Heap { at, gathered: u64::from(gathered), tenured, pending });
+    }
+
+    /// Books a snapshot that has been walked.
+    pub(crate) fn flight(&mut self, at: u64, latest: &Latest) {
+        let Latest { flight_ns: lasted, faults, tracked: objects, candidates: found, .. } = *latest;
+        self.record(at, |at| Record::Flight { at, lasted, faults, objects, found });
     }
 
     /// Books a look at the process.

@@ -38,6 +38,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         Record::Collection { pause, .. } => Some(*pause),
         Record::Gap { busy, .. } => Some(*busy),
         Record::Stall { duration, .. } => Some(*duration),
+        Record::Flight { lasted, .. } => Some(*lasted),
         _ => None,
     }),
     number("idle_ns", |record| match record {
@@ -89,6 +90,30 @@ pub(crate) const COLUMNS: &[Column] = &[
     }),
     number("guard", |record| match record {
         Record::Order { guard, .. } => Some(u64::from(*guard)),
+        _ => None,
+    }),
+    number("gathered", |record| match record {
+        Record::Heap { gathered, .. } => Some(*gathered),
+        _ => None,
+    }),
+    number("tenured", |record| match record {
+        Record::Heap { tenured, .. } => Some(*tenured),
+        _ => None,
+    }),
+    number("pending", |record| match record {
+        Record::Heap { pending, .. } => Some(*pending),
+        _ => None,
+    }),
+    number("faults", |record| match record {
+        Record::Flight { faults, .. } => Some(*faults),
+        _ => None,
+    }),
+    number("objects", |record| match record {
+        Record::Flight { objects, .. } => Some(*objects),
+        _ => None,
+    }),
+    number("found", |record| match record {
+        Record::Flight { found, .. } => Some(*found),
         _ => None,
     }),
 ];

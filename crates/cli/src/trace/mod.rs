@@ -38,6 +38,8 @@ pub(crate) fn kind(record: &Record) -> &'static str {
         Record::Stall { .. } => "stall",
         Record::Dropped { .. } => "dropped",
         Record::Order { .. } => "order",
+        Record::Heap { .. } => "heap",
+        Record::Flight { .. } => "flight",
     }
 }
 

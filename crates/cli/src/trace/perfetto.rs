@@ -9,12 +9,18 @@ use serde_json::{Value, json};
 use super::{end, generation_name};
 
 /// The tracks, in the order in which they are shown. Their numbers stand in for thread ids.
-const TRACKS: [(u32, &str); 4] =
-    [(REQUESTS, "requests"), (COLLECTIONS, "collections"), (STALLS, "stalls"), (GIL, "GIL held")];
+const TRACKS: [(u32, &str); 5] = [
+    (REQUESTS, "requests"),
+    (COLLECTIONS, "collections"),
+    (STALLS, "stalls"),
+    (GIL, "GIL held"),
+    (FLIGHTS, "snapshots"),
+];
 const REQUESTS: u32 = 1;
 const COLLECTIONS: u32 = 2;
 const STALLS: u32 = 3;
 const GIL: u32 = 4;
+const FLIGHTS: u32 = 5;
 
 /// Writes all events, one a line.
 pub(crate) fn write(trace: &Trace, to: &mut dyn Write) -> io::Result<()> {
@@ -98,6 +104,13 @@ impl Events<'_> {
             Record::Order { at, guard, text } => {
                 let about = json!({"name": text, "cat": "order", "s": "t", "args": {"guard": guard}});
                 self.event("i", COLLECTIONS, *at, about)
+            }
+            Record::Heap { at, tenured, pending, .. } => {
+                self.counter("old heap", *at, json!({"tenured": tenured, "pending": pending}))
+            }
+            Record::Flight { at, lasted, faults, objects, found } => {
+                let about = json!({"faults": faults, "objects": objects, "found": found});
+                self.slice(FLIGHTS, "walk", at.saturating_sub(*lasted), *lasted, about)
             }
             Record::RequestStart { .. } | Record::RequestEnd { .. } | Record::Process { .. } => Ok(()),
         }

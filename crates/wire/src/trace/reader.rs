@@ -145,7 +145,20 @@ mod tests {
                 site
             }),
             (at.clone(), any::<u64>()).prop_map(|(at, count)| Record::Dropped { at, count }),
-            (at, any::<bool>(), ".{0,20}").prop_map(|(at, guard, text)| Record::Order { at, guard, text }),
+            (at.clone(), any::<bool>(), ".{0,20}").prop_map(|(at, guard, text)| Record::Order { at, guard, text }),
+            (at.clone(), any::<[u64; 3]>()).prop_map(|(at, [gathered, tenured, pending])| Record::Heap {
+                at,
+                gathered,
+                tenured,
+                pending
+            }),
+            (at, any::<[u64; 4]>()).prop_map(|(at, [lasted, faults, objects, found])| Record::Flight {
+                at,
+                lasted,
+                faults,
+                objects,
+                found
+            }),
         ]
     }
 

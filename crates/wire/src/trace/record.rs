@@ -113,6 +113,30 @@ pub enum Record {
         /// What and why, in words.
         text: String,
     },
+    /// What a collection found and left, beside the record of the collection itself.
+    Heap {
+        /// When the collection began.
+        at: u64,
+        /// Net allocations that had gathered before it.
+        gathered: u64,
+        /// Objects that the last full collection left behind.
+        tenured: u64,
+        /// Objects that have reached the oldest generation since then.
+        pending: u64,
+    },
+    /// A snapshot has been walked.
+    Flight {
+        /// When it was over.
+        at: u64,
+        /// How long the walk took.
+        lasted: u64,
+        /// Page faults of the program meanwhile: copies that it had to make, most of them.
+        faults: u64,
+        /// Objects that it saw.
+        objects: u64,
+        /// Objects that it found unreachable.
+        found: u64,
+    },
 }
 
 impl Record {
@@ -128,7 +152,9 @@ impl Record {
             | Self::Process { at, .. }
             | Self::Stall { at, .. }
             | Self::Dropped { at, .. }
-            | Self::Order { at, .. } => at,
+            | Self::Order { at, .. }
+            | Self::Heap { at, .. }
+            | Self::Flight { at, .. } => at,
         }
     }
 
@@ -143,6 +169,8 @@ impl Record {
             Self::Stall { .. } => 7,
             Self::Dropped { .. } => 8,
             Self::Order { .. } => 9,
+            Self::Heap { .. } => 10,
+            Self::Flight { .. } => 11,
         }
     }
 
@@ -176,6 +204,12 @@ impl Record {
             Self::Order { guard, text, .. } => {
                 to.push(u8::from(*guard));
                 put_text(to, text);
+            }
+            Self::Heap { gathered, tenured, pending, .. } => {
+                [gathered, tenured, pending].into_iter().for_each(|&number| varint::put(to, number));
+            }
+            Self::Flight { lasted, faults, objects, found, .. } => {
+                [lasted, faults, objects, found].into_iter().for_each(|&number| varint::put(to, number));
             }
         }
     }
@@ -215,6 +249,14 @@ impl Record {
             }
             8 => Self::Dropped { at, count: varint::take(from)? },
             9 => Self::Order { at, guard: take_byte(from)? != 0, text: take_text(from)? },
+            10 => {
+                let mut number = || varint::take(from);
+                Self::Heap { at, gathered: number()?, tenured: number()?, pending: number()? }
+            }
+            11 => {
+                let mut number = || varint::take(from);
+                Self::Flight { at, lasted: number()?, faults: number()?, objects: number()?, found: number()? }
+            }
             _ => return None,
         })
     }

@@ -1,0 +1,27 @@
+//! From traces to better policies: what a program does and what its collections cost (`fit`), played again under any
+//! policy (`simulate`), and the best that could have been done (`oracle`).
+//!
+//! A simulated program is a `Workload` (what is asked of it) and a `Model` (what its heap is like). Both come from a
+//! recorded trace, or are made up. Nothing here opens a file or reads a clock; the same seed gives the same figures.
+
+#![forbid(unsafe_code)]
+
+mod cost;
+mod generate;
+mod heap;
+mod line;
+mod machine;
+mod model;
+mod oracle;
+mod outcome;
+mod simulate;
+mod workload;
+
+pub use cost::{DEFAULT_LAMBDA, cost};
+pub use generate::{Shape, ShapeError, imagined};
+pub use line::Line;
+pub use model::{Costs, Lifetimes, Memory, Model};
+pub use oracle::{Plan, Planned, Resolution, oracle};
+pub use outcome::{Outcome, Pauses};
+pub use simulate::{Scene, never, simulate, simulate_policy};
+pub use workload::{Pace, Request, Start, Workload};

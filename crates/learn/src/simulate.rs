@@ -1,0 +1,338 @@
+//! Plays a workload under a policy: the very policy and guards that run in the agent.
+//!
+//! One interpreter serves one request at a time, in the order in which they come. Everything that stops it (CPython's
+//! own collections in the middle of a request, and what the policy orders) makes those wait who come meanwhile. The
+//! conductor looks at the program as the agent's does: every few milliseconds, more rarely when nothing changes. What it
+//! leaves for the next gap is done by the program itself when it comes to one.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use neurogc_load::Latencies;
+use neurogc_policy::{
+    Decision, Generation, Guarded, Limits, Name, Observation, Order, Policy, Snapshot, Tuning, policy,
+};
+use neurogc_wire::trace::Place;
+
+use crate::machine::{Machine, Stop, Task};
+use crate::model::Model;
+use crate::outcome::Outcome;
+use crate::workload::{Pace, Request, Workload};
+
+/// What is played, and under which conditions.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'s> {
+    /// What the heap is like.
+    pub model: &'s Model,
+    /// What is asked.
+    pub workload: &'s Workload,
+    /// What policies are told.
+    pub tuning: Tuning,
+    /// What guards hold to.
+    pub limits: Limits,
+    /// Whether snapshots can be taken.
+    pub snapshots: bool,
+}
+
+impl<'s> Scene<'s> {
+    /// A scene with the usual settings.
+    #[must_use]
+    pub fn new(model: &'s Model, workload: &'s Workload) -> Self {
+        Self { model, workload, tuning: Tuning::default(), limits: Limits::default(), snapshots: true }
+    }
+}
+
+/// Plays a scene under a policy.
+#[must_use]
+pub fn simulate(scene: &Scene<'_>, name: Name) -> Outcome {
+    // CPython alone needs nobody who looks at it.
+    simulate_policy(scene, policy(name, scene.tuning), name.acts())
+}
+
+/// The same under a policy that has no name. One that does not act is only asked for thresholds.
+#[must_use]
+pub fn simulate_policy(scene: &Scene<'_>, policy: Box<dyn Policy>, acts: bool) -> Outcome {
+    let mut run = Run::new(scene, Guarded::new(policy, scene.limits), acts);
+    run.play();
+    run.finish()
+}
+
+/// The same without any collection: what no policy's latency can be better than.
+#[must_use]
+pub fn never(scene: &Scene<'_>) -> Outcome {
+    let mut run = Run::new(scene, Guarded::new(policy(Name::Observe, scene.tuning), scene.limits), false);
+    run.thresholds = [0; 3];
+    run.play();
+    run.report()
+}
+
+/// How often the conductor looks, in nanoseconds; see the agent's conductor.
+const STEP: u64 = 2_000_000;
+const RARE_STEP: u64 = 5_000_000;
+const LONGEST_STEP: u64 = 50_000_000;
+
+/// A pause that long is seen by the looks: the gap begins anew.
+const SEEN: u64 = STEP;
+
+struct Run<'s> {
+    scene: &'s Scene<'s>,
+    machine: Machine<'s>,
+    guarded: Guarded,
+    acts: bool,
+    thresholds: [u32; 3],
+    next_look: u64,
+    /// Since when the interpreter has been free.
+    idle_since: Option<u64>,
+    /// What the program does at its next gap, and what waits for the end of the request.
+    posted: Order,
+    urgent: Option<Order>,
+    served: u64,
+    /// Until when somebody whose request waits for others is there.
+    resting_until: u64,
+    snapshot: Snapshot,
+    latencies: Latencies,
+    latency_sum: f64,
+    outcome: Outcome,
+}
+
+impl<'s> Run<'s> {
+    fn new(scene: &'s Scene<'s>, guarded: Guarded, acts: bool) -> Self {
+        let machine = Machine::new(scene.model, scene.workload);
+        let snapshot = if scene.snapshots { Snapshot::Idle } else { Snapshot::Unavailable };
+        let first = Observation { snapshot, ..Observation::default() };
+        Self {
+            scene,
+            machine,
+            thresholds: guarded.thresholds(&first).unwrap_or(scene.workload.thresholds),
+            guarded,
+            acts,
+            next_look: scene.workload.start.at,
+            idle_since: None,
+            posted: Order::WAIT,
+            urgent: None,
+            served: 0,
+            resting_until: 0,
+            snapshot,
+            latencies: Latencies::new(),
+            latency_sum: 0.0,
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn play(&mut self) {
+        let mut arrivals = Arrivals::new(self.scene.workload);
+        while let Some((request, at)) = arrivals.next() {
+            if self.machine.now < at {
+                self.gap(at);
+            }
+            self.serve(&request);
+            let ends = self.machine.now + request.rest;
+            self.resting_until = self.resting_until.max(ends);
+            if at >= self.scene.workload.counted_from {
+                self.latencies.record(Duration::from_nanos(ends - at));
+                self.latency_sum += (ends - at) as f64;
+            }
+            arrivals.answered(ends);
+            if let Some(order) = self.urgent.take() {
+                self.carry_out(order);
+            }
+        }
+    }
+
+    /// Nothing is asked until then.
+    fn gap(&mut self, until: u64) {
+        self.idle_since = Some(self.machine.now);
+        if self.acts {
+            let posted = std::mem::replace(&mut self.posted, Order::WAIT);
+            self.carry_out(posted);
+            loop {
+                let look = self.next_look.max(self.machine.now);
+                if look >= until {
+                    break;
+                }
+                self.machine.wait_until(look);
+                self.look();
+            }
+        }
+        self.machine.wait_until(until);
+        self.idle_since = None;
+    }
+
+    fn serve(&mut self, request: &Request) {
+        let mut whole = Task { time: request.service as f64, objects: request.objects };
+        loop {
+            let young = self.thresholds[0];
+            // CPython collects at the allocation after the threshold.
+            let room = if young == 0 { f64::INFINITY } else { f64::from(young) + 1.0 - self.machine.heap.young() };
+            let share = if whole.objects > room { room.max(0.0) / whole.objects } else { 1.0 };
+            self.work(Task { time: whole.time * share, objects: whole.objects * share });
+            if share == 1.0 {
+                break;
+            }
+            whole = Task { time: whole.time * (1.0 - share), objects: whole.objects * (1.0 - share) };
+            let held_off = self.scene.snapshots && self.snapshot != Snapshot::Idle;
+            let generation = self.machine.heap.due(self.thresholds, held_off);
+            let stop = self.machine.collect(generation);
+            self.note(stop, Some(generation), Place::InRequest);
+        }
+        self.machine.heap.settle();
+        self.served += 1;
+    }
+
+    /// The program runs, and is looked at meanwhile.
+    fn work(&mut self, mut task: Task) {
+        while task.time > 0.0 || task.objects > 0.0 {
+            let until = if self.acts { self.next_look.max(self.machine.now) } else { u64::MAX };
+            self.machine.work(&mut task, until);
+            if self.acts && self.machine.now >= self.next_look {
+                self.look();
+            }
+        }
+    }
+
+    /// One round of the conductor.
+    fn look(&mut self) {
+        let now = self.machine.now;
+        let idle = self.idle_since.map(|since| now - since);
+        self.next_look = now + step(idle);
+        self.look_at_snapshot();
+        let observation = self.observe(idle);
+        let order = self.guarded.decide(&observation);
+        if let Some(wanted) = self.guarded.thresholds(&observation).filter(|_| idle.is_some()) {
+            self.thresholds = wanted;
+        }
+        match order.decision {
+            Decision::Wait => self.posted = self.guarded.at_next_gap(&observation),
+            _ if idle.is_some() => self.carry_out(order),
+            _ if order.at_once => self.urgent = Some(order),
+            _ => {}
+        }
+    }
+
+    fn observe(&self, idle: Option<u64>) -> Observation {
+        let (now, heap) = (self.machine.now, &self.machine.heap);
+        let out = matches!(self.snapshot, Snapshot::InFlight | Snapshot::Ready { .. });
+        Observation {
+            now: Duration::from_nanos(now),
+            idle: idle.map(Duration::from_nanos),
+            in_flight: u64::from(idle.is_none() || now < self.resting_until),
+            requests: self.served,
+            counts: heap.counts(),
+            tenured: heap.tenured() as u64,
+            // The count is what holds CPython off while a snapshot is out.
+            pending: if out { 0 } else { heap.pending() as u64 },
+            rss: self.machine.rss() as u64,
+            ceiling: None,
+            paused: false,
+            deferred: false,
+            snapshot: self.snapshot,
+        }
+    }
+
+    fn look_at_snapshot(&mut self) {
+        if !self.scene.snapshots {
+            return;
+        }
+        if let Some(flown) = self.machine.land() {
+            self.guarded.landed(&flown);
+        }
+        let before = std::mem::replace(&mut self.snapshot, self.machine.snapshot());
+        if before != Snapshot::Idle && self.snapshot == Snapshot::Idle {
+            self.guarded.drained(self.machine.rss() as u64);
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        let generation = match order.decision {
+            Decision::Wait => return,
+            Decision::Young => Some(Generation::Young),
+            Decision::Middle => Some(Generation::Middle),
+            Decision::Full | Decision::Freeze => Some(Generation::Full),
+            Decision::Snapshot | Decision::Reap { .. } => None,
+        };
+        let place = match order {
+            Order { forced: true, .. } => Place::Forced,
+            _ if self.idle_since.is_none() => Place::InRequest,
+            _ => Place::InGap,
+        };
+        if order.decision == Decision::Snapshot && self.machine.now >= self.scene.workload.counted_from {
+            self.outcome.snapshots += 1;
+        }
+        let stop = self.machine.perform(order.decision);
+        self.note(stop, generation, place);
+        if stop.lasted >= SEEN && self.idle_since.is_some() {
+            self.idle_since = Some(self.machine.now);
+        }
+    }
+
+    fn note(&mut self, stop: Stop, generation: Option<Generation>, place: Place) {
+        if let Some(collected) = stop.collected {
+            self.guarded.learn(&collected);
+        }
+        if stop.lasted > 0 && self.machine.now >= self.scene.workload.counted_from {
+            self.outcome.pause(stop.lasted, place);
+            self.outcome.full += u64::from(generation == Some(Generation::Full));
+        }
+    }
+
+    fn report(mut self) -> Outcome {
+        self.outcome.count_latencies(&self.latencies, self.latency_sum);
+        self.outcome.count_memory(&self.machine, self.scene.workload);
+        self.outcome
+    }
+
+    fn finish(self) -> Outcome {
+        let scene = self.scene;
+        let mut outcome = self.report();
+        outcome.delay_ms = outcome.mean_ms - never(scene).mean_ms;
+        outcome
+    }
+}
+
+/// How long the conductor waits for its next look.
+fn step(idle: Option<u64>) -> u64 {
+    match idle {
+        None => STEP,
+        Some(idle) if idle > 1_000_000_000 => (idle / 100).clamp(RARE_STEP, LONGEST_STEP),
+        Some(idle) => (idle / 32).clamp(STEP, RARE_STEP),
+    }
+}
+
+/// The requests in the order in which they come. Users who wait for answers come when they have got them.
+struct Arrivals<'w> {
+    requests: &'w [Request],
+    next: usize,
+    /// With users: when each comes, and with which request.
+    users: Option<BinaryHeap<Reverse<(u64, usize)>>>,
+}
+
+impl<'w> Arrivals<'w> {
+    fn new(workload: &'w Workload) -> Self {
+        let mut arrivals = Self { requests: &workload.requests, next: 0, users: None };
+        if let Pace::Closed(count) = workload.pace {
+            arrivals.users = Some(BinaryHeap::new());
+            (0..count).for_each(|_| arrivals.answered(workload.start.at));
+        }
+        arrivals
+    }
+
+    fn next(&mut self) -> Option<(Request, u64)> {
+        let (index, at) = match &mut self.users {
+            Some(users) => users.pop().map(|Reverse((at, index))| (index, at))?,
+            None => {
+                self.next += 1;
+                (self.next - 1, self.requests.get(self.next - 1)?.at)
+            }
+        };
+        Some((self.requests[index], at))
+    }
+
+    /// A user has got an answer, and thinks about the next request.
+    fn answered(&mut self, at: u64) {
+        if let (Some(users), Some(request)) = (&mut self.users, self.requests.get(self.next)) {
+            users.push(Reverse((at + request.at, self.next)));
+            self.next += 1;
+        }
+    }
+}
