@@ -21,6 +21,7 @@ mod program;
 mod report;
 #[cfg(test)]
 mod samples;
+mod simulation;
 mod sources;
 mod table;
 mod trace;

@@ -6,7 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod cost;
+mod fit;
 mod generate;
 mod heap;
 mod line;
@@ -18,6 +20,7 @@ mod simulate;
 mod workload;
 
 pub use cost::{DEFAULT_LAMBDA, cost};
+pub use fit::{Fit, FitError, fit};
 pub use generate::{Shape, ShapeError, imagined};
 pub use line::Line;
 pub use model::{Costs, Lifetimes, Memory, Model};

@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod run;
+pub(crate) mod simulate;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod trace;
@@ -29,6 +30,7 @@ pub(crate) enum Verb {
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Trace(trace::Verb),
+    Simulate(simulate::Arguments),
     Bench(bench::Arguments),
     Demo(demo::Arguments),
 }
@@ -45,6 +47,7 @@ impl Verb {
             Self::Collect(arguments) => collect::run(&arguments, out),
             Self::Doctor(arguments) => doctor::run(&arguments, out),
             Self::Trace(verb) => verb.run(out),
+            Self::Simulate(arguments) => simulate::run(&arguments, out),
             Self::Bench(arguments) => bench::run(arguments, out),
             Self::Demo(arguments) => demo::run(&arguments, out),
         }

@@ -1,0 +1,153 @@
+//! `neurogc simulate`: a recorded or made-up workload under other policies.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use neurogc_learn::{DEFAULT_LAMBDA, Model, Scene, Shape, Start, Workload, fit, imagined};
+use neurogc_policy::Name;
+
+use crate::failure::{Failure, Outcome};
+use crate::simulation::{Comparison, Rules};
+use crate::trace::load;
+
+/// Replay a trace under other policies, and show how far each is from the best
+///
+/// The requests of the trace are played again, in a program whose heap behaves as the trace shows: what its objects
+/// live, what they weigh, what collections cost. Policies are the very code that runs in the agent. The oracle knows
+/// every request before it comes; regret is how much more a policy costs than the oracle's schedule. The cost is the mean
+/// delay that collections cause a request, in milliseconds, plus lambda times the megabytes of garbage held on average.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  neurogc run --trace service.ngct -- python app.py\n  neurogc simulate service.ngct\n  \
+    neurogc simulate service.ngct --policies cpython,gap,threshold:50000,10,10\n  \
+    neurogc simulate service.ngct --workload bursty:200\n  neurogc simulate --workload poisson:250 --seed 7 --json"
+)]
+pub(crate) struct Arguments {
+    /// Recorded traces; several are played one after the other
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Policies to compare, with commas
+    #[arg(
+        long,
+        alias = "policy",
+        value_name = "P,…",
+        default_value = "cpython,threshold:10000,10,10,every:100,freeze,gap"
+    )]
+    policies: Vec<String>,
+    /// Other arrivals than those of the trace: poisson:RATE, bursty:RATE, diurnal:RATE or closed:USERS. Without a trace
+    /// the program is an imagined service
+    #[arg(long, value_name = "SHAPE")]
+    workload: Option<Shape>,
+    /// How many requests a workload has
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    requests: u32,
+    /// The same seed gives the same figures
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// What a megabyte of garbage is worth, in milliseconds of delay for every request
+    #[arg(long, value_name = "MS", default_value_t = DEFAULT_LAMBDA, value_parser = not_negative)]
+    lambda: f64,
+    /// Seconds at the start that are played, but do not count
+    #[arg(long, value_name = "S", default_value_t = 0.0, value_parser = not_negative)]
+    warm_up: f64,
+    /// Play a machine where no snapshots can be taken
+    #[arg(long)]
+    no_snapshots: bool,
+    /// Leave the oracle out, which takes the longest
+    #[arg(long)]
+    no_oracle: bool,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What an imagined service has: so many objects that stay, and so many new ones for each request.
+const IMAGINED: (f64, f64) = (500_000.0, 700.0);
+
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+    let names = policies(&arguments.policies).map_err(Failure::usage)?;
+    if arguments.traces.is_empty() && arguments.workload.is_none() {
+        return Err(Failure::usage(
+            "there is nothing to play. Name a trace that `neurogc run --trace FILE` has recorded, or a workload: \
+             --workload poisson:200",
+        ));
+    }
+    let rules =
+        Rules { names, lambda: arguments.lambda, snapshots: !arguments.no_snapshots, oracle: !arguments.no_oracle };
+    let mut comparisons = Vec::new();
+    for path in &arguments.traces {
+        let trace = load(path)?;
+        let warm_up = (arguments.warm_up * 1e9) as u64;
+        let mut fit = fit(&trace, warm_up, arguments.seed)
+            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+        if let Some(shape) = arguments.workload {
+            fit.workload = made_up(arguments, shape, &fit.workload);
+        }
+        let mut comparison = Comparison::of(&path.display().to_string(), &scene(&fit.model, &fit.workload), &rules);
+        comparison.assumed = fit.assumed;
+        comparisons.push(comparison);
+    }
+    if let (true, Some(shape)) = (arguments.traces.is_empty(), arguments.workload) {
+        let (live, objects) = IMAGINED;
+        let mut like = Workload::new(Start { at: 0, tenured: live, pending: 0.0 });
+        like.requests = imagined(1000, objects, arguments.seed);
+        let (model, workload) = (Model::default(), made_up(arguments, shape, &like));
+        comparisons.push(Comparison::of("an imagined service", &scene(&model, &workload), &rules));
+    }
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&comparisons)?)?;
+    } else {
+        let texts: Vec<String> = comparisons.iter().map(Comparison::text).collect();
+        write!(out, "{}", texts.join("\n"))?;
+    }
+    Ok(())
+}
+
+fn scene<'s>(model: &'s Model, workload: &'s Workload) -> Scene<'s> {
+    Scene::new(model, workload)
+}
+
+/// A workload of another shape, with requests and a heap like those of a recorded one.
+fn made_up(arguments: &Arguments, shape: Shape, like: &Workload) -> Workload {
+    let mut workload = shape.requests(arguments.requests as usize, &like.requests, like.start, arguments.seed);
+    workload.thresholds = like.thresholds;
+    workload.counted_from = like.start.at + (arguments.warm_up * 1e9) as u64;
+    workload
+}
+
+/// Names with commas. The commas inside a policy's own numbers belong to it.
+fn policies(lists: &[String]) -> Result<Vec<Name>, String> {
+    let mut words: Vec<String> = Vec::new();
+    for piece in lists.iter().flat_map(|list| list.split(',')) {
+        match words.last_mut() {
+            Some(last) if piece.starts_with(|first: char| first.is_ascii_digit()) => {
+                last.push(',');
+                last.push_str(piece);
+            }
+            _ => words.push(piece.trim().to_owned()),
+        }
+    }
+    words.iter().map(|word| word.parse::<Name>().map_err(|error| error.to_string())).collect()
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
+        _ => Err("write a number that is not below zero".to_owned()),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_a_policy_are_its_own() {
+        let lists = ["cpython,threshold:1,2,3".to_owned(), "gap,every:5".to_owned()];
+        let names: Vec<String> = policies(&lists).unwrap().iter().map(Name::to_string).collect();
+        assert_eq!(names, ["cpython", "threshold:1,2,3", "gap", "every:5"]);
+        assert!(policies(&["gip".to_owned()]).unwrap_err().contains("Did you mean gap?"));
+    }
+}
