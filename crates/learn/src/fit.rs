@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::arrivals::{Turn, arrivals};
 use crate::line::{Line, median};
+use crate::machine::PAGE;
 use crate::model::{Costs, Lifetimes, Memory, Model};
 use crate::workload::{Request, Start, Workload};
 
@@ -60,9 +61,8 @@ pub enum FitError {
 const LEAST_REQUESTS: usize = 100;
 const LEAST_COLLECTIONS: usize = 3;
 
-/// What the kernel takes to copy a page, and how large it is.
+/// What the kernel takes to copy a page.
 const COPY_NS: f64 = 5_000.0;
-const PAGE: f64 = 4096.0;
 
 /// Who begins so soon after another has waited for it.
 const SLACK_NS: u64 = 300_000;
@@ -84,7 +84,6 @@ struct Stop {
 struct HeapThen {
     gathered: f64,
     tenured: f64,
-    pending: f64,
     /// Objects that a collection of its generation looked at.
     looked: f64,
     /// Objects that were left altogether.
@@ -98,6 +97,14 @@ struct Served {
     ended: u64,
     /// Its share of the time that it was in flight, without pauses.
     share: f64,
+}
+
+impl Served {
+    /// What of its share falls between two moments.
+    fn part(&self, from: u64, to: u64) -> f64 {
+        let inside = self.ended.min(to).saturating_sub(self.began.max(from)) as f64;
+        self.share * inside / (self.ended - self.began).max(1) as f64
+    }
 }
 
 #[derive(Debug, Default)]
@@ -187,7 +194,7 @@ impl Seen {
                 _ => tenured + stop.freed,
             };
             middle = if stop.kind == 0 { middle + (gathered - stop.freed).max(0.0) } else { 0.0 };
-            stop.heap = Some(HeapThen { gathered, tenured, pending, looked, left: tenured + pending + middle });
+            stop.heap = Some(HeapThen { gathered, tenured, looked, left: tenured + pending + middle });
         }
     }
 
@@ -236,18 +243,17 @@ impl Seen {
         // More than the marks show is done around them for each request; less means that requests waited for others.
         let around = ((processor - marked) / count).clamp(0.0, marked / count);
         let worked = (processor / marked).clamp(0.05, 1.0);
-        let gathered: f64 = self.in_window(window).filter_map(|stop| stop.heap).map(|heap| heap.gathered).sum();
         let service = |served: &Served| served.share * worked + around;
-        let density = gathered / self.served.iter().map(service).sum::<f64>();
+        let objects = self.objects(window);
         let came = arrivals(&self.turns(), SLACK_NS + around as u64, seed);
-        let requests = self.served.iter().zip(came).map(|(served, at)| {
+        let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), objects)| {
             let paused: u64 = self.paused(served.began, served.ended);
             let alone = (served.ended - served.began).saturating_sub(paused) as f64;
             Request {
                 at,
                 service: service(served) as u64,
                 rest: if worked < 0.95 { (alone - served.share * worked).max(0.0) as u64 } else { 0 },
-                objects: density * service(served),
+                objects,
             }
         });
         let start = self.start(window.0);
@@ -257,6 +263,36 @@ impl Seen {
         workload.thresholds = if thresholds == [0; 3] { workload.thresholds } else { thresholds };
         workload.counted_from = window.0 + warm_up;
         workload
+    }
+
+    /// The objects that each request has allocated: what has gathered from one collection to the next, shared out among
+    /// those who ran meanwhile by how long they did.
+    fn objects(&self, window: (u64, u64)) -> Vec<f64> {
+        let mut objects = vec![0.0; self.served.len()];
+        let (mut first, mut from, mut gathered) = (0, window.0, 0.0);
+        for stop in self.in_window(window) {
+            let Some(heap) = stop.heap else { continue };
+            gathered += heap.gathered;
+            while self.served.get(first).is_some_and(|served| served.ended <= from) {
+                first += 1;
+            }
+            let within = self.served[first..].iter().take_while(|served| served.began < stop.at);
+            let parts: Vec<f64> = within.map(|served| served.part(from, stop.at)).collect();
+            let all: f64 = parts.iter().sum();
+            from = stop.at + stop.pause;
+            // Where nobody ran, somebody before or after has done it.
+            if all > 0.0 {
+                parts.iter().enumerate().for_each(|(index, part)| objects[first + index] += gathered * part / all);
+                gathered = 0.0;
+            }
+        }
+        // After the last collection nothing is known, so it is as before.
+        let known = self.served.partition_point(|served| served.began < from);
+        let density = objects.iter().sum::<f64>() / self.served[..known].iter().map(|served| served.share).sum::<f64>();
+        for (served, objects) in self.served.iter().zip(&mut objects).skip(known) {
+            *objects = density * served.share;
+        }
+        objects
     }
 
     fn in_window(&self, window: (u64, u64)) -> impl Iterator<Item = &Stop> {

@@ -16,6 +16,7 @@ mod machine;
 mod model;
 mod oracle;
 mod outcome;
+mod record;
 mod simulate;
 mod workload;
 
@@ -26,5 +27,5 @@ pub use line::Line;
 pub use model::{Costs, Lifetimes, Memory, Model};
 pub use oracle::{Plan, Planned, Resolution, oracle};
 pub use outcome::{Outcome, Pauses};
-pub use simulate::{Scene, never, simulate, simulate_policy};
+pub use simulate::{Scene, never, record, simulate, simulate_policy};
 pub use workload::{Pace, Request, Start, Workload};

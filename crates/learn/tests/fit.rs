@@ -1,0 +1,81 @@
+//! What was simulated is recorded, and what was recorded is found again.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use neurogc_learn::{FitError, Lifetimes, Model, Scene, Shape, Start, Workload, fit, imagined, record, simulate};
+use neurogc_policy::Name;
+use neurogc_wire::trace::{Record, Trace};
+
+fn model() -> Model {
+    Model { lifetimes: Lifetimes { die_young: 0.6, die_old: 0.35, lag: 120_000.0 }, ..Model::default() }
+}
+
+fn workload(shape: Shape) -> Workload {
+    let start = Start { at: 2_000_000_000, tenured: 400_000.0, pending: 0.0 };
+    shape.requests(8_000, &imagined(500, 800.0, 3), start, 11)
+}
+
+fn recorded(name: Name) -> (Model, Workload, Trace) {
+    let (model, workload) = (model(), workload(Shape::Poisson { rate: 250.0 }));
+    let trace = record(&Scene::new(&model, &workload), name);
+    (model, workload, trace)
+}
+
+fn near(found: f64, expect: f64, share: f64, what: &str) {
+    assert!((found / expect - 1.0).abs() <= share, "{what}: {found} for {expect}");
+}
+
+#[test]
+fn a_model_is_found_again_in_its_trace() {
+    for name in [Name::Cpython, Name::Gap] {
+        let (model, _, trace) = recorded(name);
+        let found = fit(&trace, 0, 1).unwrap().model;
+        // A few thousand objects, and hundreds of thousands.
+        near(found.costs.young.at(5_000.0), model.costs.young.at(5_000.0), 0.1, "young");
+        near(found.costs.middle.at(9_000.0), model.costs.middle.at(9_000.0), 0.1, "middle");
+        let (lives, lived) = (found.lifetimes, model.lifetimes);
+        near(lives.die_young + lives.die_old, lived.die_young + lived.die_old, 0.05, "deaths");
+        near(found.memory.object, model.memory.object, 0.25, "object");
+        if name == Name::Cpython {
+            near(found.costs.full.at(500_000.0), model.costs.full.at(500_000.0), 0.05, "full");
+            near(lives.lag * lives.die_old, lived.lag * lived.die_old, 0.15, "lag");
+        } else {
+            near(found.costs.walk.at(500_000.0), model.costs.walk.at(500_000.0), 0.1, "walk");
+            near(found.costs.reap.at(3_000.0), model.costs.reap.at(3_000.0), 0.1, "reap");
+        }
+    }
+}
+
+#[test]
+fn a_trace_foretells_what_other_policies_do() {
+    let names = [Name::Cpython, Name::Gap];
+    for recorded_under in names {
+        let (model, workload, trace) = recorded(recorded_under);
+        let found = fit(&trace, 0, 1).unwrap();
+        for name in names {
+            let real = simulate(&Scene::new(&model, &workload), name);
+            let foretold = simulate(&Scene::new(&found.model, &found.workload), name);
+            let what = format!("{name} from {recorded_under}");
+            // What snapshots cost, and how full collections go, is only seen where there are some.
+            let share = if name == recorded_under { 0.1 } else { 0.25 };
+            near(foretold.p50_ms, real.p50_ms, 0.1, &format!("p50 of {what}"));
+            near(foretold.p99_ms, real.p99_ms, share, &format!("p99 of {what}"));
+            near(foretold.peak_rss_mb, real.peak_rss_mb, 0.1, &format!("memory of {what}"));
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_says_too_little_is_refused_with_what_is_missing() {
+    let without = |keep: fn(&Record) -> bool| {
+        let (_, _, mut trace) = recorded(Name::Cpython);
+        trace.records.retain(keep);
+        fit(&trace, 0, 1).unwrap_err()
+    };
+    assert_eq!(without(|it| !matches!(it, Record::RequestEnd { .. })), FitError::Requests { found: 0 });
+    assert_eq!(without(|it| !matches!(it, Record::Heap { .. })), FitError::Heap);
+    assert_eq!(without(|it| !matches!(it, Record::Process { .. })), FitError::Process { found: 0 });
+    let few = without(|it| !matches!(it, Record::Collection { at, .. } if *at > 2_100_000_000));
+    assert!(matches!(few, FitError::Collections { .. } | FitError::Heap), "{few:?}");
+    assert!(few.to_string().contains("Record"), "{few}");
+}
