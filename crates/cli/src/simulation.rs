@@ -77,7 +77,7 @@ impl Comparison {
             closed: workload.pace != Pace::Open,
             objects: workload.start.tenured + workload.start.pending,
             lambda: rules.lambda,
-            model: *scene.model,
+            model: scene.model.clone(),
             rows,
         }
     }

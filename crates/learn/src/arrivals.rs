@@ -10,38 +10,26 @@ use neurogc_load::Chance;
 /// How often all times are drawn anew, each between its neighbours.
 const SWEEPS: usize = 20;
 
-/// One turn: when it was possible at the earliest, because nothing else ran, and when it began. In nanoseconds.
+/// One turn: the earliest that its request can have come, and when it was served. In nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
-    pub(crate) free: u64,
+    pub(crate) earliest: u64,
     pub(crate) began: u64,
 }
 
-/// The times at which requests came. One that began later than `slack` after the program was free did not wait.
-pub(crate) fn arrivals(turns: &[Turn], slack: u64, seed: u64) -> Vec<u64> {
+/// The times at which requests came.
+pub(crate) fn arrivals(turns: &[Turn], seed: u64) -> Vec<u64> {
     let mut chance = Chance::new(seed);
     let mut came: Vec<u64> = turns.iter().map(|turn| turn.began).collect();
-    let mut first = 0;
-    for next in 1..=turns.len() {
-        let waited = turns.get(next).is_some_and(|turn| turn.began.saturating_sub(turn.free) <= slack);
-        if !waited {
-            spread(&mut came[first..next], &mut chance);
-            first = next;
-        }
-    }
-    came
-}
-
-/// Spreads the times of one busy stretch: the first did not wait, the others did.
-fn spread(came: &mut [u64], chance: &mut Chance) {
-    let turns = came.to_vec();
     for _ in 0..SWEEPS {
-        for index in (1..came.len()).rev() {
-            let latest = came.get(index + 1).map_or(turns[index], |next| turns[index].min(*next));
-            let earliest = came[index - 1];
+        for index in (0..came.len()).rev() {
+            let latest = came.get(index + 1).map_or(turns[index].began, |next| turns[index].began.min(*next));
+            let before = index.checked_sub(1).map_or(0, |before| came[before]);
+            let earliest = before.max(turns[index].earliest).min(latest);
             came[index] = earliest + ((latest - earliest) as f64 * chance.share()) as u64;
         }
     }
+    came
 }
 
 #[cfg(test)]
@@ -54,8 +42,9 @@ mod tests {
     fn serve(came: &[u64], service: u64) -> Vec<Turn> {
         let mut free = 0;
         let turn = |at: &u64| {
-            let turn = Turn { free, began: free.max(*at) };
-            free = turn.began + service;
+            let began = free.max(*at);
+            let turn = Turn { earliest: if free < *at { began } else { 0 }, began };
+            free = began + service;
             turn
         };
         came.iter().map(turn).collect()
@@ -73,7 +62,7 @@ mod tests {
             .collect();
         let turns = serve(&came, service);
         let mean = |came: &[u64]| turns.iter().zip(came).map(|(turn, at)| (turn.began - at) as f64).sum::<f64>() / 2e4;
-        let (real, found) = (mean(&came), mean(&arrivals(&turns, 0, 1)));
+        let (real, found) = (mean(&came), mean(&arrivals(&turns, 1)));
         assert!((found / real - 1.0).abs() < 0.1, "{found} for {real}");
     }
 
@@ -85,7 +74,7 @@ mod tests {
             let mut at = 0;
             let came: Vec<u64> = steps.iter().map(|step| { at += step; at }).collect();
             let turns = serve(&came, service);
-            let found = arrivals(&turns, 0, seed);
+            let found = arrivals(&turns, seed);
             prop_assert!(found.is_sorted());
             prop_assert!(found.iter().zip(&turns).all(|(at, turn)| *at <= turn.began));
             prop_assert_eq!(found[0], came[0]);

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::arrivals::{Turn, arrivals};
 use crate::line::{Line, median};
 use crate::machine::PAGE;
-use crate::model::{Costs, Lifetimes, Memory, Model};
+use crate::model::{Costs, Disturbed, Lifetimes, Memory, Model, Sweep};
 use crate::workload::{Request, Start, Workload};
 
 /// What a trace says about its program.
@@ -66,6 +66,12 @@ const COPY_NS: f64 = 5_000.0;
 
 /// Who begins so soon after another has waited for it.
 const SLACK_NS: u64 = 300_000;
+
+/// What dies within the allocations of so many requests dies with its own.
+const SOON: f64 = 20.0;
+
+/// A heap that grows by less than this share says nothing about the bytes of an object.
+const GROWTH: f64 = 0.02;
 
 /// A stretch so long before the first request is a program that loads.
 const LOADING_NS: u64 = 50_000_000;
@@ -117,6 +123,8 @@ struct Seen {
     flights: Vec<(u64, f64, f64, f64, f64)>,
     /// When stretches with the GIL held ended that are long enough for loading.
     loaded: Vec<u64>,
+    /// When the GIL was held, for how long, and for how long it was free then.
+    gaps: Vec<(u64, u64, u64)>,
 }
 
 /// Reads a workload and a model out of a trace. Requests of the first `warm_up` nanoseconds are played, but not counted.
@@ -139,11 +147,12 @@ pub fn fit(trace: &Trace, warm_up: u64, seed: u64) -> Result<Fit, FitError> {
     seen.share_time();
     let mut assumed = Vec::new();
     let workload = seen.workload(window, trace.header.thresholds, warm_up, seed);
-    let lifetimes = seen.lifetimes(window, &mut assumed);
+    let lifetimes = seen.lifetimes(window, &workload, &mut assumed);
     let busy = workload.requests.iter().map(|request| request.service as f64).sum::<f64>();
     let costs = seen.costs(window, busy / (window.1 - window.0) as f64, &mut assumed);
-    let memory = seen.memory(&mut assumed);
-    Ok(Fit { model: Model { costs, lifetimes, memory }, workload, assumed })
+    let memory = seen.memory(window, &mut assumed);
+    let disturbed = seen.disturbed(window, &costs);
+    Ok(Fit { model: Model { costs, lifetimes, memory, disturbed }, workload, assumed })
 }
 
 fn within((from, to): (u64, u64), at: u64) -> bool {
@@ -172,13 +181,19 @@ impl Seen {
                 Record::Flight { at, lasted, faults, objects, found } => {
                     seen.flights.push((at, lasted as f64, faults as f64, objects as f64, found as f64));
                 }
-                Record::Gap { at, busy, .. } if busy >= LOADING_NS => seen.loaded.push(at + busy),
+                Record::Gap { at, busy, idle } => {
+                    seen.gaps.push((at, busy, idle));
+                    if busy >= LOADING_NS {
+                        seen.loaded.push(at + busy);
+                    }
+                }
                 _ => {}
             }
         }
         seen.served.sort_unstable_by_key(|served| served.began);
         seen.stops.sort_unstable_by_key(|stop| stop.at);
         seen.looks.sort_unstable_by_key(|look| look.0);
+        seen.gaps.sort_unstable();
         seen.follow_heap(&heaps);
         seen
     }
@@ -237,24 +252,19 @@ impl Seen {
 
     /// The requests, and the heap that they begin with.
     fn workload(&self, window: (u64, u64), thresholds: [u32; 3], warm_up: u64, seed: u64) -> Workload {
-        let count = self.served.len() as f64;
         let marked = self.served.iter().map(|each| each.share).sum::<f64>();
-        let processor = self.processor(window).unwrap_or(marked);
-        // More than the marks show is done around them for each request; less means that requests waited for others.
-        let around = ((processor - marked) / count).clamp(0.0, marked / count);
-        let worked = (processor / marked).clamp(0.05, 1.0);
+        let around = self.around();
+        let worked = self.held(window).map_or(1.0, |held| (held / marked).clamp(0.05, 1.0));
+        // Looks at the GIL are rare, and miss a little.
+        let worked = if worked > 0.9 { 1.0 } else { worked };
         let service = |served: &Served| served.share * worked + around;
         let objects = self.objects(window);
-        let came = arrivals(&self.turns(), SLACK_NS + around as u64, seed);
-        let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), objects)| {
-            let paused: u64 = self.paused(served.began, served.ended);
-            let alone = (served.ended - served.began).saturating_sub(paused) as f64;
-            Request {
-                at,
-                service: service(served) as u64,
-                rest: if worked < 0.95 { (alone - served.share * worked).max(0.0) as u64 } else { 0 },
-                objects,
-            }
+        let came = arrivals(&self.turns(), seed);
+        let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), objects)| Request {
+            at,
+            service: service(served) as u64,
+            rest: (served.share * (1.0 - worked)) as u64,
+            objects,
         });
         let start = self.start(window.0);
         let mut workload = Workload::new(start);
@@ -305,29 +315,46 @@ impl Seen {
         self.stops[first..].iter().take_while(|stop| stop.at < to).map(overlap).sum()
     }
 
-    /// Processor time that requests took, pauses left out.
-    fn processor(&self, window: (u64, u64)) -> Option<f64> {
-        let inside: Vec<_> = self.looks.iter().filter(|look| within(window, look.0)).collect();
-        let (first, last) = (inside.first()?, inside.last()?);
-        let span = (last.0 - first.0) as f64;
-        if span < 0.5 * (window.1 - window.0) as f64 {
-            return None;
+    /// What a program does around each request: from the end of one to the beginning of the next that waits already.
+    fn around(&self) -> f64 {
+        let (mut sum, mut count) = (0.0, 0.0_f64);
+        for pair in self.served.windows(2) {
+            let between = pair[1].began.saturating_sub(pair[0].ended);
+            if pair[1].began >= pair[0].ended && between <= SLACK_NS {
+                sum += between.saturating_sub(self.paused(pair[0].ended, pair[1].began)) as f64;
+                count += 1.0;
+            }
         }
-        let paused = self.paused(first.0, last.0) as f64;
-        let used = (last.2 - first.2 - paused).max(0.0);
-        let share = self.served.iter().filter(|each| within((first.0, last.0), each.began)).count() as f64;
-        Some(used / share.max(1.0) * self.served.len() as f64)
+        sum / count.max(1.0)
     }
 
-    /// When each request could have begun, and when it did.
+    /// How long the GIL was held while requests were served, pauses left out.
+    fn held(&self, window: (u64, u64)) -> Option<f64> {
+        let inside = || self.gaps.iter().filter(|gap| within(window, gap.0));
+        let (first, last) = (inside().next()?, inside().next_back()?);
+        let to = last.0 + last.1 + last.2;
+        let held = inside().map(|gap| gap.1).sum::<u64>().saturating_sub(self.paused(first.0, to)) as f64;
+        // The looks may have begun late, or ended early.
+        let seen = (to - first.0) as f64 / (window.1 - window.0) as f64;
+        (seen > 0.5).then(|| held / seen)
+    }
+
+    /// When each request can have come, and when its turn was.
     fn turns(&self) -> Vec<Turn> {
-        let mut free = 0;
+        let (mut free, mut idle) = (0, 0);
         let mut stops = self.stops.iter().peekable();
+        let mut gaps = self.gaps.iter().peekable();
         let turn = |served: &Served| {
             while let Some(stop) = stops.next_if(|stop| stop.at < served.began) {
                 free = free.max((stop.at + stop.pause).min(served.began));
             }
-            let turn = Turn { free, began: served.began };
+            // Who comes while nobody works is served at once. A look may be late by a step, so its middle counts.
+            while let Some((at, busy, free)) = gaps.next_if(|gap| gap.0 + gap.1 + gap.2 / 2 < served.began) {
+                idle = at + busy + (free / 2).max(free.saturating_sub(2_000_000));
+            }
+            let waited = served.began.saturating_sub(free) <= SLACK_NS;
+            let turn =
+                Turn { earliest: if waited { idle.min(served.began) } else { served.began }, began: served.began };
             free = free.max(served.ended);
             turn
         };
@@ -337,21 +364,33 @@ impl Seen {
     /// The moment at which the program had loaded, and its heap then.
     fn start(&self, first: u64) -> Start {
         let at = self.loaded.iter().copied().filter(|at| *at <= first).max().unwrap_or(first);
-        let before = self.stops.iter().rev().find_map(|stop| stop.heap.filter(|_| stop.at <= first));
+        let known = |stop: &Stop| stop.heap.filter(|_| stop.at <= first);
+        let before = self.stops.iter().rev().find_map(known).or_else(|| self.stops.iter().find_map(|stop| stop.heap));
         // What is young or middle-aged then will be old soon, and is counted as old.
         let (tenured, pending) = before.map_or((0.0, 0.0), |heap| (heap.tenured, heap.left - heap.tenured));
         Start { at: at.min(first), tenured, pending }
     }
 
-    fn lifetimes(&self, window: (u64, u64), assumed: &mut Vec<&'static str>) -> Lifetimes {
-        let (mut looked, mut freed) = (0.0, 0.0);
+    fn lifetimes(&self, window: (u64, u64), workload: &Workload, assumed: &mut Vec<&'static str>) -> Lifetimes {
+        // Requests that wait for others hold on to what they have.
+        let waits = |(served, request): (&Served, &Request)| {
+            let paused = self.paused(served.began, served.ended);
+            (served.ended - served.began).saturating_sub(paused + request.service) as f64 * request.objects
+        };
+        let objects = workload.requests.iter().map(|request| request.objects).sum::<f64>();
+        let held = self.served.iter().zip(&workload.requests).map(waits).sum::<f64>() / (window.1 - window.0) as f64;
+        // A young collection in the middle of a request leaves what that still holds. Where collections are as small as
+        // a few requests, the middle ones find the rest of what has died young.
+        let small = SOON * objects / self.served.len() as f64;
+        let soon = |stop: &Stop, heap: &HeapThen| stop.kind == 0 || (stop.kind == 1 && heap.looked <= small);
+        let (mut gathered, mut freed) = (0.0, 0.0);
         for (stop, heap) in self.in_window(window).filter_map(|stop| Some((stop, stop.heap?))) {
-            if stop.kind == 0 {
-                looked += heap.gathered;
+            if soon(stop, &heap) {
+                gathered += heap.gathered;
                 freed += stop.freed;
             }
         }
-        let die_young = if looked > 0.0 { (freed / looked).min(1.0) } else { 0.0 };
+        let die_young = if gathered > 0.0 { (freed / gathered).min(1.0) } else { 0.0 };
         // What has been freed of the old so far, by what has been allocated so far.
         let (mut clock, mut old) = (0.0, 0.0);
         let mut points = Vec::new();
@@ -365,7 +404,7 @@ impl Seen {
             }
             let Some(heap) = stop.heap else { continue };
             clock += heap.gathered;
-            if stop.kind > 0 {
+            if !soon(stop, &heap) {
                 old += (stop.freed - die_young * heap.gathered).max(0.0);
             }
             if stop.kind == 2 {
@@ -376,36 +415,43 @@ impl Seen {
         points.retain(|(_, old)| *old > 0.0);
         let Some(&(last_clock, last_old)) = points.last() else {
             assumed.push("what dies old: no collection of the old heap has freed anything");
-            return Lifetimes { die_young, die_old: 0.0, lag: 0.0 };
+            return Lifetimes { die_young, held, die_old: 0.0, lag: 0.0 };
         };
         // With one point only, everything that survives is taken to die some time.
         let (first_clock, first_old) = points[0];
         let slope = if points.len() > 1 { (last_old - first_old) / (last_clock - first_clock) } else { most };
         let die_old = slope.clamp(0.0, most);
         let lag = median(points.iter().map(|(clock, old)| clock - old / die_old.max(1e-9))).max(0.0);
-        Lifetimes { die_young, die_old, lag }
+        if lag < small {
+            // They died with their requests, and were only found late: collections came in the middle of those.
+            return Lifetimes { die_young: die_young + die_old, held, die_old: 0.0, lag: 0.0 };
+        }
+        Lifetimes { die_young, held, die_old, lag }
     }
 
     fn costs(&self, window: (u64, u64), busy: f64, assumed: &mut Vec<&'static str>) -> Costs {
         let usual = Costs::default();
-        let points = |kind: u8| -> Vec<(f64, f64)> {
-            let all = |stop: &Stop| stop.heap.map(|heap| (heap.looked, stop.pause as f64));
-            let inside: Vec<_> = self.in_window(window).filter(|stop| stop.kind == kind).filter_map(all).collect();
+        let mut sweep = |kind: u8, usual: Sweep, what: &'static str| {
+            let of = |stop: &Stop| stop.heap.map(|heap| (heap.looked, stop.freed, stop.pause as f64));
+            let points = |from: u64| -> Vec<_> {
+                let later = self.stops.iter().filter(|stop| stop.kind == kind && stop.at >= from);
+                undisturbed(later.filter_map(of).collect())
+            };
             // Before the window is better than nothing.
-            let outside = || self.stops.iter().filter(|stop| stop.kind == kind).filter_map(all).collect();
-            if inside.is_empty() { outside() } else { inside }
-        };
-        let mut line = |points: Vec<(f64, f64)>, usual: Line, what: &'static str| {
-            Line::through(&undisturbed(points)).unwrap_or_else(|| {
+            Sweep::through(&points(window.0)).or_else(|| Sweep::through(&points(0))).unwrap_or_else(|| {
                 assumed.push(what);
                 usual
             })
         };
-        let young = line(points(0), usual.young, "the cost of a young collection");
-        let middle = line(points(1), Line { base: young.base, each: young.each }, "the cost of a middle collection");
-        let full = line(points(2), usual.full, "the cost of a full collection");
+        let young = sweep(0, usual.young, "the cost of a young collection");
+        let middle = sweep(1, young, "the cost of a middle collection");
+        let full = sweep(2, usual.full, "the cost of a full collection");
         let reaped = self.stops.iter().filter(|stop| stop.kind == 3).map(|stop| (stop.freed, stop.pause as f64));
-        let reap = line(reaped.collect(), usual.reap, "the cost of freeing what a snapshot found");
+        let reaped: Vec<_> = reaped.collect();
+        let reap = Line::through(&reaped).unwrap_or(usual.reap);
+        if reaped.is_empty() {
+            assumed.push("the cost of freeing what a snapshot found");
+        }
         let resident = |at: u64| self.looks.iter().rev().find(|look| look.0 <= at).map_or(0.0, |look| look.1);
         let clones = self.stops.iter().filter(|stop| stop.kind == 4);
         let clones: Vec<f64> = clones.map(|stop| stop.pause as f64 / resident(stop.at).max(1.0)).collect();
@@ -426,27 +472,62 @@ impl Seen {
         Costs { young, middle, full, clone, walk, slowdown: median(slow).min(1.0), copied, reap }
     }
 
-    fn memory(&self, assumed: &mut Vec<&'static str>) -> Memory {
+    /// Resident memory follows the objects that there are, and those that there have been.
+    fn memory(&self, window: (u64, u64), assumed: &mut Vec<&'static str>) -> Memory {
         let usual = Memory::default();
-        let heaps: Vec<(u64, f64)> = self.stops.iter().filter_map(|stop| Some((stop.at, stop.heap?.left))).collect();
-        let objects = |at: u64| {
-            let next = heaps.partition_point(|heap| heap.0 <= at);
-            next.checked_sub(1).map(|index| heaps[index].1)
-        };
-        let points: Vec<_> = self.looks.iter().filter_map(|look| Some((objects(look.0)?, look.1))).collect();
-        let Some(line) = Line::through(&points).filter(|line| line.base > 0.0) else {
+        let mut stops = self.stops.iter().filter_map(|stop| Some((stop.at, stop.heap?.left))).peekable();
+        let (mut objects, mut most) = (0.0, 0.0_f64);
+        let mut points = Vec::new();
+        for &(at, resident, _) in &self.looks {
+            while let Some((_, left)) = stops.next_if(|stop| stop.0 <= at) {
+                objects = left;
+                most = most.max(left);
+            }
+            if at >= window.0 {
+                points.push((objects, most, resident));
+            }
+        }
+        // Least squares of resident memory by the most objects so far, and by how many fewer there are now.
+        let mean = |of: fn(&(f64, f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len().max(1) as f64;
+        let (most_mean, fewer_mean, resident_mean) = (mean(|it| it.1), mean(|it| it.1 - it.0), mean(|it| it.2));
+        let [mut mm, mut ff, mut mf, mut mr, mut fr] = [0.0; 5];
+        for (objects, most, resident) in &points {
+            let (m, f, r) = (most - most_mean, most - objects - fewer_mean, resident - resident_mean);
+            mm += m * m;
+            ff += f * f;
+            mf += m * f;
+            mr += m * r;
+            fr += f * r;
+        }
+        let spread = mm * ff - mf * mf;
+        let told_apart = spread > 0.01 * mm * ff;
+        let object = if told_apart { (mr * ff - fr * mf) / spread } else { mr / mm };
+        let drop = if told_apart { (mr * mf - fr * mm) / spread } else { 0.0 };
+        if most - points.first().map_or(0.0, |first| first.1) < GROWTH * most || object.is_nan() || object <= 0.0 {
             assumed.push("the bytes of an object");
-            let base =
-                self.looks.last().map_or(0.0, |look| look.1) - usual.object * points.last().map_or(0.0, |it| it.0);
-            return Memory { base: base.max(0.0), ..usual };
-        };
-        Memory { base: line.base, object: line.each, ..usual }
+            return Memory { base: resident_mean - usual.object * most_mean, ..usual };
+        }
+        let base = resident_mean - object * most_mean + drop * fewer_mean;
+        Memory { base, object, returned: (drop / object).clamp(0.0, 1.0) }
+    }
+
+    /// How far each pause was from what its cost says.
+    fn disturbed(&self, window: (u64, u64), costs: &Costs) -> Disturbed {
+        let mut disturbed = Disturbed::over(window);
+        for (stop, heap) in self.in_window(window).filter_map(|stop| Some((stop, stop.heap?))) {
+            let sweep = [costs.young, costs.middle, costs.full][usize::from(stop.kind.min(2))];
+            let expected = sweep.at(heap.looked, stop.freed);
+            if expected > 0.0 {
+                disturbed.add(stop.kind.into(), stop.at, (stop.pause as f64 / expected).clamp(0.2, 5.0));
+            }
+        }
+        disturbed
     }
 }
 
 /// The points without the highest twentieth for their place: pauses that something else made longer.
-fn undisturbed(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    let each = |point: &(f64, f64)| point.1 / point.0.max(1.0);
+fn undisturbed(mut points: Vec<(f64, f64, f64)>) -> Vec<(f64, f64, f64)> {
+    let each = |point: &(f64, f64, f64)| point.2 / point.0.max(1.0);
     points.sort_unstable_by(|a, b| each(a).total_cmp(&each(b)));
     points.truncate(points.len() - points.len() / 20);
     points

@@ -13,7 +13,7 @@ pub(crate) struct Heap {
     lifetimes: Lifetimes,
     /// Objects allocated so far.
     clock: f64,
-    /// The clock at the end of the last request: what was born since cannot have died.
+    /// Births up to here have died, of those that die with their request.
     settled: f64,
     /// Births up to here have died, of those that die late.
     dead_to: f64,
@@ -67,8 +67,9 @@ impl Heap {
 
     /// A request ends: what it held alone dies, and what has lived long enough since its birth.
     pub(crate) fn settle(&mut self) {
-        self.bury(self.settled, self.clock, self.lifetimes.die_young);
-        self.settled = self.clock;
+        let settled = (self.clock - self.lifetimes.held).max(self.settled);
+        self.bury(self.settled, settled, self.lifetimes.die_young);
+        self.settled = settled;
         let dead_to = (self.clock - self.lifetimes.lag).max(self.dead_to);
         self.bury(self.dead_to, dead_to, self.lifetimes.die_old);
         self.dead_to = dead_to;
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
 
     fn heap(die_young: f64, die_old: f64, lag: f64) -> Heap {
-        Heap::new(Lifetimes { die_young, die_old, lag }, 1000.0, 0.0)
+        Heap::new(Lifetimes { die_young, held: 0.0, die_old, lag }, 1000.0, 0.0)
     }
 
     fn request(heap: &mut Heap, objects: f64) {

@@ -24,7 +24,7 @@ pub use cost::{DEFAULT_LAMBDA, cost};
 pub use fit::{Fit, FitError, fit};
 pub use generate::{Shape, ShapeError, imagined};
 pub use line::Line;
-pub use model::{Costs, Lifetimes, Memory, Model};
+pub use model::{Costs, Disturbed, Lifetimes, Memory, Model, Sweep};
 pub use oracle::{Plan, Planned, Resolution, oracle};
 pub use outcome::{Outcome, Pauses};
 pub use simulate::{Scene, never, record, simulate, simulate_policy};

@@ -140,14 +140,15 @@ impl<'m> Machine<'m> {
 
     pub(crate) fn collect(&mut self, generation: Generation) -> Stop {
         let costs = &self.model.costs;
-        let line = match generation {
+        let sweep = match generation {
             Generation::Young => costs.young,
             Generation::Middle => costs.middle,
             Generation::Full => costs.full,
         };
         let mut after = self.heap;
         let swept = after.collect(generation);
-        let lasted = self.stop(line.at(swept.looked));
+        let factor = self.model.disturbed.factor(generation.number().into(), self.now);
+        let lasted = self.stop(sweep.at(swept.looked, swept.freed) * factor);
         self.heap = after;
         if generation == Generation::Full {
             // What a snapshot has found can no longer be relied on.
@@ -265,7 +266,7 @@ mod tests {
     use crate::workload::Start;
 
     fn model() -> Model {
-        Model { lifetimes: Lifetimes { die_young: 0.0, die_old: 1.0, lag: 100.0 }, ..Model::default() }
+        Model { lifetimes: Lifetimes { die_young: 0.0, held: 0.0, die_old: 1.0, lag: 100.0 }, ..Model::default() }
     }
 
     fn start() -> Workload {

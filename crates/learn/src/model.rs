@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::line::Line;
 
 /// A program's heap in numbers. The default is a middling service on a middling machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Model {
     /// What stops the program, and for how long.
     pub costs: Costs,
@@ -13,17 +13,20 @@ pub struct Model {
     pub lifetimes: Lifetimes,
     /// What they weigh.
     pub memory: Memory,
+    /// How much longer or shorter pauses were than their cost says, at their time: others use the machine, too.
+    #[serde(skip)]
+    pub disturbed: Disturbed,
 }
 
 /// What collections cost, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Costs {
-    /// A young collection, by the objects that it looks at.
-    pub young: Line,
+    /// A young collection.
+    pub young: Sweep,
     /// A middle one.
-    pub middle: Line,
+    pub middle: Sweep,
     /// A full one.
-    pub full: Line,
+    pub full: Sweep,
     /// The clone of a snapshot, by resident bytes.
     pub clone: Line,
     /// The walk of a snapshot, by the objects that it sees. The program runs on meanwhile.
@@ -39,14 +42,96 @@ pub struct Costs {
 impl Default for Costs {
     fn default() -> Self {
         Self {
-            young: Line { base: 5_000.0, each: 30.0 },
-            middle: Line { base: 5_000.0, each: 40.0 },
-            full: Line { base: 20_000.0, each: 120.0 },
+            young: Sweep { looked: 40.0, freed: 60.0 },
+            middle: Sweep { looked: 50.0, freed: 80.0 },
+            full: Sweep { looked: 100.0, freed: 200.0 },
             clone: Line { base: 500_000.0, each: 0.012 },
             walk: Line { base: 2e6, each: 120.0 },
             slowdown: 0.25,
-            copied: 20.0,
+            copied: 13.0,
             reap: Line { base: 20_000.0, each: 250.0 },
+        }
+    }
+}
+
+/// What a collection costs, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Sweep {
+    /// For each object that it looks at.
+    pub looked: f64,
+    /// For each object that it frees, besides.
+    pub freed: f64,
+}
+
+impl Sweep {
+    /// What it costs to look at so many objects and free so many of them.
+    #[must_use]
+    pub fn at(self, looked: f64, freed: f64) -> f64 {
+        self.looked * looked + self.freed * freed
+    }
+
+    /// The least-squares fit through measured (looked, freed, cost), none of it below zero; nothing where the points
+    /// say nothing.
+    #[must_use]
+    pub fn through(points: &[(f64, f64, f64)]) -> Option<Self> {
+        let sum = |of: fn(&(f64, f64, f64)) -> f64| points.iter().map(of).sum::<f64>();
+        let (ll, ff, lf) = (sum(|it| it.0 * it.0), sum(|it| it.1 * it.1), sum(|it| it.0 * it.1));
+        let (lc, fc) = (sum(|it| it.0 * it.2), sum(|it| it.1 * it.2));
+        if ll <= 0.0 {
+            return None;
+        }
+        let alone = Self { looked: lc / ll, freed: 0.0 };
+        let spread = ll * ff - lf * lf;
+        // Where the same share is freed each time, nothing tells the two apart.
+        if spread <= 0.01 * ll * ff {
+            return Some(alone);
+        }
+        let both = Self { looked: (lc * ff - fc * lf) / spread, freed: (fc * ll - lc * lf) / spread };
+        Some(if both.freed < 0.0 {
+            alone
+        } else if both.looked < 0.0 {
+            Self { looked: 0.0, freed: fc / ff }
+        } else {
+            both
+        })
+    }
+}
+
+/// Factors of pauses, with the time at which each was seen, by generation and in order of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Disturbed {
+    factors: [Vec<(u64, f64)>; 3],
+    /// From when to when they were seen.
+    span: (u64, u64),
+}
+
+impl Disturbed {
+    /// None, over a time that repeats itself.
+    #[must_use]
+    pub fn over(span: (u64, u64)) -> Self {
+        Self { span, ..Self::default() }
+    }
+
+    /// Adds one; times must not go back.
+    pub fn add(&mut self, generation: usize, at: u64, factor: f64) {
+        if let Some(factors) = self.factors.get_mut(generation) {
+            factors.push((at, factor));
+        }
+    }
+
+    /// The factor that was seen nearest to a time. After the end it begins anew.
+    #[must_use]
+    pub fn factor(&self, generation: usize, at: u64) -> f64 {
+        let Some(factors) = self.factors.get(generation).filter(|factors| !factors.is_empty()) else { return 1.0 };
+        let (from, to) = self.span;
+        let at = if at > to && to > from { from + (at - from) % (to - from) } else { at };
+        let next = factors.partition_point(|factor| factor.0 < at);
+        let before = next.checked_sub(1).and_then(|index| factors.get(index));
+        match (before, factors.get(next)) {
+            (Some(before), Some(after)) if at - before.0 < after.0 - at => before.1,
+            (_, Some(after)) => after.1,
+            (Some(before), None) => before.1,
+            (None, None) => 1.0,
         }
     }
 }
@@ -57,6 +142,8 @@ impl Default for Costs {
 pub struct Lifetimes {
     /// The share that is garbage when its request ends.
     pub die_young: f64,
+    /// How many objects requests hold that wait for others, on average: so much later those die.
+    pub held: f64,
     /// The share that dies later.
     pub die_old: f64,
     /// How many objects are allocated between the birth and the death of those.
@@ -65,7 +152,7 @@ pub struct Lifetimes {
 
 impl Default for Lifetimes {
     fn default() -> Self {
-        Self { die_young: 0.5, die_old: 0.5, lag: 100_000.0 }
+        Self { die_young: 0.5, held: 0.0, die_old: 0.5, lag: 100_000.0 }
     }
 }
 
@@ -92,5 +179,42 @@ impl Memory {
     pub fn resident(&self, objects: f64, most: f64) -> f64 {
         let waiting = (most - objects).max(0.0) * (1.0 - self.returned);
         self.base + self.object * (objects + waiting)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_of_looking_and_freeing_are_told_apart() {
+        let real = Sweep { looked: 50.0, freed: 120.0 };
+        let points: Vec<_> = (1..40_u32)
+            .map(|at| (f64::from(at) * 100.0, f64::from(at % 7) * 30.0))
+            .map(|(looked, freed)| (looked, freed, real.at(looked, freed)))
+            .collect();
+        let found = Sweep::through(&points).unwrap();
+        assert!((found.looked - 50.0).abs() < 1e-6 && (found.freed - 120.0).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn no_cost_is_below_zero() {
+        let same = Sweep::through(&[(100.0, 50.0, 700.0), (200.0, 100.0, 1400.0)]).unwrap();
+        assert_eq!(same, Sweep { looked: 7.0, freed: 0.0 });
+        let falling = Sweep::through(&[(100.0, 50.0, 100.0), (100.0, 0.0, 700.0), (90.0, 10.0, 500.0)]).unwrap();
+        assert!(falling.looked >= 0.0 && falling.freed >= 0.0, "{falling:?}");
+        assert_eq!(Sweep::through(&[]), None);
+    }
+
+    #[test]
+    fn the_nearest_disturbance_counts_and_time_repeats_itself() {
+        let mut disturbed = Disturbed::over((0, 100));
+        disturbed.add(2, 10, 2.0);
+        disturbed.add(2, 50, 3.0);
+        for (at, factor) in [(0, 2.0), (29, 2.0), (31, 3.0), (99, 3.0), (105, 2.0)] {
+            assert_eq!(disturbed.factor(2, at), factor, "{at}");
+        }
+        assert_eq!(disturbed.factor(1, 30), 1.0);
     }
 }
