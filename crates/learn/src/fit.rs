@@ -73,6 +73,9 @@ const SOON: f64 = 20.0;
 /// A heap that grows by less than this share says nothing about the bytes of an object.
 const GROWTH: f64 = 0.02;
 
+/// No object weighs less, in bytes.
+const LIGHTEST: f64 = 16.0;
+
 /// A stretch so long before the first request is a program that loads.
 const LOADING_NS: u64 = 50_000_000;
 
@@ -372,13 +375,7 @@ impl Seen {
     }
 
     fn lifetimes(&self, window: (u64, u64), workload: &Workload, assumed: &mut Vec<&'static str>) -> Lifetimes {
-        // Requests that wait for others hold on to what they have.
-        let waits = |(served, request): (&Served, &Request)| {
-            let paused = self.paused(served.began, served.ended);
-            (served.ended - served.began).saturating_sub(paused + request.service) as f64 * request.objects
-        };
         let objects = workload.requests.iter().map(|request| request.objects).sum::<f64>();
-        let held = self.served.iter().zip(&workload.requests).map(waits).sum::<f64>() / (window.1 - window.0) as f64;
         // A young collection in the middle of a request leaves what that still holds. Where collections are as small as
         // a few requests, the middle ones find the rest of what has died young.
         let small = SOON * objects / self.served.len() as f64;
@@ -391,6 +388,14 @@ impl Seen {
             }
         }
         let die_young = if gathered > 0.0 { (freed / gathered).min(1.0) } else { 0.0 };
+        // What such a middle collection leaves, and what will die young all the same, is in the hands of requests: of the
+        // one that runs, which has got half of its objects on average, and of those that wait for others.
+        let small_ones = self
+            .in_window(window)
+            .filter_map(|stop| stop.heap.filter(|it| stop.kind == 1 && soon(stop, it)).map(|it| (stop, it)));
+        let left = median(small_ones.map(|(stop, heap)| die_young * heap.looked - stop.freed));
+        let squares = workload.requests.iter().map(|request| request.objects * request.objects).sum::<f64>();
+        let held = (left - squares / objects / 2.0).max(0.0);
         // What has been freed of the old so far, by what has been allocated so far.
         let (mut clock, mut old) = (0.0, 0.0);
         let mut points = Vec::new();
@@ -446,6 +451,16 @@ impl Seen {
         let young = sweep(0, usual.young, "the cost of a young collection");
         let middle = sweep(1, young, "the cost of a middle collection");
         let full = sweep(2, usual.full, "the cost of a full collection");
+        // What it costs to free an object is seen where objects were freed.
+        let dearest = [young, middle, full].iter().map(|sweep| sweep.freed).fold(0.0, f64::max);
+        let with_freeing = |kind: u8, sweep: Sweep| {
+            let all = self.in_window(window).filter(|stop| stop.kind == kind);
+            let (looked, freed) = all.fold((0.0, 0.0), |(looked, freed), stop| {
+                (looked + stop.heap.map_or(0.0, |heap| heap.looked), freed + stop.freed)
+            });
+            if freed < 0.01 * looked { Sweep { freed: dearest, ..sweep } } else { sweep }
+        };
+        let (young, middle) = (with_freeing(0, young), with_freeing(1, middle));
         let reaped = self.stops.iter().filter(|stop| stop.kind == 3).map(|stop| (stop.freed, stop.pause as f64));
         let reaped: Vec<_> = reaped.collect();
         let reap = Line::through(&reaped).unwrap_or(usual.reap);
@@ -503,7 +518,7 @@ impl Seen {
         let told_apart = spread > 0.01 * mm * ff;
         let object = if told_apart { (mr * ff - fr * mf) / spread } else { mr / mm };
         let drop = if told_apart { (mr * mf - fr * mm) / spread } else { 0.0 };
-        if most - points.first().map_or(0.0, |first| first.1) < GROWTH * most || object.is_nan() || object <= 0.0 {
+        if most - points.first().map_or(0.0, |first| first.1) < GROWTH * most || object.is_nan() || object < LIGHTEST {
             assumed.push("the bytes of an object");
             return Memory { base: resident_mean - usual.object * most_mean, ..usual };
         }
