@@ -71,7 +71,7 @@ impl Comparison {
         Self {
             source: source.to_owned(),
             assumed: Vec::new(),
-            requests: workload.requests.len(),
+            requests: workload.requests.iter().filter(|request| !request.goes_on).count(),
             seconds,
             busy_percent: 100.0 * service / seconds.max(1e-9),
             closed: workload.pace != Pace::Open,

@@ -19,7 +19,11 @@ fn main() {
             let began = Instant::now();
             let outcome = simulate(&scene, name);
             let rate = REQUESTS as f64 / began.elapsed().as_secs_f64() / 1e6;
-            println!("{title:<8} {:<22} {rate:6.2} million requests a second, p99 {:.1} ms", name.to_string(), outcome.p99_ms);
+            println!(
+                "{title:<8} {:<22} {rate:6.2} million requests a second, p99 {:.1} ms",
+                name.to_string(),
+                outcome.p99_ms
+            );
         }
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! | what | from which records | how |
 //! |---|---|---|
-//! | service, rest | request start and end, collection, process (processor time) | time in flight, shared by those in flight, without pauses; what the processor did not do is rest, what it did besides is overhead of each |
-//! | arrivals | request start, and what ran before | `arrivals` |
-//! | objects of a request | heap (gathered) | net allocations while requests were served, by service time |
-//! | shares that die, lag | collection (freed), heap, flight (found) | what young collections free of what they look at; a line through what old ones have freed so far, by allocations so far |
-//! | young, middle, full, reap | collection (pause), heap | least squares of pause by objects, without the longest twentieth, which others caused |
-//! | clone, walk, copies | collection, flight, process | medians of the cost of a byte, or of an object |
-//! | bytes of an object | process (resident), heap | least squares of resident memory by objects |
+//! | service, rest | request start and end, collection, gap | time in flight, shared by those in flight, without pauses; what the GIL was not held for is rest of those during whose time others began |
+//! | arrivals | request start, and what ran before; gap | `arrivals` |
+//! | objects of a request | heap (gathered) | net allocations from one collection to the next, shared out among those who ran |
+//! | shares that die, lag | collection (freed), heap, flight (found) | what young collections free; a line through what old ones have freed so far, by allocations so far |
+//! | young, middle, full | collection (pause, freed), heap | least squares of pause by objects looked at and freed, without the longest twentieth; what is left over is kept by time |
+//! | reap, clone, walk, copies | collection, flight, process | least squares; medians of the cost of a byte, or of an object |
+//! | bytes of an object | process (resident), heap | least squares of resident memory by objects, and by the most so far |
 
 use std::collections::HashMap;
 
@@ -106,6 +106,8 @@ struct Served {
     ended: u64,
     /// Its share of the time that it was in flight, without pauses.
     share: f64,
+    /// Whether another one began meanwhile.
+    shared: bool,
 }
 
 impl Served {
@@ -171,7 +173,8 @@ impl Seen {
             match *record {
                 Record::RequestStart { at, id } => drop(open.insert(id, at)),
                 Record::RequestEnd { at, id } => {
-                    let served = open.remove(&id).map(|began| Served { began, ended: at.max(began), share: 0.0 });
+                    let served =
+                        open.remove(&id).map(|began| Served { began, ended: at.max(began), ..Served::default() });
                     seen.served.extend(served);
                 }
                 Record::Collection { at, pause, generation, collected, .. } => {
@@ -246,6 +249,7 @@ impl Seen {
             in_flight.iter().for_each(|&each| self.served[each].share += share);
             before = at;
             if begins {
+                in_flight.iter().for_each(|&each| self.served[each].shared = true);
                 in_flight.push(index);
             } else {
                 in_flight.retain(|&each| each != index);
@@ -260,7 +264,9 @@ impl Seen {
         let worked = self.held(window).map_or(1.0, |held| (held / marked).clamp(0.05, 1.0));
         // Looks at the GIL are rare, and miss a little.
         let worked = if worked > 0.9 { 1.0 } else { worked };
-        let service = |served: &Served| served.share * worked + around;
+        // Only those wait for others during whose time others begin.
+        let shared = self.served.iter().filter(|each| each.shared).map(|each| each.share).sum::<f64>();
+        let resting = ((1.0 - worked) * marked / shared.max(1.0)).min(0.9);
         let objects = self.objects(window);
         let came = arrivals(&self.turns(), seed);
         let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), objects)| Request {

@@ -144,7 +144,7 @@ pub fn imagined(count: usize, objects: f64, seed: u64) -> Vec<Request> {
     let mut chance = Chance::new(seed);
     let request = |chance: &mut Chance| {
         let share = 0.5 + chance.share();
-        Request { at: 0, service: (share * 2e6) as u64, rest: 0, objects: share * objects }
+        Request { service: (share * 2e6) as u64, objects: share * objects, ..Request::default() }
     };
     (0..count).map(|_| request(&mut chance)).collect()
 }

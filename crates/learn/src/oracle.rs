@@ -145,7 +145,7 @@ impl<'s> Search<'s> {
                 self.branch(state, index, request.at, 0, &mut ways);
             }
             for mut way in ways.drain(..) {
-                way.latency += serve(&mut way.machine, &request, self.scene.workload.counted_from);
+                way.latency += serve(&mut way.machine, &request, self.scene.workload);
                 let key = self.key(&way.machine);
                 match best.get_mut(&key) {
                     Some(kept) if self.cost(kept) <= self.cost(&way) => {}
@@ -280,18 +280,19 @@ fn is_cleaner(one: &Machine<'_>, other: &Machine<'_>) -> bool {
 
 /// The requests that count, and the seconds in which they come.
 fn counted(workload: &Workload) -> (f64, f64) {
-    let requests = workload.requests.iter().filter(|request| request.at >= workload.counted_from).count();
+    let requests = workload.requests.iter().filter(|request| workload.counts(request, request.at)).count();
     let ends = workload.requests.last().map_or(0, |last| last.at);
     let seconds = ends.saturating_sub(workload.counted_from) as f64 / SECOND;
     ((requests as f64).max(1.0), seconds.max(1e-9))
 }
 
 /// Serves a request, and gives its latency where it counts.
-fn serve(machine: &mut Machine<'_>, request: &Request, counted_from: u64) -> f64 {
+fn serve(machine: &mut Machine<'_>, request: &Request, workload: &Workload) -> f64 {
     machine.wait_until(request.at);
     machine.work(&mut Task { time: request.service as f64, objects: request.objects }, u64::MAX);
     machine.heap.settle();
-    if request.at < counted_from { 0.0 } else { (machine.now + request.rest - request.at) as f64 }
+    let latency = (machine.now + request.rest + request.waited - request.at) as f64;
+    if workload.counts(request, request.at) { latency } else { 0.0 }
 }
 
 /// Plays a schedule.
@@ -313,8 +314,8 @@ fn play(scene: &Scene<'_>, decisions: &[Planned]) -> Outcome {
                 outcome.snapshots += u64::from(planned.decision == Decision::Snapshot);
             }
         }
-        let latency = serve(&mut machine, request, scene.workload.counted_from);
-        if request.at >= scene.workload.counted_from {
+        let latency = serve(&mut machine, request, scene.workload);
+        if scene.workload.counts(request, request.at) {
             latencies.record(Duration::from_nanos(latency as u64));
             sum += latency;
         }
@@ -353,7 +354,7 @@ mod tests {
             for (step, service, objects) in steps {
                 // Every third comes right after the one before it.
                 at += if step % 3 == 0 { step / 30 } else { step };
-                workload.requests.push(Request { at, service, rest: 0, objects });
+                workload.requests.push(Request { at, service, objects, ..Request::default() });
             }
             workload
         })
@@ -366,7 +367,7 @@ mod tests {
             return cost(state.latency / requests / 1e6, state.machine.held_seconds / seconds / 1e6, lambda);
         };
         let go_on = |mut state: State<'_>| {
-            state.latency += serve(&mut state.machine, request, scene.workload.counted_from);
+            state.latency += serve(&mut state.machine, request, scene.workload);
             least_of_all(scene, lambda, index + 1, state)
         };
         let mut least = go_on(state);

@@ -152,9 +152,10 @@ impl<'s> Run<'s> {
                 recorder.look(&self.machine, self.worked);
             }
             self.resting_until = self.resting_until.max(ends);
-            if at >= self.scene.workload.counted_from {
-                self.latencies.record(Duration::from_nanos(ends - at));
-                self.latency_sum += (ends - at) as f64;
+            if self.scene.workload.counts(&request, at) {
+                let latency = ends + request.waited - at;
+                self.latencies.record(Duration::from_nanos(latency));
+                self.latency_sum += latency as f64;
             }
             arrivals.answered(ends);
             if let Some(order) = self.urgent.take() {
@@ -200,7 +201,7 @@ impl<'s> Run<'s> {
             self.note(stop, generation.number(), Place::InRequest);
         }
         self.machine.heap.settle();
-        self.served += 1;
+        self.served += u64::from(!request.goes_on);
     }
 
     /// The program runs, and is looked at meanwhile.

@@ -81,9 +81,10 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         let warm_up = (arguments.warm_up * 1e9) as u64;
         let mut fit = fit(&trace, warm_up, arguments.seed)
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-        if let Some(shape) = arguments.workload {
-            fit.workload = made_up(arguments, shape, &fit.workload);
-        }
+        fit.workload = match arguments.workload {
+            Some(shape) => made_up(arguments, shape, &fit.workload),
+            None => fit.workload.in_pieces(),
+        };
         let mut comparison = Comparison::of(&path.display().to_string(), &scene(&fit.model, &fit.workload), &rules);
         comparison.assumed = fit.assumed;
         comparisons.push(comparison);

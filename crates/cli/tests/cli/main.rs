@@ -7,4 +7,5 @@ mod bench;
 mod doctor;
 mod run;
 mod scene;
+mod simulate;
 mod trace;

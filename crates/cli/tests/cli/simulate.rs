@@ -1,0 +1,62 @@
+//! `neurogc simulate`: recorded and made-up workloads, and traces that say too little.
+
+use neurogc_learn::{Model, Scene as Stage, Shape, Start, imagined, record};
+use neurogc_policy::Name;
+use neurogc_wire::trace::{BlockWriter, Record, encode_header};
+
+use crate::scene::{Scene, text};
+
+/// A trace as an agent would have written it, without the records that `keep` leaves out.
+fn trace(keep: fn(&Record) -> bool) -> Vec<u8> {
+    let start = Start { at: 2_000_000_000, tenured: 300_000.0, pending: 0.0 };
+    let workload = Shape::Poisson { rate: 250.0 }.requests(1_500, &imagined(100, 700.0, 1), start, 3);
+    let model = Model::default();
+    let trace = record(&Stage::new(&model, &workload), Name::Cpython);
+    let mut bytes = encode_header(&trace.header);
+    let mut writer = BlockWriter::new();
+    trace.records.iter().filter(|record| keep(record)).for_each(|record| writer.push(record));
+    bytes.extend(writer.take());
+    bytes
+}
+
+#[test]
+fn a_trace_is_played_under_every_policy() {
+    let scene = Scene::new();
+    scene.file("t.ngct", trace(|_| true));
+    let output = text(&scene.check(&["simulate", "t.ngct", "--policies", "cpython,gap"], 0, ""));
+    for word in ["1,500 requests", "(oracle)", "(never)", "cpython", "gap", "REGRET", "not in the trace"] {
+        assert!(output.contains(word), "{word}: {output}");
+    }
+    let json = scene.check(&["simulate", "t.ngct", "--policy", "gap", "--json"], 0, "");
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let rows = value[0]["rows"].as_array().unwrap();
+    let regret = |policy: &str| rows.iter().find(|row| row["policy"] == policy).and_then(|row| row["regret"].as_f64());
+    assert_eq!(regret("(oracle)"), Some(0.0));
+    assert!(regret("gap").unwrap() >= 0.0 && regret("(never)").unwrap() >= 0.0);
+}
+
+#[test]
+fn a_made_up_workload_repeats_itself() {
+    let scene = Scene::new();
+    let played = |seed: &str| {
+        let arguments = ["simulate", "--workload", "bursty:150", "--requests", "2000", "--seed", seed];
+        text(&scene.check(&arguments, 0, ""))
+    };
+    assert_eq!(played("4"), played("4"));
+    assert_ne!(played("4"), played("5"));
+    let users = text(&scene.check(&["simulate", "--workload", "closed:20", "--requests", "500"], 0, ""));
+    assert!(users.contains("no oracle"), "{users}");
+}
+
+#[test]
+fn what_cannot_be_played_says_what_is_missing() {
+    let scene = Scene::new();
+    scene.check(&["simulate"], 2, "--workload poisson:200");
+    scene.check(&["simulate", "--workload", "sine:5"], 2, "for instance poisson:200");
+    scene.check(&["simulate", "--workload", "poisson:5", "--policies", "gip"], 2, "Did you mean gap?");
+    scene.check(&["simulate", "none.ngct"], 1, "cannot read none.ngct");
+    scene.file("t.ngct", trace(|record| !matches!(record, Record::RequestEnd { .. })));
+    scene.check(&["simulate", "t.ngct"], 1, "t.ngct: the trace holds 0 finished requests");
+    scene.file("t.ngct", trace(|record| !matches!(record, Record::Heap { .. })));
+    scene.check(&["simulate", "t.ngct"], 1, "Record it again");
+}
