@@ -269,11 +269,10 @@ impl Seen {
         let resting = ((1.0 - worked) * marked / shared.max(1.0)).min(0.9);
         let objects = self.objects(window);
         let came = arrivals(&self.turns(), seed);
-        let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), objects)| Request {
-            at,
-            service: service(served) as u64,
-            rest: (served.share * (1.0 - worked)) as u64,
-            objects,
+        let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), objects)| {
+            let rest = if served.shared { served.share * resting } else { 0.0 };
+            let service = (served.share - rest + around) as u64;
+            Request { at, service, rest: rest as u64, objects, ..Request::default() }
         });
         let start = self.start(window.0);
         let mut workload = Workload::new(start);
