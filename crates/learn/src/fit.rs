@@ -2,7 +2,7 @@
 //!
 //! | what | from which records | how |
 //! |---|---|---|
-//! | service, rest | request start and end, collection, gap | time in flight, shared by those in flight, without pauses; what the GIL was not held for is rest of those during whose time others began |
+//! | service, rest | request start and end, collection, process (processor time) | time in flight, shared by those in flight, without pauses; what the processor did not do is rest of those during whose time others began |
 //! | arrivals | request start, and what ran before; gap | `arrivals` |
 //! | objects of a request | heap (gathered) | net allocations from one collection to the next, shared out among those who ran |
 //! | shares that die, lag | collection (freed), heap, flight (found) | what young collections free; a line through what old ones have freed so far, by allocations so far |
@@ -75,6 +75,9 @@ const GROWTH: f64 = 0.02;
 
 /// No object weighs less, in bytes.
 const LIGHTEST: f64 = 16.0;
+
+/// The share of a process's time that the agent takes, about.
+const AGENT: f64 = 0.04;
 
 /// A stretch so long before the first request is a program that loads.
 const LOADING_NS: u64 = 50_000_000;
@@ -261,13 +264,11 @@ impl Seen {
     fn workload(&self, window: (u64, u64), thresholds: [u32; 3], warm_up: u64, seed: u64) -> Workload {
         let marked = self.served.iter().map(|each| each.share).sum::<f64>();
         let around = self.around();
-        let worked = self.held(window).map_or(1.0, |held| (held / marked).clamp(0.05, 1.0));
-        // Looks at the GIL are rare, and miss a little.
-        let worked = if worked > 0.9 { 1.0 } else { worked };
-        // Only those wait for others during whose time others begin.
+        // Only those wait for others during whose time others begin. All of the others' time is work.
         let shared = self.served.iter().filter(|each| each.shared).map(|each| each.share).sum::<f64>();
-        let resting = ((1.0 - worked) * marked / shared.max(1.0)).min(0.9);
-        let objects = self.objects(window);
+        let worked = self.processor(window).unwrap_or(marked) - around * self.served.len() as f64;
+        let resting = ((marked - worked) / shared.max(1.0)).clamp(0.0, 0.9);
+        let objects = self.objects(window, resting);
         let came = arrivals(&self.turns(), seed);
         let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), objects)| {
             let rest = if served.shared { served.share * resting } else { 0.0 };
@@ -285,7 +286,7 @@ impl Seen {
 
     /// The objects that each request has allocated: what has gathered from one collection to the next, shared out among
     /// those who ran meanwhile by how long they did.
-    fn objects(&self, window: (u64, u64)) -> Vec<f64> {
+    fn objects(&self, window: (u64, u64), resting: f64) -> Vec<f64> {
         let mut objects = vec![0.0; self.served.len()];
         let (mut first, mut from, mut gathered) = (0, window.0, 0.0);
         for stop in self.in_window(window) {
@@ -295,7 +296,8 @@ impl Seen {
                 first += 1;
             }
             let within = self.served[first..].iter().take_while(|served| served.began < stop.at);
-            let parts: Vec<f64> = within.map(|served| served.part(from, stop.at)).collect();
+            let work = |served: &Served| if served.shared { 1.0 - resting } else { 1.0 };
+            let parts: Vec<f64> = within.map(|served| served.part(from, stop.at) * work(served)).collect();
             let all: f64 = parts.iter().sum();
             from = stop.at + stop.pause;
             // Where nobody ran, somebody before or after has done it.
@@ -336,15 +338,15 @@ impl Seen {
         sum / count.max(1.0)
     }
 
-    /// How long the GIL was held while requests were served, pauses left out.
-    fn held(&self, window: (u64, u64)) -> Option<f64> {
-        let inside = || self.gaps.iter().filter(|gap| within(window, gap.0));
+    /// Processor time that requests took, pauses and the agent's own threads left out.
+    fn processor(&self, window: (u64, u64)) -> Option<f64> {
+        let inside = || self.looks.iter().filter(|look| within(window, look.0));
         let (first, last) = (inside().next()?, inside().next_back()?);
-        let to = last.0 + last.1 + last.2;
-        let held = inside().map(|gap| gap.1).sum::<u64>().saturating_sub(self.paused(first.0, to)) as f64;
+        let used = (last.2 - first.2 - self.paused(first.0, last.0) as f64).max(0.0) * (1.0 - AGENT);
+        let seen = self.served.iter().filter(|each| within((first.0, last.0), each.began)).count() as f64;
         // The looks may have begun late, or ended early.
-        let seen = (to - first.0) as f64 / (window.1 - window.0) as f64;
-        (seen > 0.5).then(|| held / seen)
+        let all = self.served.len() as f64;
+        (seen > 0.5 * all).then(|| used * all / seen)
     }
 
     /// When each request can have come, and when its turn was.
