@@ -224,6 +224,9 @@ impl Seen {
 
     /// Shares out the time in which requests were in flight among them, pauses left out.
     fn share_time(&mut self) {
+        for index in 1..self.served.len() {
+            self.served[index - 1].shared = self.served[index].began < self.served[index - 1].ended;
+        }
         let mut edges: Vec<(u64, usize, bool)> = Vec::with_capacity(2 * self.served.len());
         for (index, served) in self.served.iter().enumerate() {
             edges.extend([(served.began, index, true), (served.ended, index, false)]);
@@ -248,11 +251,14 @@ impl Seen {
                 from = from.max(stop.at);
                 stopped_to = stopped_to.max(stop.at + stop.pause);
             }
-            let share = (at - before).saturating_sub(stopped) as f64 / in_flight.len().max(1) as f64;
-            in_flight.iter().for_each(|&each| self.served[each].share += share);
+            let time = (at - before).saturating_sub(stopped) as f64;
+            // Nobody else begins while this one is in flight, so it does not let go of the interpreter.
+            match in_flight.iter().find(|&&each| !self.served[each].shared) {
+                Some(&alone) => self.served[alone].share += time,
+                None => in_flight.iter().for_each(|&each| self.served[each].share += time / in_flight.len() as f64),
+            }
             before = at;
             if begins {
-                in_flight.iter().for_each(|&each| self.served[each].shared = true);
                 in_flight.push(index);
             } else {
                 in_flight.retain(|&each| each != index);
