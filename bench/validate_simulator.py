@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NEUROGC = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fast" / "neurogc"
 POLICIES = ("cpython", "gap")
 BAR = 0.15
+# A figure, and its names in the bench's record and in the simulator's.
+FIGURES = (("p50", "p50_ms", "p50_ms"), ("p99", "p99_ms", "p99_ms"), ("rss", "rss_peak", "peak_rss_mb"))
 # What the bench leaves out at the start of an open loop, in seconds.
 WARM_UP = 1.0
 
@@ -50,7 +52,8 @@ def measure(scenario: str, folder: Path, python: str, runs: int) -> None:
 
 def simulate(trace: Path) -> dict[str, dict]:
     """What the simulator says about a trace, by policy."""
-    command = [NEUROGC, "simulate", trace, "--policies", ",".join(POLICIES), "--warm-up", str(WARM_UP), "--no-oracle", "--json"]
+    command = [NEUROGC, "simulate", trace, "--policies", ",".join(POLICIES), "--warm-up", str(WARM_UP),
+               "--no-oracle", "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return {row["policy"]: row for row in json.loads(done.stdout)[0]["rows"]}
 
@@ -70,7 +73,7 @@ def compare(scenario: str, folder: Path, disturbed_too: bool) -> list[dict]:
                 if disturbed_too or not any(trial.get("doubts") for trial in both):
                     pairs.append((trials[policy][at]["figures"], outcomes[policy]))
             row = {"scenario": scenario, "recorded": recorded, "played": policy, "runs": len(pairs)}
-            for name, measured, simulated in (("p50", "p50_ms", "p50_ms"), ("p99", "p99_ms", "p99_ms"), ("rss", "rss_peak", "peak_rss_mb")):
+            for name, measured, simulated in FIGURES:
                 scale = 1e6 if name == "rss" else 1.0
                 real = [figures[measured] / scale for figures, _ in pairs]
                 said = [outcome[simulated] for _, outcome in pairs]
@@ -83,16 +86,17 @@ def compare(scenario: str, folder: Path, disturbed_too: bool) -> list[dict]:
 
 def table(rows: list[dict]) -> str:
     """Markdown."""
-    lines = ["| scenario | recorded under | played under | runs | p50: measured, simulated | p99: measured, simulated | off by | "
-             "peak RSS: measured, simulated | off by | within 15 % |",
+    lines = ["| scenario | recorded under | played under | runs | p50: measured, simulated | p99: measured, simulated "
+             "| off by | peak RSS: measured, simulated | off by | within 15 % |",
              "|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         cells = [row["scenario"], row["recorded"], row["played"], str(row["runs"])]
         if row["runs"]:
             (p50, p50_said, _), (p99, p99_said, p99_off), (rss, rss_said, rss_off) = row["p50"], row["p99"], row["rss"]
             good = abs(p99_off - 1) <= BAR and abs(rss_off - 1) <= BAR
-            cells += [f"{p50:.1f} ms, {p50_said:.1f} ms", f"{p99:.1f} ms, {p99_said:.1f} ms", f"{(p99_off - 1) * 100:+.0f} %",
-                      f"{rss:.0f} MB, {rss_said:.0f} MB", f"{(rss_off - 1) * 100:+.0f} %", "yes" if good else "**no**"]
+            cells += [f"{p50:.1f} ms, {p50_said:.1f} ms", f"{p99:.1f} ms, {p99_said:.1f} ms",
+                      f"{(p99_off - 1) * 100:+.0f} %", f"{rss:.0f} MB, {rss_said:.0f} MB",
+                      f"{(rss_off - 1) * 100:+.0f} %", "yes" if good else "**no**"]
         else:
             cells += ["all runs were disturbed"] + [""] * 5
         lines.append("| " + " | ".join(cells) + " |")
@@ -105,7 +109,7 @@ def main() -> int:
     parser.add_argument("scenarios", nargs="*", default=["attribution", "mixed-open"])
     parser.add_argument("--python", default=sys.executable, help="an interpreter with what the scenarios need")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--keep", type=Path, help="folder for traces and figures; what is there already is not measured again")
+    parser.add_argument("--keep", type=Path, help="folder for traces and figures; what is there is not measured again")
     parser.add_argument("--disturbed-too", action="store_true", help="count runs that the bench calls doubtful")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
