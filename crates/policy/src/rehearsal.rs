@@ -277,6 +277,16 @@ fn gap_keeps_young_pauses_within_the_budget() {
 }
 
 #[test]
+fn gap_keeps_pauses_short_where_everything_survives() {
+    let keeps = (0..20_000).map(|index| Tick { busy: index % 5 < 2, kept: 1_000, garbage: 0, paused: false });
+    let rehearsal = play_with_snapshots(600_000, None, keeps);
+    let of = |wanted| rehearsal.heap.collections.iter().skip(50).filter(move |(generation, ..)| *generation == wanted);
+    assert!(of(Generation::Middle).count() > 10);
+    let longest = of(Generation::Middle).map(|(_, _, pause)| *pause).max();
+    assert!(longest.is_some_and(|pause| pause <= Tuning::default().pause_budget * 3), "{longest:?}");
+}
+
+#[test]
 fn a_program_without_garbage_is_collected_ever_more_rarely() {
     let ticks =
         |ticks: usize| (0..ticks).map(|index| Tick { busy: index % 5 < 2, kept: 100, garbage: 0, paused: false });

@@ -14,7 +14,7 @@ use crate::observation::{Collected, Decision, Flown, Generation, Observation, Or
 /// Fewest and most young objects that may gather.
 const YOUNG: (f64, f64) = (2_000.0, 200_000.0);
 
-/// Young collections until a middle one is due, and until CPython does it by itself.
+/// Young collections until a middle one is due, if they leave little, and until CPython does it by itself.
 const MIDDLE_DUE: u32 = 10;
 const MIDDLE_SWITCH: u32 = 50;
 
@@ -56,6 +56,10 @@ pub(super) struct Gap {
     young_limit: f64,
     /// The part of that which must have gathered before a gap is used. It grows while collections free nothing.
     young_due: f64,
+    /// Objects that young collections have left since the last middle one, which looks at all of them, and how many may
+    /// gather before one is due.
+    survivors: f64,
+    survivors_limit: f64,
     settled: bool,
     serves: bool,
     full_pause: Duration,
@@ -75,6 +79,8 @@ impl Gap {
             budget: tuning.pause_budget,
             young_limit: 10_000.0,
             young_due: 0.25,
+            survivors: 0.0,
+            survivors_limit: 10_000.0,
             settled: false,
             serves: false,
             full_pause: Duration::ZERO,
@@ -83,6 +89,12 @@ impl Gap {
             reaping: None,
             full_patience: 1.0,
         }
+    }
+
+    /// How many objects may gather, after a collection that looked at so many.
+    fn affordable(&self, limit: f64, looked_at: f64, pause: Duration) -> f64 {
+        let now = looked_at * self.budget.as_secs_f64() / pause.as_secs_f64().max(1e-6);
+        (0.7 * limit + 0.3 * now).clamp(YOUNG.0, YOUNG.1)
     }
 
     fn was_worth_it(&mut self, worth: bool) {
@@ -170,10 +182,12 @@ impl Policy for Gap {
     }
 
     fn at_next_gap(&self, observation: &Observation) -> Order {
-        if f64::from(observation.counts[0]) < self.young_limit * self.young_due {
+        let young_are_due = f64::from(observation.counts[0]) >= self.young_limit * self.young_due;
+        let are_many = self.survivors >= self.survivors_limit;
+        if !young_are_due && !are_many {
             return self.reap(observation).unwrap_or(Order::WAIT);
         }
-        if observation.counts[1] >= MIDDLE_DUE {
+        if observation.counts[1] >= MIDDLE_DUE || are_many {
             return Order::because(Decision::Middle, "young collections have left survivors");
         }
         Order::because(Decision::Young, "young objects have gathered")
@@ -182,17 +196,24 @@ impl Policy for Gap {
     fn learn(&mut self, collected: &Collected) {
         match collected.generation {
             Generation::Young => {
+                self.survivors += (f64::from(collected.gathered) - collected.freed as f64).max(0.0);
                 // Tiny collections say nothing about the cost of an object.
-                if collected.gathered >= 500 && !collected.pause.is_zero() {
-                    let affordable =
-                        f64::from(collected.gathered) * self.budget.as_secs_f64() / collected.pause.as_secs_f64();
-                    self.young_limit = (0.7 * self.young_limit + 0.3 * affordable).clamp(YOUNG.0, YOUNG.1);
+                if collected.gathered >= 500 {
+                    self.young_limit =
+                        self.affordable(self.young_limit, f64::from(collected.gathered), collected.pause);
                     let poor = (collected.freed as f64) < POOR_YIELD * f64::from(collected.gathered);
                     self.young_due = (self.young_due * if poor { 1.5 } else { 0.5 }).clamp(0.25, 0.9);
                 }
             }
-            Generation::Middle => {}
+            Generation::Middle => {
+                let looked_at = self.survivors + f64::from(collected.gathered);
+                if looked_at >= 500.0 {
+                    self.survivors_limit = self.affordable(self.survivors_limit, looked_at, collected.pause);
+                }
+                self.survivors = 0.0;
+            }
             Generation::Full => {
+                self.survivors = 0.0;
                 self.full_pause = collected.pause;
                 self.settled |= collected.at >= WARM_UP;
                 let poor = collected.pause > self.budget && collected.freed < NEW_LEAST as u64 / 10;
