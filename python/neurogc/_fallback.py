@@ -322,6 +322,8 @@ def _report():
                 "clone_p50_ms": 0.0,
                 "clone_max_ms": 0.0,
                 "flight_p50_ms": 0.0,
+                "copied_ms": 0.0,
+                "latest_copied_ms": 0.0,
                 "candidates": 0,
                 "freed": 0,
             },

@@ -211,13 +211,11 @@ fn kind(order: Order) -> Option<u8> {
 
 /// A flight as the policy sees it.
 fn flown(at: Duration, latest: &Latest) -> Flown {
-    /// What the kernel takes to copy a page that the program writes to. Three to nine have been measured.
-    const COPY_NS: u64 = 5_000;
     Flown {
         at,
         clone: Duration::from_nanos(latest.clone_ns),
         flight: Duration::from_nanos(latest.flight_ns),
-        copied: Duration::from_nanos(latest.faults * COPY_NS),
+        copied: latest.copied(),
         objects: latest.tracked,
         found: latest.candidates,
     }
