@@ -96,6 +96,10 @@ def measure(objects, garbage, rounds, writes, huge, rest):
             quiet_rate = writer.done / 0.5
         in_huge_pages = smaps("AnonHugePages")
         held = group()
+        while agent.snapshot_look()[0] != "idle":
+            # One that a guard has launched.
+            agent.snapshot_reap(2.0, True)
+            time.sleep(0.001)
         done_before, began = (writer.done if writer else 0), time.perf_counter()
         agent.snapshot_launch()
         launch = time.perf_counter() - began
