@@ -96,10 +96,6 @@ def measure(objects, garbage, rounds, writes, huge, rest):
             quiet_rate = writer.done / 0.5
         in_huge_pages = smaps("AnonHugePages")
         held = group()
-        while agent.snapshot_look()[0] != "idle":
-            # One that a guard has launched.
-            agent.snapshot_reap(2.0, True)
-            time.sleep(0.001)
         done_before, began = (writer.done if writer else 0), time.perf_counter()
         agent.snapshot_launch()
         launch = time.perf_counter() - began
@@ -115,7 +111,8 @@ def measure(objects, garbage, rounds, writes, huge, rest):
             writer.stop = True
             writer.join()
         slices, freed = [], 0
-        while agent.snapshot_look()[0] == "ready":
+        # It is busy while the conductor looks at it.
+        while agent.snapshot_look()[0] in ("ready", "busy"):
             part = agent.snapshot_reap(2.0, True)
             slices.append(part[4] / 1e6)
             freed += part[0]
