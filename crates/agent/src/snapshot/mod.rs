@@ -127,6 +127,9 @@ pub(crate) struct Reaped {
     pub(crate) pause_ns: u64,
 }
 
+/// The share of its memory that a program may copy while a snapshot is out.
+pub(crate) const COPIES: f64 = 0.5;
+
 /// What freeing an object is taken for before it is known.
 const FIRST_COST_NS: f64 = 600.0;
 
@@ -331,7 +334,11 @@ impl Snapshots {
 
     /// Counts one that was not even tried.
     pub(crate) fn refuse(&self, failure: &Failure) {
-        lock(&self.state).figures.failed(failure);
+        let mut state = lock(&self.state);
+        state.figures.failed(failure);
+        if matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
+            state.phase = Phase::Failed(failure.clone());
+        }
     }
 
     /// Somebody has taken note of a failure.
