@@ -99,6 +99,17 @@ def test_a_frozen_heap_is_thawed_when_the_policy_goes():
         assert int(console.evaluate("gc.get_freeze_count()")) == 0
 
 
+def test_a_snapshot_is_called_off_when_the_policy_goes():
+    with Console(NEUROGC_POLICY="gap") as console:
+        console.evaluate("globals().update(os=__import__('os'), agent=__import__('neurogc')._native.agent)")
+        console.evaluate("globals().update(live=[[] for _ in range(600_000)])")
+        console.evaluate("agent.snapshot_launch()")
+        neurogc("policy", console.process.pid, "observe")
+        assert console.evaluate("agent.snapshot_look()[0]") in ("failed", "idle")
+        children = "[open(f'/proc/self/task/{it}/children').read() for it in os.listdir('/proc/self/task')]"
+        assert console.evaluate(f"''.join({children})") == ""
+
+
 def test_a_forked_child_inherits_the_policy():
     with Console(NEUROGC_POLICY="observe") as console:
         neurogc("policy", console.process.pid, "gap")

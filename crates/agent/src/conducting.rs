@@ -8,15 +8,14 @@ use neurogc_policy::{
 
 use crate::agent::Agent;
 use crate::hooks::{CLONE, REAP};
-use crate::senses::process::{headroom, resident};
-use crate::snapshot::{Failure, Latest, Progress};
+use crate::senses::process::{has_room, resident};
+use crate::snapshot::{COPIES, Failure, Latest, Progress};
 use crate::stage::Waiting;
 
 /// How often resident memory is read.
 const MEMORY_NS: u64 = 50_000_000;
 
-/// The share of its memory that a program may copy while a snapshot is out, and what must be left of that meanwhile.
-const COPIES: f64 = 0.5;
+/// The share of its memory that must be left for the copies that a program makes while a snapshot is out.
 const COPIES_LEAST: f64 = 0.1;
 
 /// The policy at work.
@@ -102,7 +101,7 @@ impl<'a> Conducting<'a> {
         if order.decision == Decision::Wait {
             self.agent.stage.post(due);
         }
-        if order.decision == Decision::Snapshot && !self.has_room(COPIES) {
+        if order.decision == Decision::Snapshot && !has_room(self.rss, COPIES) {
             self.agent.snapshots.refuse(&Failure::ShortOfMemory);
             self.note_failure(now, &Failure::ShortOfMemory);
             return;
@@ -179,17 +178,12 @@ impl<'a> Conducting<'a> {
         }
         self.rss_due = now + MEMORY_NS;
         // The kernel would end the walk before the program, but others may live in the same cgroup.
-        if self.snapshot == Snapshot::InFlight && !self.has_room(COPIES_LEAST) {
+        if self.snapshot == Snapshot::InFlight && !has_room(self.rss, COPIES_LEAST) {
             self.agent.snapshots.cancel();
         }
         if let Some(rss) = resident() {
             self.rss = rss;
         }
-    }
-
-    /// Whether there is memory for copies of this share of what the program has.
-    fn has_room(&self, share: f64) -> bool {
-        headroom().is_none_or(|room| room as f64 >= self.rss as f64 * share)
     }
 
     fn since_start(&self, at: u64) -> Duration {

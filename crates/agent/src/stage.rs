@@ -14,7 +14,8 @@ use pyo3::types::PyDict;
 use crate::agent::{Agent, lock};
 use crate::cpython::native::monotonic_ns;
 use crate::hooks::{CLONE, Ordered, REAP};
-use crate::snapshot::{Failure, Reaped};
+use crate::senses::process::{has_room, resident};
+use crate::snapshot::{COPIES, Failure, Reaped};
 
 /// The stage of one process.
 #[derive(Debug, Default)]
@@ -177,6 +178,10 @@ impl Stage {
 
     /// Launches a snapshot that somebody has asked for.
     pub(crate) fn launch_now(&self, py: Python<'_>, agent: &Agent) -> Result<(), Failure> {
+        if !resident().is_none_or(|resident| has_room(resident, COPIES)) {
+            agent.snapshots.refuse(&Failure::ShortOfMemory);
+            return Err(Failure::ShortOfMemory);
+        }
         let began = monotonic_ns();
         agent.snapshots.launch(py, &agent.interpreter)?;
         agent.hooks.stopped(CLONE, began, Ordered::ByOthers, 0, 0);

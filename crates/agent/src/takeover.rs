@@ -50,6 +50,10 @@ pub(crate) fn switch(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<()> 
     give_back(py, agent)?;
     agent.hand.begin_anew();
     agent.set_policy(name);
+    if !name.acts() {
+        // Nobody would look after it any more.
+        agent.snapshots.call_off(py);
+    }
     take_over(py, agent)
 }
 
@@ -121,6 +125,8 @@ pub(crate) fn set_threshold(py: Python<'_>, thresholds: &Bound<'_, PyTuple>) -> 
             return Err(wrong);
         }
         agent.stage.stand_down();
+        // Nobody would look after it any more.
+        agent.snapshots.call_off(py);
         agent.ledger().trouble("the program has set the collector's thresholds: the policy stands down".to_owned());
         return Ok(());
     }
