@@ -101,11 +101,12 @@ def test_a_frozen_heap_is_thawed_when_the_policy_goes():
 
 def test_a_snapshot_is_called_off_when_the_policy_goes():
     with Console(NEUROGC_POLICY="gap") as console:
-        console.evaluate("globals().update(agent=__import__('neurogc')._native.agent, live=[[] for _ in range(600_000)])")
+        console.evaluate("globals().update(os=__import__('os'), agent=__import__('neurogc')._native.agent)")
+        console.evaluate("globals().update(live=[[] for _ in range(600_000)])")
         console.evaluate("agent.snapshot_launch()")
         neurogc("policy", console.process.pid, "observe")
         assert console.evaluate("agent.snapshot_look()[0]") in ("failed", "idle")
-        children = "[open(f'/proc/self/task/{it}/children').read() for it in __import__('os').listdir('/proc/self/task')]"
+        children = "[open(f'/proc/self/task/{it}/children').read() for it in os.listdir('/proc/self/task')]"
         assert console.evaluate(f"''.join({children})") == ""
 
 

@@ -1,7 +1,7 @@
 """Where memory is short there is no snapshot: it is refused or called off and counted, and the program lives on.
 
-No cgroup is made for this, which takes rights over the machine. A program gets a file system of its own instead, in which
-its cgroup's files say what the test wrote.
+No cgroup is made for this, which takes rights over the machine. A program gets a file system of its own instead, in
+which its cgroup's files say what the test wrote.
 """
 
 import json
@@ -45,7 +45,8 @@ def own_folder(version):
     for number, controllers, path in lines:
         if version == (2 if number == "0" else 1) and (number == "0" or "memory" in controllers.split(",")):
             for part, point, kind, _, options in mounts:
-                if kind == ("cgroup2" if version == 2 else "cgroup") and (version == 2 or "memory" in options.split(",")):
+                wanted = kind == "cgroup2" if version == 2 else kind == "cgroup" and "memory" in options.split(",")
+                if wanted:
                     return Path(point) / Path(path.removeprefix(part).lstrip("/"))
     return None
 
