@@ -164,7 +164,7 @@ def confidence(values: list[float]) -> tuple[float, float, float]:
 def pooled(trials: list[dict]) -> dict[str, float]:
     """The figures of all rounds together: percentiles of all latencies, the highest peak."""
     together = percentiles([each for trial in trials for each in trial["latencies_ms"]])
-    return together | {peak: max(trial[peak] for trial in trials) for peak in ("peak_mb", "group_mb")}
+    return together | {peak: max(trial[peak] for trial in trials) for peak in ("peak_mb", "all_mb")}
 
 
 def ratio(cell: dict, figure: str, policy: str, base: str) -> tuple[float, float, float] | None:
@@ -216,13 +216,13 @@ def cell_tables(cell: dict) -> None:
             snapshots = flights(trials, span)
         latency = " | ".join(f"{figures[name]:.1f}" for name in FIGURES)
         longest = max(trial["collections"]["full"]["max_ms"] for trial in trials)
-        print(f"| {policy} | {latency} | {figures['peak_mb']:.0f} | {figures['group_mb']:.0f} | {total(trials, 'full', 'count')}, "
+        print(f"| {policy} | {latency} | {figures['peak_mb']:.0f} | {figures['all_mb']:.0f} | {total(trials, 'full', 'count')}, "
               f"{total(trials, 'full', 'in_request')} | {longest:.0f} | {paused / span:.1%} | "
               f"{statistics.mean(trial['busy'] for trial in trials):.0%} | {agent} | {snapshots} |")
     print("\n| policy | p50 / off | p99 / off | p99.9 / off | p99 / cpython | p99.9 / cpython | peak / cpython | "
           "with children / cpython |\n|---|---|---|---|---|---|---|---|")
     columns = [("p50", "off"), ("p99", "off"), ("p99.9", "off"), ("p99", "cpython"), ("p99.9", "cpython"),
-               ("peak_mb", "cpython"), ("group_mb", "cpython")]
+               ("peak_mb", "cpython"), ("all_mb", "cpython")]
     for policy in cell["trials"]:
         print(f"| {policy} | {' | '.join(shown(ratio(cell, figure, policy, base)) for figure, base in columns)} |")
     print()
@@ -256,7 +256,7 @@ def bars(results: dict) -> list[tuple[str, str, str]]:
                 (f"full collections in a request ({where})", "0 without a guard",
                  f"{total(trials, 'full', 'in_request')} (forced by a guard, any kind: {forced})"),
                 (f"peak RSS vs. cpython ({where})", "≤ 1.25", shown(ratio(cell, "peak_mb", "gap", "cpython"))),
-                (f"peak with children vs. cpython ({where})", "≤ 1.3", shown(ratio(cell, "group_mb", "gap", "cpython"))),
+                (f"peak with children vs. cpython ({where})", "≤ 1.3", shown(ratio(cell, "all_mb", "gap", "cpython"))),
             ]
         rates = heap.get("saturation", {})
         if "gap" in rates and "cpython" in rates:

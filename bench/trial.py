@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import http.client
 import json
-import math
 import os
 import select
 import signal
@@ -54,42 +53,6 @@ def start(command: list[str], env: dict[str, str], cores: set[int]) -> subproces
     )
 
 
-class Group:
-    """A control group for a service and its children, whose peak the kernel keeps; nothing where none can be made."""
-
-    def __init__(self) -> None:
-        self._folder: Path | None = None
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            root = Path("/sys/fs/cgroup") / ("memory" if controllers == "memory" else "")
-            folder = root / path.lstrip("/") / f"neurogc-serve-{os.getpid()}-{time.monotonic_ns()}"
-            if controllers not in ("", "memory"):
-                continue
-            try:
-                folder.mkdir()
-            except OSError:
-                continue
-            self._peak = next((it for it in (folder / "memory.max_usage_in_bytes", folder / "memory.peak") if it.exists()), None)
-            if self._peak is not None:
-                self._folder = folder
-                return
-            folder.rmdir()
-
-    def take(self, pid: int) -> None:
-        """Counts a process, and the children that it will have."""
-        if self._folder is not None:
-            (self._folder / "cgroup.procs").write_text(str(pid))
-
-    def peak_mb(self) -> float:
-        """The highest memory of all together."""
-        return int(self._peak.read_text()) / 2**20 if self._folder is not None else math.nan
-
-    def end(self) -> None:
-        """Removes the group, which must be empty by then."""
-        if self._folder is not None:
-            self._folder.rmdir()
-
-
 def stop(process: subprocess.Popen) -> None:
     """Ends a process that we started, gently first."""
     if process.poll() is None:
@@ -122,9 +85,7 @@ class Service:
         self._setup = setup
         script = [str(HERE / "service.py"), "--records", str(records), "--spins", str(setup.spins)]
         script += ["--loop", setup.loop]
-        self._group = Group()
         self._process = start(script, environment(policy, setup.settings), setup.service_cores)
-        self._group.take(self._process.pid)
         try:
             ready, _, _ = select.select([self._process.stdout], [], [], 180)
             line = self._process.stdout.readline() if ready else ""
@@ -135,18 +96,14 @@ class Service:
             # A service stands ready for a while before its first client comes.
             time.sleep(setup.rest)
         except BaseException:
-            self._end()
+            stop(self._process)
             raise
-
-    def _end(self) -> None:
-        stop(self._process)
-        self._group.end()
 
     def __enter__(self) -> Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        stop(self._process)
 
     def _check(self) -> None:
         """That the service runs under the policy that we say it does."""
@@ -219,7 +176,10 @@ class Service:
         now_ran, now_waited = self._core_times()
         span = time.monotonic() - began
         report = self.report(result["since"], result["until"])
-        result |= {"peak_mb": peak, "group_mb": self._group.peak_mb(), "busy": (now_ran - ran) / span, "core_wait": (now_waited - waited) / span}
+        result |= {"peak_mb": peak, "busy": (now_ran - ran) / span, "core_wait": (now_waited - waited) / span}
+        # A flight's own memory beside the program's: at the worst when that is at its peak.
+        flights = report["neurogc"]["gc"]["snapshot"] if report["neurogc"] else {}
+        result["all_mb"] = peak + flights.get("extra_max_mb", 0.0)
         result["collections"] = report["collections"]
         if report["neurogc"]:
             result["agent"] = {

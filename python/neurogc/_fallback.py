@@ -324,6 +324,7 @@ def _report():
                 "flight_p50_ms": 0.0,
                 "copied_ms": 0.0,
                 "latest_copied_ms": 0.0,
+                "extra_max_mb": 0.0,
                 "candidates": 0,
                 "freed": 0,
             },

@@ -118,6 +118,8 @@ pub struct Snapshots {
     /// What the program has lost to copies of pages that it wrote to during flights: of all, and of the latest.
     pub copied_ms: f64,
     pub latest_copied_ms: f64,
+    /// The most memory that a flight has taken besides the program's: the walk's own, and copies of pages.
+    pub extra_max_mb: f64,
     pub candidates: u64,
     pub freed: u64,
 }

@@ -120,7 +120,7 @@ pub(crate) fn snapshot_cancel() -> PyResult<()> {
 /// The sums so far, and the latest flight.
 #[pyfunction]
 pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let Figures { launched, failed, clone, flight, reap, candidates, freed, copied, latest } =
+    let Figures { launched, failed, clone, flight, reap, candidates, freed, copied, extra, latest } =
         agent()?.snapshots.figures();
     let figures = PyDict::new(py);
     figures.set_item("launched", launched)?;
@@ -131,6 +131,7 @@ pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     }
     figures.set_item("candidates", candidates)?;
     figures.set_item("freed", freed)?;
+    figures.set_item("extra_max_mb", extra as f64 / 1e6)?;
     figures.set_item("copied_ms", copied.as_secs_f64() * 1e3)?;
     let numbers = [
         ("clone_ns", latest.clone_ns),

@@ -29,6 +29,8 @@ pub(crate) struct Figures {
     pub(crate) freed: u64,
     /// What the program has lost to copies in all flights.
     pub(crate) copied: Duration,
+    /// The most memory that a flight has taken besides.
+    pub(crate) extra: u64,
     /// The latest flight that landed.
     pub(crate) latest: Latest,
 }
@@ -60,6 +62,12 @@ impl Latest {
         /// What the kernel takes for one. Two to nine microseconds have been measured.
         const COPY_NS: u64 = 5_000;
         Duration::from_nanos(self.faults * COPY_NS)
+    }
+
+    /// Memory that the flight took besides the program's: the walk's own, and pages of which there were two.
+    fn extra(&self) -> u64 {
+        const PAGE: u64 = 4096;
+        self.own_bytes + self.faults * PAGE
     }
 
     /// A flight that has just landed.
@@ -101,6 +109,7 @@ impl Default for Figures {
             candidates: 0,
             freed: 0,
             copied: Duration::ZERO,
+            extra: 0,
             latest: Latest::default(),
         }
     }
@@ -116,6 +125,7 @@ impl Figures {
             clone_max_ms: self.clone.quantile_ms(1.0),
             flight_p50_ms: self.flight.quantile_ms(0.5),
             copied_ms: self.copied.as_secs_f64() * 1e3,
+            extra_max_mb: self.extra as f64 / 1e6,
             latest_copied_ms: self.latest.copied().as_secs_f64() * 1e3,
             candidates: self.candidates,
             freed: self.freed,
@@ -130,6 +140,7 @@ impl Figures {
         self.flight.add(latest.flight_ns);
         self.candidates += latest.candidates;
         self.copied += latest.copied();
+        self.extra = self.extra.max(latest.extra());
         self.latest = latest;
     }
 }
