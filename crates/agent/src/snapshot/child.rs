@@ -36,8 +36,6 @@ const NICER: c_int = 10;
 /// How long after the deadline a process that cannot even look at the clock is ended by the kernel.
 const LAST_SECONDS: u64 = 5;
 
-const PAGE: u64 = 4096;
-
 /// The first function of the process, which never returns.
 pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     // SAFETY: `Flight::launch` passes a mission, and this process has a copy of it.
@@ -56,7 +54,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
             if looks {
                 mappings::tell_untouched(control);
             }
-            control.own_bytes.store(system::minor_faults() * PAGE, Ordering::Relaxed);
+            control.own_bytes.store(system::minor_faults() * system::PAGE as u64, Ordering::Relaxed);
             control.say_done();
             system::exit(0)
         }

@@ -66,8 +66,7 @@ impl Latest {
 
     /// Memory that the flight took besides the program's: the walk's own, and pages of which there were two.
     fn extra(&self) -> u64 {
-        const PAGE: u64 = 4096;
-        self.own_bytes + self.faults * PAGE
+        self.own_bytes + self.faults * system::PAGE as u64
     }
 
     /// A flight that has just landed.
