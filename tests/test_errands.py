@@ -44,6 +44,30 @@ asyncio.run(main())
 """
 
 
+BEATING = """
+import asyncio, gc, sys, threading, time
+gc.disable()
+live = [[] for _ in range(1_500_000)]
+longest, told = 0.0, []
+threading.Thread(target=lambda: told.append(sys.stdin.readline()), daemon=True).start()
+class Node:
+    def __init__(self):
+        self.me = self
+async def main():
+    global longest
+    for _ in range(20_000):
+        Node()
+    print("ready", flush=True)
+    before = time.perf_counter()
+    while not told:
+        await asyncio.sleep(0.001)
+        now = time.perf_counter()
+        longest, before = max(longest, now - before), now
+    print(longest * 1000, flush=True)
+asyncio.run(main())
+"""
+
+
 class Console:
     """A running program, asked line by line."""
 
@@ -97,6 +121,18 @@ def test_a_frozen_heap_is_thawed_when_the_policy_goes():
         eventually(lambda: console.status()["gc"]["frozen"] > 1000, what="the freeze")
         neurogc("policy", console.process.pid, "observe")
         assert int(console.evaluate("gc.get_freeze_count()")) == 0
+
+
+def test_an_event_loop_goes_on_while_a_snapshot_is_taken_from_outside():
+    process = start(sys.executable, "-c", BEATING, stdin=subprocess.PIPE, NEUROGC_POLICY="observe")
+    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    eventually(lambda: ask(process.pid), what="the agent")
+    said = neurogc("collect", process.pid, "--how", "snapshot")
+    told = ask(process.pid)["gc"]["snapshot"]
+    longest, err = process.communicate("go on\n", timeout=20)
+    assert (process.returncode, err) == (0, ""), err
+    assert told["freed"] >= 20_000, (said, told)
+    assert float(longest) < told["flight_p50_ms"] * 0.6, (longest, told)
 
 
 def test_a_snapshot_is_called_off_when_the_policy_goes():

@@ -152,7 +152,7 @@ pub(crate) fn collect<'py>(py: Python<'py>, generation: i32) -> PyResult<Bound<'
 #[pyfunction]
 pub(crate) fn run_errand(py: Python<'_>) {
     if let Some(agent) = current() {
-        errands::finish(py, &agent);
+        errands::proceed(py, &agent);
     }
 }
 

@@ -314,6 +314,15 @@ fn a_large_heap_is_collected_from_snapshots_and_never_stopped_for_long() {
 }
 
 #[test]
+fn without_gaps_garbage_goes_as_fast_as_it_comes() {
+    let heap = FakeCollector { snapshot: Snapshot::Idle, dying: 200, ..FakeCollector::new(1_000_000) };
+    let rush = (0..60_000).map(|_| Tick { busy: true, kept: 200, garbage: 0, paused: false });
+    let rehearsal = play_on(heap, Name::Gap, None, rush);
+    let start = 50 * MB + 1_000_000 * OBJECT;
+    assert!(rehearsal.peak < start * 5 / 2, "{} MB of {} MB", rehearsal.peak / MB, start / MB);
+}
+
+#[test]
 fn a_small_heap_that_has_gaps_is_collected_plainly() {
     let calm = (0..30_000).map(|index| Tick { busy: index % 500 < 100, kept: 60, garbage: 200, paused: false });
     let rehearsal = play_with_snapshots(50_000, None, calm);

@@ -23,7 +23,7 @@ pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<usize>> {
 }
 
 /// The same for an agent.
-pub(crate) fn collect(py: Python<'_>, agent: &Agent) -> PyResult<Option<usize>> {
+fn collect(py: Python<'_>, agent: &Agent) -> PyResult<Option<usize>> {
     if agent.is_collecting(py) {
         // A finalizer asks, or another thread's finalizer has let us in: as with `gc.collect()`, nothing happens.
         return Ok(Some(0));

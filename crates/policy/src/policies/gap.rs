@@ -39,8 +39,11 @@ const FIRST_CLONE: Duration = Duration::from_millis(5);
 /// Seconds in which a snapshot waits for a gap as long as its clone; at the end any gap will do.
 const CLONE_WAIT: f64 = 5.0;
 
-/// How long a slice waits for a gap.
+/// How long a slice waits for a gap. After that, slices of so many budgets come without one, and take one part in so many of
+/// the time, until there are gaps again.
 const SLICE_WAIT: Duration = Duration::from_millis(500);
+const HURRIED: u32 = 4;
+const HURRIED_SHARE: u32 = 5;
 
 /// The share of the tenured heap that must be new before it is worth a full collection, as CPython has it.
 const NEW_SHARE: f64 = 0.25;
@@ -69,6 +72,8 @@ pub(super) struct Gap {
     due_since: Option<Duration>,
     /// When the program was last seen to free what a snapshot found, and how much was left then.
     reaping: Option<(Duration, u64)>,
+    /// Whether no gap has come for so long that slices do not wait for one.
+    hurries: bool,
     /// How much more must be new than usual, because the last full collections freed nothing.
     full_patience: f64,
 }
@@ -87,6 +92,7 @@ impl Gap {
             clone: FIRST_CLONE,
             due_since: None,
             reaping: None,
+            hurries: false,
             full_patience: 1.0,
         }
     }
@@ -140,16 +146,19 @@ impl Gap {
 
     /// A slice outside of gaps, where none has come for a while: garbage must go faster than it is made.
     fn hurry(&mut self, observation: &Observation) -> Option<Order> {
+        // A moment between two requests that have waited for each other is no gap.
+        self.hurries &= observation.idle.is_none_or(|idle| idle < 2 * self.budget);
         let Snapshot::Ready { objects, piece } = observation.snapshot else {
             self.reaping = None;
             return None;
         };
-        let (seen, left) = *self.reaping.get_or_insert((observation.now, objects));
-        if left != objects {
-            self.reaping = Some((observation.now, objects));
-        }
-        let late = piece.is_none() && observation.now.saturating_sub(seen) > SLICE_WAIT;
-        late.then(|| Order::at_once(Decision::Reap { budget: self.budget }, "garbage has waited for a gap"))
+        let last = self.reaping.filter(|(_, left)| *left == objects).unwrap_or((observation.now, objects));
+        self.reaping = Some(last);
+        let budget = HURRIED * self.budget;
+        let waits = if self.hurries { budget * (HURRIED_SHARE - 1) } else { SLICE_WAIT };
+        let late = piece.is_none() && observation.now.saturating_sub(last.0) > waits;
+        self.hurries |= late;
+        late.then(|| Order::at_once(Decision::Reap { budget }, "garbage has waited for a gap"))
     }
 }
 

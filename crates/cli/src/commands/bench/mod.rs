@@ -17,7 +17,7 @@ use crate::bench::metrics::Metric;
 use crate::bench::plan::{self, Heat};
 use crate::bench::progress::Progress;
 use crate::bench::record::{self, Entry, Measured, Run, Trial};
-use crate::bench::report::{html, markdown};
+use crate::bench::report::{drawings, html, markdown};
 use crate::bench::scenario::{CATALOGUE, Size};
 use crate::bench::scripts;
 use crate::bench::staged::Setting;
@@ -33,7 +33,7 @@ const KEPT: &str = "neurogc-bench";
 /// Compare policies side by side: latency, pauses, memory, processor
 ///
 /// Scenarios and contenders take turns, each trial in a new process, and what came of it is kept with a report: run.json,
-/// report.html and report.md. Without a scenario it runs all of them with their usual contenders, which takes half an
+/// report.html, report.md and plots/. Without a scenario it runs all of them with their usual contenders, which takes half an
 /// hour. Load goes to this machine only.
 #[derive(Debug, Args)]
 #[command(
@@ -82,11 +82,23 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Compare(compare::Arguments),
+    /// Write the report of a kept run again
+    Report {
+        /// The folder of the run
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
-    if let Some(Verb::Compare(compare)) = arguments.verb {
-        return compare::run(&compare, out);
+    match arguments.verb {
+        Some(Verb::Compare(compare)) => return compare::run(&compare, out),
+        Some(Verb::Report { folder }) => {
+            let run = Run::read(&folder).map_err(Failure::failed)?;
+            write_reports(&run, &folder)?;
+            return Ok(writeln!(out, "Report: {}", folder.join("report.html").display())?);
+        }
+        None => {}
     }
     if arguments.list {
         for scenario in CATALOGUE {
@@ -114,7 +126,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&bench.run)?)?;
     } else {
-        write!(out, "{}", markdown::text(&bench.run))?;
+        write!(out, "{}", markdown::text(&bench.run, false))?;
         writeln!(out, "\nReport: {}", folder.join("report.html").display())?;
     }
     out.flush()?;
@@ -277,9 +289,20 @@ impl<'b> Bench<'b> {
     /// Writes everything.
     fn write(&self) -> Outcome {
         self.keep()?;
-        fs::write(self.folder.join("report.md"), markdown::text(&self.run))?;
-        Ok(fs::write(self.folder.join("report.html"), html::page(&self.run))?)
+        write_reports(&self.run, self.folder)
     }
+}
+
+/// The report of a run, beside it.
+fn write_reports(run: &Run, folder: &Path) -> Outcome {
+    fs::create_dir_all(folder.join(drawings::FOLDER))?;
+    for measured in &run.scenarios {
+        for drawing in drawings::of(measured) {
+            fs::write(folder.join(drawing.path(&measured.scenario)), drawing.alone())?;
+        }
+    }
+    fs::write(folder.join("report.md"), markdown::text(run, true))?;
+    Ok(fs::write(folder.join("report.html"), html::page(run))?)
 }
 
 fn interrupted() -> Failure {
