@@ -82,7 +82,8 @@ impl<'a> Conducting<'a> {
 
     /// Asks the policy and does what it says. `idle_ns` is how long the GIL has been free, `None` while it is held.
     pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) {
-        if self.agent.stage.has_stood_down() || self.agent.hand.is_busy() {
+        // What a collection brings is not known before it is over; whoever decided now would order it again.
+        if self.agent.stage.has_stood_down() || self.agent.stage.is_collecting() || self.agent.hand.is_busy() {
             return;
         }
         self.look_at_memory(now);

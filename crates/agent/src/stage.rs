@@ -121,6 +121,11 @@ impl Stage {
         self.posted.load(Ordering::Relaxed) != NOTHING
     }
 
+    /// Whether an order is being carried out.
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.running.load(Ordering::Relaxed) != NOTHING
+    }
+
     /// Carries out what is due. The caller holds the GIL and has found a gap.
     pub(crate) fn collect_posted(&self, py: Python<'_>, agent: &Agent) -> PyResult<()> {
         let posted = self.posted.swap(NOTHING, Ordering::Relaxed);
@@ -133,7 +138,7 @@ impl Stage {
     }
 
     fn perform(&self, py: Python<'_>, agent: &Agent, order: u8) -> PyResult<()> {
-        if order == NOTHING || self.has_stood_down() || self.running.load(Ordering::Relaxed) != NOTHING {
+        if order == NOTHING || self.has_stood_down() || self.is_collecting() {
             return Ok(());
         }
         let gc = py.import("gc")?;

@@ -350,6 +350,29 @@ fn a_failed_snapshot_is_not_tried_again_at_once() {
 }
 
 #[test]
+fn that_start_up_left_nothing_to_free_says_nothing_about_later() {
+    let second = Duration::from_secs(1);
+    let due = |now| Observation {
+        now,
+        requests: 1,
+        idle: Some(10 * second),
+        tenured: 1_000_000,
+        pending: 300_000,
+        rss: 1 << 30,
+        snapshot: Snapshot::Idle,
+        ..Observation::default()
+    };
+    let nothing =
+        |at| Flown { at, clone: second / 500, flight: second / 10, copied: second / 100, objects: 1_000_000, found: 0 };
+    let mut guarded = Guarded::new(policy(Name::Gap, Tuning::default()), Limits::default());
+    assert_eq!(guarded.decide(&due(2 * second)).decision, Decision::Snapshot);
+    guarded.landed(&nothing(2 * second));
+    assert_eq!(guarded.decide(&due(20 * second)).decision, Decision::Snapshot);
+    guarded.landed(&nothing(20 * second));
+    assert_eq!(guarded.decide(&due(40 * second)).decision, Decision::Wait, "the second one counts");
+}
+
+#[test]
 fn memory_that_grows_forces_a_collection_even_without_a_gap() {
     // A program that never rests; what it keeps dies old, and no snapshot can be had.
     let heap = FakeCollector { dying: 400, ..FakeCollector::new(300_000) };

@@ -106,7 +106,8 @@ impl Gap {
     fn was_worth_it(&mut self, worth: bool) {
         self.due_since = None;
         // What start-up leaves says nothing about what the service will.
-        self.full_patience = if worth || !self.serves { 1.0 } else { (self.full_patience * 2.0).min(8.0) };
+        let says_nothing = !self.serves || !self.settled;
+        self.full_patience = if worth || says_nothing { 1.0 } else { (self.full_patience * 2.0).min(8.0) };
     }
 
     fn settle(&self, observation: &Observation, idle: Duration) -> Option<Order> {
@@ -224,16 +225,16 @@ impl Policy for Gap {
             Generation::Full => {
                 self.survivors = 0.0;
                 self.full_pause = collected.pause;
-                self.settled |= collected.at >= WARM_UP;
                 let poor = collected.pause > self.budget && collected.freed < NEW_LEAST as u64 / 10;
                 self.was_worth_it(!poor);
+                self.settled |= collected.at >= WARM_UP;
             }
         }
     }
 
     fn landed(&mut self, flown: &Flown) {
         self.clone = flown.clone;
-        self.settled |= flown.at >= WARM_UP;
         self.was_worth_it(flown.found as f64 >= POOR_YIELD * flown.objects as f64);
+        self.settled |= flown.at >= WARM_UP;
     }
 }
