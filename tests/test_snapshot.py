@@ -413,7 +413,7 @@ def run():
 thread = threading.Thread(target=run)
 thread.start()
 os.read(ready[0], 1)
-for _ in range(30):
+for _ in range(10):
     garbage(500)
     assert neurogc.collect("snapshot") >= 1000, failed()
 os.write(end[1], b"x")
