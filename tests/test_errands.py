@@ -8,7 +8,6 @@ import sys
 import pytest
 from observed import ask, binary, eventually, start
 
-# While tests run, the environment does not name it any more.
 NEUROGC = binary()
 pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not NEUROGC, reason="the command has not been built")]
 
