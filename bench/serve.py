@@ -164,7 +164,7 @@ def confidence(values: list[float]) -> tuple[float, float, float]:
 def pooled(trials: list[dict]) -> dict[str, float]:
     """The figures of all rounds together: percentiles of all latencies, the highest peak."""
     together = percentiles([each for trial in trials for each in trial["latencies_ms"]])
-    return together | {"peak_mb": max(trial["peak_mb"] for trial in trials)}
+    return together | {peak: max(trial[peak] for trial in trials) for peak in ("peak_mb", "all_mb")}
 
 
 def ratio(cell: dict, figure: str, policy: str, base: str) -> tuple[float, float, float] | None:
@@ -186,6 +186,15 @@ def total(trials: list[dict], generation: str, what: str) -> float:
     return sum(trial["collections"][generation][what] for trial in trials)
 
 
+def flights(trials: list[dict], span: float) -> str:
+    """What snapshots cost, since the service started; copies as a share of the time under load."""
+    told = [trial["agent_status"]["gc"] for trial in trials]
+    clone = max(gc["snapshot"]["clone_max_ms"] for gc in told)
+    slices = max(gc["reap"]["p99_ms"] for gc in told)
+    copied = sum(gc["snapshot"]["copied_ms"] for gc in told) / 1000 / span
+    return f"{sum(gc['snapshot']['count'] for gc in told)}: {clone:.1f}, {slices:.1f}, {copied:.1%}"
+
+
 def too_short(cell: dict) -> bool:
     """Whether CPython, left alone, never got to what we want to avoid."""
     return "cpython" in cell["trials"] and not total(cell["trials"]["cpython"], "full", "count")
@@ -193,25 +202,27 @@ def too_short(cell: dict) -> bool:
 
 def cell_tables(cell: dict) -> None:
     """The two tables of one heap and utilisation: figures, and ratios to both baselines."""
-    print("| policy | p50 | p99 | p99.9 | max (ms) | peak MB | full, in request | longest full (ms) | GC share | "
-          "busy | agent: full, in request / gap / forced |\n|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| policy | p50 | p99 | p99.9 | max (ms) | peak MB | with children | full, in request | longest full (ms) | GC share | "
+          "busy | agent: full, in request / gap / forced | snapshots: clone, slices at p99 (ms), lost to copies |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     for policy, trials in cell["trials"].items():
         figures = pooled(trials)
         span = sum(trial["until"] - trial["since"] for trial in trials)
         paused = sum(total(trials, generation, "total_ms") for generation in ("young", "middle", "full")) / 1000
-        agent = "–"
+        agent = snapshots = "–"
         if policy not in PLAIN:
             sums = {key: sum(trial["agent"][key] for trial in trials) for key in trials[0]["agent"]}
             agent = f"{sums['full']}, {sums['in_request']} / {sums['in_gap']} / {sums['forced']}"
+            snapshots = flights(trials, span)
         latency = " | ".join(f"{figures[name]:.1f}" for name in FIGURES)
         longest = max(trial["collections"]["full"]["max_ms"] for trial in trials)
-        print(f"| {policy} | {latency} | {figures['peak_mb']:.0f} | {total(trials, 'full', 'count')}, "
+        print(f"| {policy} | {latency} | {figures['peak_mb']:.0f} | {figures['all_mb']:.0f} | {total(trials, 'full', 'count')}, "
               f"{total(trials, 'full', 'in_request')} | {longest:.0f} | {paused / span:.1%} | "
-              f"{statistics.mean(trial['busy'] for trial in trials):.0%} | {agent} |")
-    print("\n| policy | p50 / off | p99 / off | p99.9 / off | p99 / cpython | p99.9 / cpython | peak / cpython |\n"
-          "|---|---|---|---|---|---|---|")
+              f"{statistics.mean(trial['busy'] for trial in trials):.0%} | {agent} | {snapshots} |")
+    print("\n| policy | p50 / off | p99 / off | p99.9 / off | p99 / cpython | p99.9 / cpython | peak / cpython | "
+          "with children / cpython |\n|---|---|---|---|---|---|---|---|")
     columns = [("p50", "off"), ("p99", "off"), ("p99.9", "off"), ("p99", "cpython"), ("p99.9", "cpython"),
-               ("peak_mb", "cpython")]
+               ("peak_mb", "cpython"), ("all_mb", "cpython")]
     for policy in cell["trials"]:
         print(f"| {policy} | {' | '.join(shown(ratio(cell, figure, policy, base)) for figure, base in columns)} |")
     print()
@@ -245,6 +256,7 @@ def bars(results: dict) -> list[tuple[str, str, str]]:
                 (f"full collections in a request ({where})", "0 without a guard",
                  f"{total(trials, 'full', 'in_request')} (forced by a guard, any kind: {forced})"),
                 (f"peak RSS vs. cpython ({where})", "≤ 1.25", shown(ratio(cell, "peak_mb", "gap", "cpython"))),
+                (f"peak with children vs. cpython ({where})", "≤ 1.3", shown(ratio(cell, "all_mb", "gap", "cpython"))),
             ]
         rates = heap.get("saturation", {})
         if "gap" in rates and "cpython" in rates:

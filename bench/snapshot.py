@@ -111,7 +111,8 @@ def measure(objects, garbage, rounds, writes, huge, rest):
             writer.stop = True
             writer.join()
         slices, freed = [], 0
-        while agent.snapshot_look()[0] == "ready":
+        # It is busy while the conductor looks at it.
+        while agent.snapshot_look()[0] in ("ready", "busy"):
             part = agent.snapshot_reap(2.0, True)
             slices.append(part[4] / 1e6)
             freed += part[0]

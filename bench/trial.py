@@ -177,6 +177,9 @@ class Service:
         span = time.monotonic() - began
         report = self.report(result["since"], result["until"])
         result |= {"peak_mb": peak, "busy": (now_ran - ran) / span, "core_wait": (now_waited - waited) / span}
+        # A flight's own memory beside the program's: at the worst when that is at its peak.
+        flights = report["neurogc"]["gc"]["snapshot"] if report["neurogc"] else {}
+        result["all_mb"] = peak + flights.get("extra_max_mb", 0.0)
         result["collections"] = report["collections"]
         if report["neurogc"]:
             result["agent"] = {

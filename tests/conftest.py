@@ -43,12 +43,14 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(scope="session")
 def _installed():
-    # The settings of the test run are not settings of an agent.
+    # The settings of the test run are not settings of an agent, but programs that tests start need them again.
     own = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("NEUROGC_")}
-    neurogc.install(policy="observe", adapters=False)
+    try:
+        neurogc.install(policy="observe", adapters=False)
+    finally:
+        os.environ.update(own)
     yield
     neurogc.uninstall()
-    os.environ.update(own)
 
 
 @pytest.fixture

@@ -54,8 +54,12 @@ def walkers():
     # Processes of ours that walk, and zombies.
     found = []
     for name in os.listdir(f"/proc/self/task"):
-        with open(f"/proc/self/task/{name}/children") as children:
-            found += [int(pid) for pid in children.read().split()]
+        try:
+            with open(f"/proc/self/task/{name}/children") as children:
+                found += [int(pid) for pid in children.read().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            # A thread that has just ended has none.
+            pass
     return found
 
 def shared_mappings():

@@ -11,7 +11,6 @@ from pathlib import Path
 import observed
 import pytest
 
-# While tests run, the environment does not name it any more.
 NEUROGC = observed.binary()
 pytestmark = [
     pytest.mark.needs_agent,

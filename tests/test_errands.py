@@ -8,7 +8,6 @@ import sys
 import pytest
 from observed import ask, binary, eventually, start
 
-# While tests run, the environment does not name it any more.
 NEUROGC = binary()
 pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not NEUROGC, reason="the command has not been built")]
 
@@ -40,6 +39,30 @@ async def main():
     while not told:
         await asyncio.sleep(0.01)
     print(dead, flush=True)
+asyncio.run(main())
+"""
+
+
+BEATING = """
+import asyncio, gc, sys, threading, time
+gc.disable()
+live = [[] for _ in range(1_500_000)]
+longest, told = 0.0, []
+threading.Thread(target=lambda: told.append(sys.stdin.readline()), daemon=True).start()
+class Node:
+    def __init__(self):
+        self.me = self
+async def main():
+    global longest
+    for _ in range(20_000):
+        Node()
+    print("ready", flush=True)
+    before = time.perf_counter()
+    while not told:
+        await asyncio.sleep(0.001)
+        now = time.perf_counter()
+        longest, before = max(longest, now - before), now
+    print(longest * 1000, flush=True)
 asyncio.run(main())
 """
 
@@ -97,6 +120,29 @@ def test_a_frozen_heap_is_thawed_when_the_policy_goes():
         eventually(lambda: console.status()["gc"]["frozen"] > 1000, what="the freeze")
         neurogc("policy", console.process.pid, "observe")
         assert int(console.evaluate("gc.get_freeze_count()")) == 0
+
+
+def test_an_event_loop_goes_on_while_a_snapshot_is_taken_from_outside():
+    process = start(sys.executable, "-c", BEATING, stdin=subprocess.PIPE, NEUROGC_POLICY="observe")
+    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    eventually(lambda: ask(process.pid), what="the agent")
+    said = neurogc("collect", process.pid, "--how", "snapshot")
+    told = ask(process.pid)["gc"]["snapshot"]
+    longest, err = process.communicate("go on\n", timeout=20)
+    assert (process.returncode, err) == (0, ""), err
+    assert told["freed"] >= 20_000, (said, told)
+    assert float(longest) < told["flight_p50_ms"] * 0.6, (longest, told)
+
+
+def test_a_snapshot_is_called_off_when_the_policy_goes():
+    with Console(NEUROGC_POLICY="gap") as console:
+        console.evaluate("globals().update(os=__import__('os'), agent=__import__('neurogc')._native.agent)")
+        console.evaluate("globals().update(live=[[] for _ in range(600_000)])")
+        console.evaluate("agent.snapshot_launch()")
+        neurogc("policy", console.process.pid, "observe")
+        assert console.evaluate("agent.snapshot_look()[0]") in ("failed", "idle")
+        children = "[open(f'/proc/self/task/{it}/children').read() for it in os.listdir('/proc/self/task')]"
+        assert console.evaluate(f"''.join({children})") == ""
 
 
 def test_a_forked_child_inherits_the_policy():

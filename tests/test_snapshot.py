@@ -374,6 +374,7 @@ gc_status = neurogc.status()["gc"]
 told = gc_status["snapshot"]
 assert (told["count"], told["failed"]) == (3, 0) and told["freed"] == told["candidates"] >= 600, told
 assert 0 < told["clone_p50_ms"] <= told["clone_max_ms"] and told["flight_p50_ms"] > 0, told
+assert told["copied_ms"] >= told["latest_copied_ms"] > 0, told
 assert gc_status["reap"]["count"] == 3 and gc_status["reap"]["max_ms"] > 0, gc_status["reap"]
 """)
 
@@ -412,7 +413,7 @@ def run():
 thread = threading.Thread(target=run)
 thread.start()
 os.read(ready[0], 1)
-for _ in range(30):
+for _ in range(10):
     garbage(500)
     assert neurogc.collect("snapshot") >= 1000, failed()
 os.write(end[1], b"x")

@@ -412,6 +412,81 @@ os.execv(sys.executable, [sys.executable, "-S", "-c", "import os; print(os.getpi
     assert out.endswith("done\n")
 
 
+# What the new program finds: the clone, which has been stopped before it could end.
+LEFT_BEHIND = """
+import os, signal, time
+def children():
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(pid) for pid in file.read().split()]
+[pid] = children()
+# It looks for its program every 50 ms, and may be done sooner.
+time.sleep(0.1)
+os.kill(pid, signal.SIGCONT)
+deadline = time.monotonic() + 10
+"""
+
+
+def replaced(*words):
+    """Runs a program that is replaced by another one, given by its command line, while a snapshot is in flight."""
+    return snap(f"""
+import signal
+{LARGE}
+agent.snapshot_launch()
+[pid] = walkers()
+os.kill(pid, signal.SIGSTOP)
+os.execv(sys.executable, [sys.executable, *{words!r}])
+""")
+
+
+def test_the_clone_ends_when_the_program_is_replaced():
+    out = replaced("-I", "-S", "-c", LEFT_BEHIND + """
+while (seen := os.waitpid(pid, os.WNOHANG | 0x40000000))[0] == 0 and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(seen == (pid, 1 << 8), deadline - time.monotonic() > 8)
+""")
+    # It has not walked to the end, which would be 0.
+    assert out == "True True\n"
+
+
+def test_the_agent_in_the_new_program_waits_for_the_clone():
+    out = replaced("-c", LEFT_BEHIND + """
+while children() and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(children())
+""")
+    assert out == "[]\n"
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_the_program_takes_the_thresholds_over_in_flight(landed):
+    snap(f"""
+{LARGE}
+agent.snapshot_launch()
+if {landed}:
+    wait()
+gc.set_threshold(700, 10, 10)
+assert any("stands down" in reason for reason in neurogc.status()["degraded"]), neurogc.status()["degraded"]
+assert failed() == {{"cancelled": 1}}, failed()
+{AND_THE_NEXT}
+""", NEUROGC_POLICY="gap")
+
+
+def test_it_is_called_off_while_a_slice_is_freed():
+    snap(f"""
+class Leaving:
+    def __init__(self):
+        self.me = self
+    def __del__(self):
+        gc.set_threshold(700, 10, 10)
+Leaving()
+garbage(20_000)
+assert fly()[0] == "ready"
+drain(1)
+assert failed() == {{"cancelled": 1}}, failed()
+{AND_THE_NEXT}
+""", NEUROGC_POLICY="gap")
+
+
 def test_the_program_ends_in_flight():
     out = snap(f"""
 {LARGE}

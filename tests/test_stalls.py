@@ -52,8 +52,9 @@ def test_a_processor_that_is_missing_is_told():
             process.kill()
             process.wait()
     # The scheduler decides how long each wait lasts, and may give a processor back and take it again: some injected
-    # stalls are too short to be seen, and some are seen in pieces.
-    seen = [each for each in injected if each["seen"]]
+    # stalls are too short to be seen, and some are seen in pieces. One that had a processor for nearly half of its time is
+    # as much a stall of another kind.
+    seen = [each for each in injected if each["seen"] and each["waited"] > 0.6]
     wrong = [each for each in seen if 2 * each["seen"].count("cpu_starved") <= len(each["seen"])]
     assert len(seen) >= INJECTED / 3, injected
     assert len(wrong) <= max(1, 0.05 * len(seen)), wrong

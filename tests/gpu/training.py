@@ -35,7 +35,8 @@ def main(steps):
     times = []
     for step in range(steps):
         began = time.perf_counter()
-        inside = True
+        # The first steps load libraries, and wait for that as long as a program waits that has started up.
+        inside = step >= 10
         loss = torch.nn.functional.cross_entropy(model(pinned.to(device, non_blocking=True)), target)
         loss.backward()
         for _ in range(200):
@@ -60,6 +61,7 @@ def main(steps):
         "p99_ms": 1e3 * times[int(len(times) * 0.99)],
         "max_ms": 1e3 * times[-1],
         "live": len(heap),
+        "orders": status["conduct"]["orders"],
     }
     print(json.dumps(report))
     if status["policy"] == "gap":

@@ -8,15 +8,14 @@ use neurogc_policy::{
 
 use crate::agent::Agent;
 use crate::hooks::{CLONE, REAP};
-use crate::senses::process::{headroom, resident};
-use crate::snapshot::{Failure, Latest, Progress};
+use crate::senses::process::{has_room, resident};
+use crate::snapshot::{COPIES, Failure, Latest, Progress};
 use crate::stage::Waiting;
 
 /// How often resident memory is read.
 const MEMORY_NS: u64 = 50_000_000;
 
-/// The share of its memory that a program may copy while a snapshot is out, and what must be left of that meanwhile.
-const COPIES: f64 = 0.5;
+/// The share of its memory that must be left for the copies that a program makes while a snapshot is out.
 const COPIES_LEAST: f64 = 0.1;
 
 /// The policy at work.
@@ -83,7 +82,8 @@ impl<'a> Conducting<'a> {
 
     /// Asks the policy and does what it says. `idle_ns` is how long the GIL has been free, `None` while it is held.
     pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) {
-        if self.agent.stage.has_stood_down() || self.agent.hand.is_busy() {
+        // What a collection brings is not known before it is over; whoever decided now would order it again.
+        if self.agent.stage.has_stood_down() || self.agent.stage.is_collecting() || self.agent.hand.is_busy() {
             return;
         }
         self.look_at_memory(now);
@@ -102,7 +102,7 @@ impl<'a> Conducting<'a> {
         if order.decision == Decision::Wait {
             self.agent.stage.post(due);
         }
-        if order.decision == Decision::Snapshot && !self.has_room(COPIES) {
+        if order.decision == Decision::Snapshot && !has_room(self.rss, COPIES) {
             self.agent.snapshots.refuse(&Failure::ShortOfMemory);
             self.note_failure(now, &Failure::ShortOfMemory);
             return;
@@ -181,17 +181,12 @@ impl<'a> Conducting<'a> {
         }
         self.rss_due = now + MEMORY_NS;
         // The kernel would end the walk before the program, but others may live in the same cgroup.
-        if self.snapshot == Snapshot::InFlight && !self.has_room(COPIES_LEAST) {
+        if self.snapshot == Snapshot::InFlight && !has_room(self.rss, COPIES_LEAST) {
             self.agent.snapshots.cancel();
         }
         if let Some(rss) = resident() {
             self.rss = rss;
         }
-    }
-
-    /// Whether there is memory for copies of this share of what the program has.
-    fn has_room(&self, share: f64) -> bool {
-        headroom().is_none_or(|room| room as f64 >= self.rss as f64 * share)
     }
 
     fn since_start(&self, at: u64) -> Duration {
@@ -213,13 +208,11 @@ fn kind(order: Order) -> Option<u8> {
 
 /// A flight as the policy sees it.
 fn flown(at: Duration, latest: &Latest) -> Flown {
-    /// What the kernel takes to copy a page that the program writes to. Three to nine have been measured.
-    const COPY_NS: u64 = 5_000;
     Flown {
         at,
         clone: Duration::from_nanos(latest.clone_ns),
         flight: Duration::from_nanos(latest.flight_ns),
-        copied: Duration::from_nanos(latest.faults * COPY_NS),
+        copied: latest.copied(),
         objects: latest.tracked,
         found: latest.candidates,
     }

@@ -2,6 +2,8 @@
 //! until it is asked for.
 
 use std::sync::Mutex;
+use std::thread::sleep;
+use std::time::Duration;
 
 use neurogc_policy::Name;
 use neurogc_wire::control::{How, Outcome};
@@ -9,12 +11,19 @@ use pyo3::prelude::*;
 
 use crate::agent::{Agent, lock};
 use crate::cpython::native::monotonic_ns;
-use crate::snapshot::{Figures, Progress, face};
+use crate::snapshot::{Failure, Progress};
 use crate::stage::original;
 use crate::takeover::switch;
 
 /// An event loop that has not run an errand in this time has ended; nobody else need wait for it.
 const FORGOTTEN_NS: u64 = 120_000_000_000;
+
+/// How long a slice may take that frees what a snapshot found. Between slices others have the GIL, or their turn in the loop.
+const SLICE: Duration = Duration::from_millis(1);
+
+/// How often a snapshot is looked at, and how long one that is out already is waited for.
+const LOOK: Duration = Duration::from_millis(1);
+const OUT_NS: u64 = 10_000_000_000;
 
 /// Something to do.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +47,8 @@ struct Desk {
     taken_on: u64,
     /// It is being done, by the hand or in the program's event loop.
     begun: bool,
+    /// What snapshots had freed, and how long they had stopped the program, before this one.
+    before: (u64, f64),
     outcome: Option<Outcome>,
 }
 
@@ -85,26 +96,52 @@ impl Errands {
     }
 }
 
-/// Begins an errand with the GIL held. A collection belongs in the thread of the program's event loop, where there is one.
+/// Begins an errand with the GIL held. Objects are freed in the thread of the program's event loop, where there is one; a
+/// snapshot's flight is waited for here, in the hand.
 pub(crate) fn run(py: Python<'_>, agent: &Agent, errand: Errand) {
-    let event_loop = if let Errand::Collect(_) = errand { agent.stage.event_loop(py) } else { None };
-    let handed_over = event_loop.is_some_and(|event_loop| {
+    match errand {
+        Errand::Policy(_) => {
+            step(py, agent);
+        }
+        Errand::Collect(How::Snapshot) => {
+            lock(&agent.errands.desk).before = spent(agent);
+            match fly(py, agent) {
+                Ok(()) => in_the_loop(py, agent),
+                Err(reason) => agent.errands.done(Outcome::Failed(reason)),
+            }
+        }
+        Errand::Collect(_) => in_the_loop(py, agent),
+    }
+}
+
+/// Goes on in the event loop, where there is one.
+fn in_the_loop(py: Python<'_>, agent: &Agent) {
+    let handed_over = agent.stage.event_loop(py).is_some_and(|event_loop| {
         let collect = py.import("neurogc._agent").and_then(|module| module.getattr("run_errand"));
         collect.and_then(|collect| event_loop.call_method1("call_soon_threadsafe", (collect,))).is_ok()
     });
     if !handed_over {
-        finish(py, agent);
+        while !step(py, agent) {}
     }
 }
 
-/// Does the errand that is under way, in the calling thread.
-pub(crate) fn finish(py: Python<'_>, agent: &Agent) {
+/// Does the errand that is under way, or the next slice of it, in the event loop's thread.
+pub(crate) fn proceed(py: Python<'_>, agent: &Agent) {
+    if !step(py, agent) {
+        in_the_loop(py, agent);
+    }
+}
+
+/// The same in any thread. True when there is nothing left to do.
+fn step(py: Python<'_>, agent: &Agent) -> bool {
     let outcome = match agent.errands.under_way() {
-        Some(Errand::Policy(name)) => change(py, agent, name),
-        Some(Errand::Collect(how)) => collect(py, agent, how),
-        None => return,
+        Some(Errand::Policy(name)) => change(py, agent, name).map(Some),
+        Some(Errand::Collect(How::Snapshot)) => Ok(free(py, agent)),
+        Some(Errand::Collect(how)) => collect(py, how).map(Some),
+        None => return true,
     };
-    agent.errands.done(outcome.unwrap_or_else(|error| Outcome::Failed(error.value(py).to_string())));
+    let outcome = outcome.unwrap_or_else(|error| Some(Outcome::Failed(error.value(py).to_string())));
+    outcome.map(|outcome| agent.errands.done(outcome)).is_some()
 }
 
 fn change(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<Outcome> {
@@ -117,31 +154,66 @@ fn change(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<Outcome> {
     Ok(Outcome::Policy { before, after: agent.policy().to_string() })
 }
 
-fn collect(py: Python<'_>, agent: &Agent, how: How) -> PyResult<Outcome> {
+fn collect(py: Python<'_>, how: How) -> PyResult<Outcome> {
     let began = monotonic_ns();
-    if how == How::Snapshot {
-        return snapshot(py, agent);
-    }
     let (how, generation) = if how == How::Young { (How::Young, 0) } else { (How::Full, 2) };
     let found = original(py, "collect")?.call1((generation,))?.extract::<u64>()?;
     Ok(Outcome::Collected { how, found, pause_ms: (monotonic_ns() - began) as f64 / 1e6 })
 }
 
-fn snapshot(py: Python<'_>, agent: &Agent) -> PyResult<Outcome> {
-    let before = agent.snapshots.figures();
-    match face::collect(py, agent)? {
-        Some(found) => {
-            let after = agent.snapshots.figures();
-            let stopped = |figures: &Figures| figures.clone.pauses().total_ms + figures.reap.pauses().total_ms;
-            let pause_ms = stopped(&after) - stopped(&before);
-            Ok(Outcome::Collected { how: How::Snapshot, found: found as u64, pause_ms })
+/// What snapshots have freed so far, and for how many milliseconds they have stopped the program.
+fn spent(agent: &Agent) -> (u64, f64) {
+    let figures = agent.snapshots.figures();
+    (figures.freed, figures.clone.pauses().total_ms + figures.reap.pauses().total_ms)
+}
+
+/// Launches a snapshot and waits until it has landed.
+fn fly(py: Python<'_>, agent: &Agent) -> Result<(), String> {
+    let until = monotonic_ns() + OUT_NS;
+    while let Progress::Busy | Progress::InFlight { .. } | Progress::Ready { .. } = agent.snapshots.look() {
+        if monotonic_ns() > until || agent.stopping() {
+            return Err("a snapshot is under way already".to_owned());
         }
-        None => {
-            let reason = match agent.snapshots.look() {
-                Progress::Failed(failure) => failure.to_string(),
-                _ => "no snapshot could be taken".to_owned(),
-            };
-            Ok(Outcome::Failed(reason))
+        py.detach(|| sleep(LOOK));
+    }
+    loop {
+        agent.stage.launch_now(py, agent).map_err(|failure| failure.to_string())?;
+        while let Progress::Busy | Progress::InFlight { .. } = agent.snapshots.look() {
+            if agent.stopping() {
+                return Err("the program ends".to_owned());
+            }
+            py.detach(|| sleep(LOOK));
+        }
+        match agent.snapshots.look() {
+            // The next one leaves nothing out.
+            Progress::Failed(Failure::Missing) => {}
+            Progress::Failed(failure) => {
+                agent.snapshots.lift(py);
+                return Err(failure.to_string());
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Frees a slice of what the snapshot found, unless the policy has done so; the outcome when that was the last one.
+fn free(py: Python<'_>, agent: &Agent) -> Option<Outcome> {
+    match agent.snapshots.look() {
+        Progress::Ready { .. } => {
+            agent.stage.reap_now(py, agent, SLICE, true);
+            None
+        }
+        Progress::Busy => {
+            py.detach(std::thread::yield_now);
+            None
+        }
+        Progress::Failed(failure) => {
+            agent.snapshots.lift(py);
+            Some(Outcome::Failed(failure.to_string()))
+        }
+        Progress::Idle | Progress::InFlight { .. } => {
+            let (before, (freed, stopped)) = (lock(&agent.errands.desk).before, spent(agent));
+            Some(Outcome::Collected { how: How::Snapshot, found: freed - before.0, pause_ms: stopped - before.1 })
         }
     }
 }

@@ -217,14 +217,14 @@ impl Drop for Mark {
 fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     resume();
     restore_if_left();
-    let Ok(current) = CURRENT.try_read() else { return };
-    let Some(agent) = &*current else { return };
+    // The lock is not kept: the first use of an interned name gives the GIL up, and whoever has it then may want the lock.
+    let Some(agent) = CURRENT.try_read().ok().and_then(|current| current.clone()) else { return };
     agent.snapshots.lift(phase.py());
     if phase.len().is_ok_and(|length| length == "start".len()) {
         let gathered = agent.interpreter.collector.map_or(0, |collector| collector.gathered(phase.py()));
         agent.hooks.collection_starts(gathered);
     } else {
-        collection_stops(agent, info);
+        collection_stops(&agent, info);
     }
 }
 

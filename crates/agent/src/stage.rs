@@ -14,7 +14,8 @@ use pyo3::types::PyDict;
 use crate::agent::{Agent, lock};
 use crate::cpython::native::monotonic_ns;
 use crate::hooks::{CLONE, Ordered, REAP};
-use crate::snapshot::{Failure, Reaped};
+use crate::senses::process::{has_room, resident};
+use crate::snapshot::{COPIES, Failure, Reaped};
 
 /// The stage of one process.
 #[derive(Debug, Default)]
@@ -120,6 +121,11 @@ impl Stage {
         self.posted.load(Ordering::Relaxed) != NOTHING
     }
 
+    /// Whether an order is being carried out.
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.running.load(Ordering::Relaxed) != NOTHING
+    }
+
     /// Carries out what is due. The caller holds the GIL and has found a gap.
     pub(crate) fn collect_posted(&self, py: Python<'_>, agent: &Agent) -> PyResult<()> {
         let posted = self.posted.swap(NOTHING, Ordering::Relaxed);
@@ -132,7 +138,7 @@ impl Stage {
     }
 
     fn perform(&self, py: Python<'_>, agent: &Agent, order: u8) -> PyResult<()> {
-        if order == NOTHING || self.has_stood_down() || self.running.load(Ordering::Relaxed) != NOTHING {
+        if order == NOTHING || self.has_stood_down() || self.is_collecting() {
             return Ok(());
         }
         let gc = py.import("gc")?;
@@ -177,6 +183,10 @@ impl Stage {
 
     /// Launches a snapshot that somebody has asked for.
     pub(crate) fn launch_now(&self, py: Python<'_>, agent: &Agent) -> Result<(), Failure> {
+        if !resident().is_none_or(|resident| has_room(resident, COPIES)) {
+            agent.snapshots.refuse(&Failure::ShortOfMemory);
+            return Err(Failure::ShortOfMemory);
+        }
         let began = monotonic_ns();
         agent.snapshots.launch(py, &agent.interpreter)?;
         agent.hooks.stopped(CLONE, began, Ordered::ByOthers, 0, 0);

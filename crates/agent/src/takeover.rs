@@ -50,6 +50,10 @@ pub(crate) fn switch(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<()> 
     give_back(py, agent)?;
     agent.hand.begin_anew();
     agent.set_policy(name);
+    if !name.acts() {
+        // Nobody would look after it any more.
+        agent.snapshots.call_off(py);
+    }
     take_over(py, agent)
 }
 
@@ -121,6 +125,8 @@ pub(crate) fn set_threshold(py: Python<'_>, thresholds: &Bound<'_, PyTuple>) -> 
             return Err(wrong);
         }
         agent.stage.stand_down();
+        // Nobody would look after it any more.
+        agent.snapshots.call_off(py);
         agent.ledger().trouble("the program has set the collector's thresholds: the policy stands down".to_owned());
         return Ok(());
     }
@@ -146,7 +152,7 @@ pub(crate) fn collect<'py>(py: Python<'py>, generation: i32) -> PyResult<Bound<'
 #[pyfunction]
 pub(crate) fn run_errand(py: Python<'_>) {
     if let Some(agent) = current() {
-        errands::finish(py, &agent);
+        errands::proceed(py, &agent);
     }
 }
 

@@ -82,12 +82,13 @@ fn collections(to: &mut String, status: &Status) -> fmt::Result {
     if snapshot.count + snapshot.failed > 0 {
         writeln!(
             to,
-            "  {} snapshots ({} failed), clone p50 {} max {}, flight p50 {}, {} candidates, {} freed",
+            "  {} snapshots ({} failed), clone p50 {} max {}, flight p50 {}, {} lost to copies, {} candidates, {} freed",
             count(snapshot.count),
             count(snapshot.failed),
             ms(snapshot.clone_p50_ms),
             ms(snapshot.clone_max_ms),
             ms(snapshot.flight_p50_ms),
+            ms(snapshot.copied_ms),
             count(snapshot.candidates),
             count(snapshot.freed)
         )?;

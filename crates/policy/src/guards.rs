@@ -42,8 +42,14 @@ impl Default for Limits {
 /// is what it needs to live. The first training step of a model loads libraries and sets up the accelerator.
 const START_UP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
+/// How far a program that serves may grow before its start-up counts as over, as a share of what it had at its first request.
+const LOADED_LATE: f64 = 1.25;
+
 /// So many times the growth that makes a collection due, and it waits no longer.
 const URGENT_GROWTH: u64 = 2;
+
+/// How long a snapshot waits for a gap, whatever the patience: it stops the program for some milliseconds only.
+const CLONE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Growth by this part of the ceiling is reason enough to look again.
 const GROWN_PART: u64 = 100;
@@ -62,6 +68,8 @@ pub struct Guarded {
     limits: Limits,
     /// What the last full collection left, or what the program had when its start-up was over.
     baseline: Bytes,
+    /// What it had at its first request.
+    at_first_request: Option<Bytes>,
     /// Since when a full collection has been overdue.
     overdue_since: Option<Duration>,
     /// How long the last full collection has taken.
@@ -83,6 +91,7 @@ impl Guarded {
             policy,
             limits,
             baseline: 0,
+            at_first_request: None,
             overdue_since: None,
             last_pause: None,
             free_at: Duration::ZERO,
@@ -190,7 +199,11 @@ impl Guarded {
         let waited = observation.now.saturating_sub(since);
         let decision = observation.everything(waited);
         let urgent = self.growth(observation) > self.allowed_growth() * URGENT_GROWTH;
-        if waited >= self.limits.patience || urgent {
+        let patience = match decision {
+            Decision::Snapshot => self.limits.patience.min(CLONE_PATIENCE),
+            _ => self.limits.patience,
+        };
+        if waited >= patience || urgent {
             return Some(Order::forced(decision, reason));
         }
         // At first only a gap will do that has lasted as long as the pause would; the longer it waits, the shorter one.
@@ -213,10 +226,19 @@ impl Guarded {
         Some(late.then(|| Order::forced(Decision::Reap { budget }, "garbage has waited for a gap for too long")))
     }
 
-    fn is_starting(&self, observation: &Observation) -> bool {
-        let serves = observation.requests + observation.in_flight > 0;
-        let long = if serves { START_UP.0 } else { START_UP.1 };
-        self.baseline == 0 || (self.last_pause.is_none() && observation.now < long)
+    fn is_starting(&mut self, observation: &Observation) -> bool {
+        if self.baseline == 0 {
+            return true;
+        }
+        if self.last_pause.is_some() {
+            return false;
+        }
+        if observation.requests + observation.in_flight == 0 {
+            return observation.now < START_UP.1;
+        }
+        // What is loaded at the first requests is needed to live, too; what is made in each of them is not.
+        let first = *self.at_first_request.get_or_insert(observation.rss);
+        observation.now < START_UP.0 && (observation.rss as f64) < first as f64 * LOADED_LATE
     }
 
     fn is_near_ceiling(&self, observation: &Observation) -> bool {

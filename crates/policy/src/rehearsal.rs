@@ -277,6 +277,16 @@ fn gap_keeps_young_pauses_within_the_budget() {
 }
 
 #[test]
+fn gap_keeps_pauses_short_where_everything_survives() {
+    let keeps = (0..20_000).map(|index| Tick { busy: index % 5 < 2, kept: 1_000, garbage: 0, paused: false });
+    let rehearsal = play_with_snapshots(600_000, None, keeps);
+    let of = |wanted| rehearsal.heap.collections.iter().skip(50).filter(move |(generation, ..)| *generation == wanted);
+    assert!(of(Generation::Middle).count() > 10);
+    let longest = of(Generation::Middle).map(|(_, _, pause)| *pause).max();
+    assert!(longest.is_some_and(|pause| pause <= Tuning::default().pause_budget * 3), "{longest:?}");
+}
+
+#[test]
 fn a_program_without_garbage_is_collected_ever_more_rarely() {
     let ticks =
         |ticks: usize| (0..ticks).map(|index| Tick { busy: index % 5 < 2, kept: 100, garbage: 0, paused: false });
@@ -304,6 +314,15 @@ fn a_large_heap_is_collected_from_snapshots_and_never_stopped_for_long() {
 }
 
 #[test]
+fn without_gaps_garbage_goes_as_fast_as_it_comes() {
+    let heap = FakeCollector { snapshot: Snapshot::Idle, dying: 200, ..FakeCollector::new(1_000_000) };
+    let rush = (0..60_000).map(|_| Tick { busy: true, kept: 200, garbage: 0, paused: false });
+    let rehearsal = play_on(heap, Name::Gap, None, rush);
+    let start = 50 * MB + 1_000_000 * OBJECT;
+    assert!(rehearsal.peak < start * 5 / 2, "{} MB of {} MB", rehearsal.peak / MB, start / MB);
+}
+
+#[test]
 fn a_small_heap_that_has_gaps_is_collected_plainly() {
     let calm = (0..30_000).map(|index| Tick { busy: index % 500 < 100, kept: 60, garbage: 200, paused: false });
     let rehearsal = play_with_snapshots(50_000, None, calm);
@@ -328,6 +347,29 @@ fn a_failed_snapshot_is_not_tried_again_at_once() {
     guarded.failed(100 * second);
     assert_eq!(guarded.decide(&due(101 * second)).decision, Decision::Full, "a plain one in the meantime");
     assert_eq!(guarded.decide(&due(106 * second)).decision, Decision::Snapshot);
+}
+
+#[test]
+fn that_start_up_left_nothing_to_free_says_nothing_about_later() {
+    let second = Duration::from_secs(1);
+    let due = |now| Observation {
+        now,
+        requests: 1,
+        idle: Some(10 * second),
+        tenured: 1_000_000,
+        pending: 300_000,
+        rss: 1 << 30,
+        snapshot: Snapshot::Idle,
+        ..Observation::default()
+    };
+    let nothing =
+        |at| Flown { at, clone: second / 500, flight: second / 10, copied: second / 100, objects: 1_000_000, found: 0 };
+    let mut guarded = Guarded::new(policy(Name::Gap, Tuning::default()), Limits::default());
+    assert_eq!(guarded.decide(&due(2 * second)).decision, Decision::Snapshot);
+    guarded.landed(&nothing(2 * second));
+    assert_eq!(guarded.decide(&due(20 * second)).decision, Decision::Snapshot);
+    guarded.landed(&nothing(20 * second));
+    assert_eq!(guarded.decide(&due(40 * second)).decision, Decision::Wait, "the second one counts");
 }
 
 #[test]

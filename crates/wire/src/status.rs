@@ -115,6 +115,11 @@ pub struct Snapshots {
     pub clone_p50_ms: f64,
     pub clone_max_ms: f64,
     pub flight_p50_ms: f64,
+    /// What the program has lost to copies of pages that it wrote to during flights: of all, and of the latest.
+    pub copied_ms: f64,
+    pub latest_copied_ms: f64,
+    /// The most memory that a flight has taken besides the program's: the walk's own, and copies of pages.
+    pub extra_max_mb: f64,
     pub candidates: u64,
     pub freed: u64,
 }

@@ -146,8 +146,13 @@ pub(crate) fn resident() -> Option<u64> {
     Some(pages * u64::try_from(page).ok()?)
 }
 
+/// Whether this process, of which so much is resident, could get this share of it once more.
+pub(crate) fn has_room(resident: u64, share: f64) -> bool {
+    headroom().is_none_or(|room| room as f64 >= resident as f64 * share)
+}
+
 /// Memory that this process could still get: what the machine has, and what its cgroup leaves.
-pub(crate) fn headroom() -> Option<u64> {
+fn headroom() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let available = line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024;

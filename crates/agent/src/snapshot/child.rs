@@ -4,7 +4,7 @@
 //! the functions by which types tell what their instances refer to. It may not allocate, lock, or panic: another thread
 //! may have held any lock when it was cloned.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use super::control::{Shared, Trouble};
@@ -18,6 +18,8 @@ pub(super) struct Mission<'a> {
     pub(super) layout: &'static Layout,
     pub(super) shared: &'a Shared,
     pub(super) parent: c_int,
+    /// Where the program's stack began, if the kernel tells.
+    pub(super) stack: Option<u64>,
     pub(super) deadline: u64,
     /// Memory that is not in the clone.
     pub(super) apart: &'a [(usize, usize)],
@@ -25,13 +27,14 @@ pub(super) struct Mission<'a> {
     pub(super) looks: bool,
 }
 
+/// What the process is called.
+pub(super) const NAME: &CStr = c"neurogc-walk";
+
 /// How much nicer than the program it is: a flight that drags costs the program more than the processor does.
 const NICER: c_int = 10;
 
 /// How long after the deadline a process that cannot even look at the clock is ended by the kernel.
 const LAST_SECONDS: u64 = 5;
-
-const PAGE: u64 = 4096;
 
 /// The first function of the process, which never returns.
 pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
@@ -44,12 +47,14 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     withdraw();
     end_at_last(mission.deadline);
     let control = mission.shared.control();
-    match work(mission) {
+    // Reading takes a descriptor.
+    let stack = if has_own_files { mission.stack } else { None };
+    match work(mission, stack) {
         Ok(()) => {
             if looks {
                 mappings::tell_untouched(control);
             }
-            control.own_bytes.store(system::minor_faults() * PAGE, Ordering::Relaxed);
+            control.own_bytes.store(system::minor_faults() * system::PAGE as u64, Ordering::Relaxed);
             control.say_done();
             system::exit(0)
         }
@@ -60,7 +65,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     }
 }
 
-fn work(mission: &Mission<'_>) -> Result<(), Trouble> {
+fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), Trouble> {
     let Mission { heads, layout, shared, parent, deadline, .. } = *mission;
     let control = shared.control();
     let ended = |step: usize| {
@@ -68,7 +73,7 @@ fn work(mission: &Mission<'_>) -> Result<(), Trouble> {
             ended.store(system::now(), Ordering::Relaxed);
         }
     };
-    let mut watch = Watch { control, parent, deadline, until_look: 0 };
+    let mut watch = Watch::new(control, parent, deadline, stack);
     watch.look()?;
     let mut walk = Walk::new(layout, watch)?;
     // SAFETY: the heads are those of the lists of the interpreter with this layout. The program held the GIL when this
@@ -103,7 +108,7 @@ fn let_go_of_files() -> bool {
 fn withdraw() {
     // SAFETY: raw calls on this process alone.
     unsafe {
-        libc::prctl(libc::PR_SET_NAME, c"neurogc-walk".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
         // Only now: what is not dumpable may not write to its own files below /proc.
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::system;
+use super::system::{self, PAGE};
 
 /// The first pages of the shared memory.
 #[repr(C, align(64))]
@@ -116,8 +116,6 @@ impl Candidate {
         self.tagged & NOT_SMALL == 0
     }
 }
-
-const PAGE: usize = 4096;
 
 /// The shared memory: the control page, the candidates component by component, and the components' sizes.
 #[derive(Debug)]

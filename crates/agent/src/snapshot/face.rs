@@ -23,7 +23,7 @@ pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<usize>> {
 }
 
 /// The same for an agent.
-pub(crate) fn collect(py: Python<'_>, agent: &Agent) -> PyResult<Option<usize>> {
+fn collect(py: Python<'_>, agent: &Agent) -> PyResult<Option<usize>> {
     if agent.is_collecting(py) {
         // A finalizer asks, or another thread's finalizer has let us in: as with `gc.collect()`, nothing happens.
         return Ok(Some(0));
@@ -120,7 +120,8 @@ pub(crate) fn snapshot_cancel() -> PyResult<()> {
 /// The sums so far, and the latest flight.
 #[pyfunction]
 pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let Figures { launched, failed, clone, flight, reap, candidates, freed, latest } = agent()?.snapshots.figures();
+    let Figures { launched, failed, clone, flight, reap, candidates, freed, copied, extra, latest } =
+        agent()?.snapshots.figures();
     let figures = PyDict::new(py);
     figures.set_item("launched", launched)?;
     figures.set_item("failed", failed)?;
@@ -130,6 +131,8 @@ pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     }
     figures.set_item("candidates", candidates)?;
     figures.set_item("freed", freed)?;
+    figures.set_item("extra_max_mb", extra as f64 / 1e6)?;
+    figures.set_item("copied_ms", copied.as_secs_f64() * 1e3)?;
     let numbers = [
         ("clone_ns", latest.clone_ns),
         ("flight_ns", latest.flight_ns),

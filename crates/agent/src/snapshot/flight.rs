@@ -13,7 +13,7 @@ use crate::cpython::layout::Layout;
 /// A process that was cloned from this one and walks its heap.
 #[derive(Debug)]
 pub(super) struct Flight {
-    pid: c_int,
+    pub(super) pid: c_int,
     pub(super) shared: Shared,
     pub(super) collector: Collector,
     /// When it was cloned, and how long the program stood still for that.
@@ -39,6 +39,8 @@ pub(super) struct Plan {
     pub(super) collector: Collector,
     pub(super) layout: &'static Layout,
     pub(super) heads: [usize; 4],
+    /// Where the program's stack began, if the kernel tells.
+    pub(super) stack: Option<u64>,
     /// About how many objects there are.
     pub(super) objects: usize,
 }
@@ -71,6 +73,7 @@ impl Flight {
             layout: plan.layout,
             shared: &shared,
             parent: std::process::id() as c_int,
+            stack: plan.stack,
             deadline,
             apart: &known,
             looks,

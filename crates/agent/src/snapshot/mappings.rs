@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::control::{Control, MOST_UNTOUCHED};
-use super::system;
+use super::system::{self, PAGE};
 use crate::cpython::arenas;
 
 /// Blocks begin at multiples of this, and are as large.
@@ -86,8 +86,6 @@ pub(super) fn tell_untouched(control: &Control) {
     }
     control.untouched_count.store(told as u64, Ordering::Release);
 }
-
-const PAGE: usize = 4096;
 
 /// Whether at least half of a block's pages are there: less is not worth the while.
 unsafe fn is_full(block: usize, residency: *mut u8) -> bool {

@@ -15,6 +15,7 @@ mod figures;
 mod flight;
 mod harvest;
 mod hold;
+pub(crate) mod left_behind;
 mod mappings;
 mod order;
 pub(crate) mod reap;
@@ -47,6 +48,8 @@ use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 pub(crate) struct Snapshots {
     /// The process that this belongs to. A child that native code forks has the memory of it, but not the snapshot.
     pid: u32,
+    /// Where its stack began, by which a clone sees whether it still runs this program.
+    stack: Option<u64>,
     state: Mutex<State>,
     /// Full collections are still held off although no snapshot needs that any more: who has the GIL next ends it.
     owes: AtomicBool,
@@ -69,6 +72,8 @@ struct State {
     /// What freeing an object takes, from earlier slices.
     cost_ns: f64,
     apart: Apart,
+    /// It was called off while a slice was being freed.
+    called_off: bool,
     /// Memory of snapshots that are over, to be given back when nobody waits.
     retired: Option<Shared>,
 }
@@ -122,6 +127,9 @@ pub(crate) struct Reaped {
     pub(crate) pause_ns: u64,
 }
 
+/// The share of its memory that a program may copy while a snapshot is out.
+pub(crate) const COPIES: f64 = 0.5;
+
 /// What freeing an object is taken for before it is known.
 const FIRST_COST_NS: f64 = 600.0;
 
@@ -136,10 +144,13 @@ impl Default for Snapshots {
             figures: Figures::default(),
             cost_ns: FIRST_COST_NS,
             apart: Apart::default(),
+            called_off: false,
             retired: None,
         };
+        let pid = std::process::id();
         Self {
-            pid: std::process::id(),
+            pid,
+            stack: system::stack_of(pid.cast_signed()),
             state: Mutex::new(state),
             owes: AtomicBool::new(false),
             aside: Box::new(Aside(UnsafeCell::new(Head { next: 0, previous: 0 }))),
@@ -184,7 +195,13 @@ impl Snapshots {
         }
         arenas::keep();
         let estimate = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
-        let plan = Plan { collector, layout, heads: generations.heads(), objects: estimate.max(0) as usize };
+        let plan = Plan {
+            collector,
+            layout,
+            heads: generations.heads(),
+            stack: self.stack,
+            objects: estimate.max(0) as usize,
+        };
         let flight = Flight::launch(&plan, &mut state.apart)?;
         // Only now, so that a refusal leaves everything as it was. The clone has seen the lists as they were before.
         generations.make_all_old();
@@ -302,17 +319,26 @@ impl Snapshots {
         if let Some(hold) = &mut state.hold {
             hold.look_again(generations);
         }
-        if harvest.left() > 0 {
-            state.phase = Phase::Landed(harvest);
-        } else {
+        let called_off = std::mem::take(&mut state.called_off);
+        if harvest.left() == 0 {
             state.finish(harvest, generations);
+        } else {
+            state.phase = Phase::Landed(harvest);
+            if called_off {
+                self.fail(&mut state, Failure::Cancelled);
+                self.pay(py, &mut state);
+            }
         }
         reaped
     }
 
     /// Counts one that was not even tried.
     pub(crate) fn refuse(&self, failure: &Failure) {
-        lock(&self.state).figures.failed(failure);
+        let mut state = lock(&self.state);
+        state.figures.failed(failure);
+        if matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
+            state.phase = Phase::Failed(failure.clone());
+        }
     }
 
     /// Somebody has taken note of a failure.
@@ -332,7 +358,8 @@ impl Snapshots {
         match &mut state.phase {
             Phase::Flying(flight) => flight.give_up(Failure::Cancelled),
             Phase::Landed(_) => self.fail(&mut state, Failure::Cancelled),
-            Phase::Idle | Phase::Reaping | Phase::Failed(_) => {}
+            Phase::Reaping => state.called_off = true,
+            Phase::Idle | Phase::Failed(_) => {}
         }
     }
 
@@ -352,6 +379,17 @@ impl Snapshots {
             self.owes.store(state.hold.is_some(), Ordering::Release);
         }
         state.retired = None;
+    }
+
+    /// The same for somebody who has the GIL, which is let go of meanwhile.
+    pub(crate) fn call_off(&self, py: Python<'_>) {
+        py.detach(|| self.shut_down());
+        self.lift(py);
+    }
+
+    /// Whether a process is the one that walks for this snapshot.
+    pub(crate) fn is_walked_by(&self, pid: i32) -> bool {
+        matches!(&lock(&self.state).phase, Phase::Flying(flight) if flight.pid == pid)
     }
 
     /// Lets CPython's own full collections come again, if a snapshot that came to nothing has held them off.

@@ -119,7 +119,7 @@ impl Graph {
         }
         let Some(shared) = Shared::new(capacity) else { return Err(Trouble::NoMemory) };
         let control = shared.control();
-        let watch = Watch { control, parent: system::parent(), deadline: u64::MAX, until_look: 0 };
+        let watch = Watch::new(control, system::parent(), u64::MAX, None);
         let mut walk = Walk::new(layout, watch)?;
         // SAFETY: the lists are well formed, and nobody changes them.
         unsafe {
@@ -235,7 +235,7 @@ fn what_finds_no_room_is_left_out_whole() {
 fn a_walk_that_nobody_waits_for_is_given_up() {
     let Some(shared) = Shared::new(1) else { panic!("no memory") };
     let control = shared.control();
-    let watch = |parent, deadline| Watch { control, parent, deadline, until_look: 0 };
+    let watch = |parent, deadline| Watch::new(control, parent, deadline, None);
     assert_eq!(watch(system::parent(), u64::MAX).look(), Ok(()));
     assert_eq!(watch(-5, u64::MAX).look(), Err(Trouble::Orphaned));
     assert_eq!(watch(system::parent(), 1).look(), Err(Trouble::Late));

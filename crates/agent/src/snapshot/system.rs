@@ -1,6 +1,10 @@
 //! System calls for a process that may neither allocate nor lock: nothing here touches libc's state but `errno`.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::io::Write;
+
+/// What the kernel hands memory out in.
+pub(super) const PAGE: usize = 4096;
 
 /// Memory from the kernel, zeroed, that costs nothing before it is touched. Null where there is none.
 pub(super) fn map(bytes: usize) -> *mut u8 {
@@ -44,6 +48,20 @@ pub(super) fn now() -> u64 {
 pub(super) fn parent() -> c_int {
     // SAFETY: it has no preconditions.
     unsafe { libc::syscall(libc::SYS_getppid) as c_int }
+}
+
+/// Where the stack of a process began when its program did. Another place means another program: a fork keeps it.
+/// Nothing where the kernel does not tell.
+pub(super) fn stack_of(pid: c_int) -> Option<u64> {
+    /// Counted from the word after the name, which may hold anything.
+    const FIELD: usize = 25;
+    let (mut path, mut text) = ([0; 32], [0; 1024]);
+    write!(&mut path[..], "/proc/{pid}/stat").ok()?;
+    let length = read_all(CStr::from_bytes_until_nul(&path).ok()?, &mut text)?;
+    let text = text.get(..length)?;
+    let after_name = text.rsplit(|byte| *byte == b')').next()?;
+    let word = after_name.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(FIELD)?;
+    std::str::from_utf8(word).ok()?.parse().ok().filter(|stack| *stack != 0)
 }
 
 /// Faults of this process that the kernel has served without reading a disk.
@@ -93,6 +111,31 @@ pub(super) fn wait(pid: c_int) -> Ended {
     }
 }
 
+/// Children that send no signal, or another one than usual, when they end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clones {
+    None,
+    Running,
+    /// This one has ended and can be waited for.
+    Ended(c_int),
+}
+
+/// Looks for such children without waiting for any.
+pub(super) fn clones() -> Clones {
+    // SAFETY: an all-zero `siginfo_t` is valid, and the call only fills it.
+    unsafe {
+        let mut seen: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WCLONE;
+        if libc::waitid(libc::P_ALL, 0, &raw mut seen, options) != 0 {
+            return Clones::None;
+        }
+        match seen.si_pid() {
+            0 => Clones::Running,
+            pid => Clones::Ended(pid),
+        }
+    }
+}
+
 /// Kills a child that has not been waited for, so that the id is still its own.
 pub(super) fn kill(pid: c_int) {
     // SAFETY: it has no preconditions.
@@ -100,7 +143,7 @@ pub(super) fn kill(pid: c_int) {
 }
 
 /// Fills a buffer from a file, by raw calls, and says how much that is. Nothing where it cannot be read or is larger.
-pub(super) fn read_all(path: &std::ffi::CStr, buffer: &mut [u8]) -> Option<usize> {
+pub(super) fn read_all(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     let mut filled = 0_usize;
     // SAFETY: the path is a C string, no more is read than there is room for, and the descriptor is our own.
     unsafe {
@@ -130,7 +173,7 @@ pub(super) fn plug((from, to): (usize, usize)) {
 }
 
 /// Writes a few bytes to a file, by raw calls, and says whether that could be done.
-pub(super) fn write_to(path: &std::ffi::CStr, bytes: &[u8]) -> bool {
+pub(super) fn write_to(path: &CStr, bytes: &[u8]) -> bool {
     // SAFETY: the path is a C string, the buffer is as long as said, and the descriptor is our own.
     unsafe {
         let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);

@@ -35,13 +35,24 @@ const GATHERED: usize = 1 << 11;
 
 /// Whether anybody still waits for the walk.
 pub(super) struct Watch<'a> {
-    pub(super) control: &'a Control,
-    pub(super) parent: c_int,
-    pub(super) deadline: u64,
-    pub(super) until_look: u32,
+    control: &'a Control,
+    parent: c_int,
+    deadline: u64,
+    /// Where the program's stack began, if the kernel tells.
+    stack: Option<u64>,
+    /// When to look next whether the parent still runs that program.
+    program_due: u64,
+    until_look: u32,
 }
 
-impl Watch<'_> {
+/// How often that is.
+const PROGRAM_NS: u64 = 50_000_000;
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(control: &'a Control, parent: c_int, deadline: u64, stack: Option<u64>) -> Self {
+        Self { control, parent, deadline, stack, program_due: 0, until_look: 0 }
+    }
+
     #[inline(always)]
     pub(super) fn step(&mut self) -> Result<(), Trouble> {
         match self.until_look.checked_sub(1) {
@@ -56,15 +67,26 @@ impl Watch<'_> {
     #[cold]
     pub(super) fn look(&mut self) -> Result<(), Trouble> {
         self.until_look = LOOK_EVERY;
+        let now = system::now();
         if self.control.is_stopped() {
             Err(Trouble::Stopped)
-        } else if system::parent() != self.parent {
+        } else if system::parent() != self.parent || self.is_replaced(now) {
             Err(Trouble::Orphaned)
-        } else if system::now() > self.deadline {
+        } else if now > self.deadline {
             Err(Trouble::Late)
         } else {
             Ok(())
         }
+    }
+
+    /// Whether the parent has begun another program.
+    fn is_replaced(&mut self, now: u64) -> bool {
+        if self.stack.is_none() || now < self.program_due {
+            return false;
+        }
+        self.program_due = now + PROGRAM_NS;
+        let stack = system::stack_of(self.parent);
+        stack.is_some() && stack != self.stack
     }
 }
 

@@ -14,6 +14,7 @@ use crate::agent::{Agent, lock};
 use crate::cpython::arenas::Upkeep;
 use crate::cpython::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::crew::Crew;
+use crate::snapshot::left_behind::LeftBehind;
 use crate::takeover::leave_to_cpython;
 use control::Control;
 use trace_file::TraceFile;
@@ -35,6 +36,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
     }
     let mut uplink = Uplink::open(agent, descriptors);
     let mut upkeep = Upkeep::default();
+    let mut left_behind = LeftBehind::new();
     while !agent.stopping() {
         uplink.round(false);
         if let Some(lost) = crew.lost()
@@ -44,6 +46,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
             leave_to_cpython(agent);
         }
         agent.rounds.uplink.fetch_add(1, Ordering::AcqRel);
+        left_behind.look(&agent.snapshots);
         let more = upkeep.round(UPKEEP);
         std::thread::park_timeout(if more { UPKEEP_ROUND } else { ROUND });
     }

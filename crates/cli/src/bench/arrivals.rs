@@ -1,11 +1,95 @@
-//! Arrivals that somebody recorded: requests of a trace, or times in a text file.
+//! How the requests of open-loop scenarios arrive: by chance, in bursts, ever faster, or as somebody recorded them.
 
+use std::fs;
+use std::str::FromStr;
 use std::time::Duration;
 
+use neurogc_load::Arrivals;
 use neurogc_wire::trace::{Record, read};
 
-/// Reads a recorded trace, or else a text.
-pub(crate) fn of_bytes(bytes: &[u8]) -> Result<Vec<Duration>, String> {
+/// How busy a service is kept, as a share of what it can do.
+pub(crate) const UTILISATION: f64 = 0.6;
+
+/// What `--arrivals` says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Pattern {
+    /// Independent clients.
+    #[default]
+    Poisson,
+    /// So many at once, again and again, and independent clients between them.
+    Bursts { size: u32, every: Duration },
+    /// Ever more or ever fewer, as shares of what the service can do.
+    Ramp { from: f64, to: f64 },
+    /// As recorded.
+    Replay(Vec<Duration>),
+}
+
+impl Pattern {
+    /// The arrivals at a service that can do so many requests in a second.
+    pub(crate) fn at(&self, capacity: f64, lasts: Duration) -> Arrivals {
+        let usual = UTILISATION * capacity;
+        match self {
+            Self::Poisson => Arrivals::Poisson { per_second: usual },
+            Self::Bursts { size, every } => Arrivals::Bursts {
+                per_second: (usual - f64::from(*size) / every.as_secs_f64()).max(0.0),
+                size: *size,
+                every: *every,
+            },
+            Self::Ramp { from, to } => Arrivals::Ramp { from: from * capacity, to: to * capacity, over: lasts },
+            Self::Replay(moments) => Arrivals::Replay(moments.clone()),
+        }
+    }
+
+    /// For the report.
+    pub(crate) fn title(&self) -> String {
+        let percent = |share: f64| (share * 100.0).round();
+        match self {
+            Self::Poisson => format!("{} % busy", percent(UTILISATION)),
+            Self::Bursts { size, every } => {
+                format!("{size} at once every {} s, {} % busy in all", every.as_secs_f64(), percent(UTILISATION))
+            }
+            Self::Ramp { from, to } => format!("from {} to {} % busy", percent(*from), percent(*to)),
+            Self::Replay(_) => "recorded arrivals".to_owned(),
+        }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let numbers: Option<(f64, f64)> =
+            rest.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        match (kind, numbers) {
+            ("poisson", None) if rest.is_empty() => Ok(Self::Poisson),
+            ("bursts", Some((size, every)))
+                if (1.0..=100_000.0).contains(&size) && (0.01..=3600.0).contains(&every) =>
+            {
+                Ok(Self::Bursts { size: size as u32, every: Duration::from_secs_f64(every) })
+            }
+            ("bursts", _) => Err(format!("{text:?} should be bursts:N,S: N requests at once, every S seconds")),
+            ("ramp", Some((from, to))) if [from, to].iter().all(|share| (0.0..=300.0).contains(share)) => {
+                Ok(Self::Ramp { from: from / 100.0, to: to / 100.0 })
+            }
+            ("ramp", _) => Err(format!("{text:?} should be ramp:FROM,TO: percent of what the service can do")),
+            _ => recorded(text),
+        }
+    }
+}
+
+/// Arrivals that somebody recorded.
+fn recorded(path: &str) -> Result<Pattern, String> {
+    let wrong = |reason: String| format!("cannot take arrivals from {path}: {reason}");
+    let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    match of_bytes(&bytes).map_err(wrong)? {
+        moments if moments.is_empty() => Err(format!("{path} holds no requests")),
+        moments => Ok(Pattern::Replay(moments)),
+    }
+}
+
+/// Reads a recorded trace, or else a text: a time in seconds on each line.
+fn of_bytes(bytes: &[u8]) -> Result<Vec<Duration>, String> {
     match (read(bytes), std::str::from_utf8(bytes)) {
         (Ok(trace), _) => Ok(of_records(&trace.records)),
         (Err(_), Ok(text)) => of_text(text),
@@ -49,6 +133,29 @@ mod tests {
         assert_eq!(times, Ok([0, 500, 2250].map(Duration::from_millis).to_vec()));
         assert_eq!(of_text("1\nsoon\n"), Err("line 2 is not a time in seconds".to_owned()));
         assert_eq!(of_text("-1\n"), Err("line 1 is not a time in seconds".to_owned()));
+    }
+
+    #[test]
+    fn patterns_keep_the_service_as_busy_as_they_say() {
+        let pattern = |text: &str| text.parse::<Pattern>();
+        let lasts = Duration::from_secs(7);
+        assert_eq!(pattern("poisson").map(|it| it.at(100.0, lasts)), Ok(Arrivals::Poisson { per_second: 60.0 }));
+        let bursts = Arrivals::Bursts { per_second: 35.0, size: 50, every: Duration::from_secs(2) };
+        assert_eq!(pattern("bursts:50,2").map(|it| it.at(100.0, lasts)), Ok(bursts));
+        let ramp = Arrivals::Ramp { from: 20.0, to: 90.0, over: lasts };
+        assert_eq!(
+            pattern("ramp:20,90").map(|it| (it.at(100.0, lasts), it.title())),
+            Ok((ramp, "from 20 to 90 % busy".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_pattern_that_is_wrong_is_told_what_is_right() {
+        let error = |text: &str| text.parse::<Pattern>().err().unwrap_or_default();
+        assert!(error("bursts:50").contains("bursts:N,S"));
+        assert!(error("bursts:0,1").contains("bursts:N,S"));
+        assert!(error("ramp:20").contains("ramp:FROM,TO"));
+        assert!(error("no-such-file").contains("cannot take arrivals from no-such-file"));
     }
 
     #[test]

@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use neurogc_load::{Arrivals, Asks, Load, Part, Phase, Plan, Target, Users};
 
+use super::arrivals::{Pattern, UTILISATION};
+
 /// The part of a drive that counts.
 pub(crate) const MEASURED: &str = "measured";
 /// The part of a drive in which more is asked for than can be done.
 pub(crate) const OVERLOAD: &str = "overload";
 /// The part of a drive before anything counts.
 const WARM_UP: &str = "warm-up";
-
-/// How busy a service is kept, as a share of what it can do.
-const UTILISATION: f64 = 0.6;
 
 /// How a scenario is driven.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,8 +30,8 @@ pub(crate) enum Drive {
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// One sentence for the help and the report.
-    pub(crate) about: &'static str,
+    /// One sentence for the help and the report, which add how requests arrive.
+    about: &'static str,
     pub(crate) script: &'static str,
     pub(crate) drive: Drive,
     /// What its service is asked for.
@@ -48,7 +47,7 @@ pub(crate) struct Scenario {
 }
 
 const EVERYBODY: &str = "default,off,each,threshold:10000,10,10,threshold:50000,500,1000,freeze,\
-                         freeze+threshold:50000,500,1000,every:100,thread:30,gap";
+                         freeze+threshold:50000,500,1000,every:100,thread:3,gap";
 const LIMITS_AND_US: &str = "default,off,each,gap";
 
 const MIXED: &[(u32, &str)] = &[(1, "/cpu/{}"), (1, "/memory/{}"), (1, "/io/{}"), (1, "/network/{}")];
@@ -57,12 +56,12 @@ const MIXED: &[(u32, &str)] = &[(1, "/cpu/{}"), (1, "/memory/{}"), (1, "/io/{}")
 pub(crate) const CATALOGUE: &[Scenario] = &[
     Scenario {
         name: "attribution",
-        about: "a service that explains answers token by token, beside a large feature store; open loop, 60 % busy",
+        about: "a service that explains answers token by token, beside a large feature store; open loop",
         script: "attribution.py",
         drive: Drive::Open,
         asks: &[(1, "/explain/{}")],
         contenders: EVERYBODY,
-        seconds: 6,
+        seconds: 5,
         overhead: 1.6,
         by_default: true,
     },
@@ -73,7 +72,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Users(100),
         asks: MIXED,
         contenders: LIMITS_AND_US,
-        seconds: 3,
+        seconds: 2,
         overhead: 1.4,
         by_default: true,
     },
@@ -90,12 +89,12 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "mixed-open",
-        about: "the same, open loop, 60 % busy",
+        about: "the same, open loop",
         script: "mixed.py",
         drive: Drive::Open,
         asks: MIXED,
         contenders: LIMITS_AND_US,
-        seconds: 5,
+        seconds: 4,
         overhead: 1.4,
         by_default: true,
     },
@@ -106,7 +105,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Loop,
         asks: &[],
         contenders: LIMITS_AND_US,
-        seconds: 7,
+        seconds: 6,
         overhead: 2.0,
         by_default: true,
     },
@@ -117,7 +116,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Loop,
         asks: &[],
         contenders: LIMITS_AND_US,
-        seconds: 5,
+        seconds: 4,
         overhead: 3.0,
         by_default: true,
     },
@@ -128,7 +127,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Overload,
         asks: &[(1, "/explain/{}")],
         contenders: "default,off,gap",
-        seconds: 6,
+        seconds: 5,
         overhead: 2.0,
         by_default: true,
     },
@@ -150,7 +149,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: Drive::Loop,
         asks: &[],
         contenders: LIMITS_AND_US,
-        seconds: 4,
+        seconds: 3,
         overhead: 1.1,
         by_default: true,
     },
@@ -162,7 +161,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         asks: &[],
         contenders: "default,gap",
         seconds: 1,
-        overhead: 12.0,
+        overhead: 9.0,
         by_default: true,
     },
 ];
@@ -195,6 +194,14 @@ impl Scenario {
         })
     }
 
+    /// What it does, in one sentence.
+    pub(crate) fn about(&self, arrivals: &Pattern) -> String {
+        match self.drive {
+            Drive::Open => format!("{}, {}", self.about, arrivals.title()),
+            _ => self.about.to_owned(),
+        }
+    }
+
     /// How long the part that counts lasts.
     pub(crate) fn measured(&self, size: Size) -> Duration {
         size.seconds(self.seconds as f64)
@@ -206,7 +213,7 @@ impl Scenario {
             Drive::Loop => return vec![Part { name: MEASURED, lasts: self.measured(size) }],
             Drive::Open => Part { name: WARM_UP, lasts: size.seconds(1.0) },
             Drive::Users(count) => Part { name: WARM_UP, lasts: size.seconds(f64::from(count) / 10.0) },
-            Drive::Overload => Part { name: OVERLOAD, lasts: size.seconds(8.0) },
+            Drive::Overload => Part { name: OVERLOAD, lasts: size.seconds(20.0) },
         };
         vec![before, Part { name: MEASURED, lasts: self.measured(size) }]
     }
@@ -217,14 +224,7 @@ impl Scenario {
     }
 
     /// How its service is driven, given what it can do in a second.
-    pub(crate) fn plan(
-        &self,
-        target: Target,
-        capacity: f64,
-        arrivals: Option<&Arrivals>,
-        seed: u64,
-        size: Size,
-    ) -> Plan {
+    pub(crate) fn plan(&self, target: Target, capacity: f64, arrivals: &Pattern, seed: u64, size: Size) -> Plan {
         let parts = self.parts(size);
         let load = match self.drive {
             Drive::Users(count) => Load::Users(Users {
@@ -236,9 +236,7 @@ impl Scenario {
                 Phase { lasts: parts[0].lasts, per_second: 2.0 * capacity },
                 Phase { lasts: parts[1].lasts, per_second: UTILISATION * capacity },
             ])),
-            Drive::Open | Drive::Loop => {
-                Load::Open(arrivals.cloned().unwrap_or(Arrivals::Poisson { per_second: UTILISATION * capacity }))
-            }
+            Drive::Open | Drive::Loop => Load::Open(arrivals.at(capacity, parts.iter().map(|part| part.lasts).sum())),
         };
         // Under an overload a real service stands behind something that turns requests away.
         let overloaded = self.drive == Drive::Overload;

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use neurogc_load::{Arrivals, Flow, Latencies, Load, Outcome, Plan, Target, Users, drive, get, go_first};
+use neurogc_load::{Flow, Latencies, Load, Outcome, Plan, Target, Users, drive, get, go_first};
 use neurogc_wire::status::Status;
 
+use super::arrivals::Pattern;
 use super::census::{Watcher, processor_time};
 use super::contender::{Contender, EACH};
 use super::interrupt::Interrupt;
@@ -48,7 +49,7 @@ impl From<Silence> for Ended {
 pub(crate) struct Setup<'s> {
     pub(crate) setting: Setting<'s>,
     pub(crate) size: Size,
-    pub(crate) arrivals: Option<&'s Arrivals>,
+    pub(crate) arrivals: &'s Pattern,
     pub(crate) interrupt: &'s Interrupt,
 }
 

@@ -14,7 +14,7 @@ use crate::observation::{Collected, Decision, Flown, Generation, Observation, Or
 /// Fewest and most young objects that may gather.
 const YOUNG: (f64, f64) = (2_000.0, 200_000.0);
 
-/// Young collections until a middle one is due, and until CPython does it by itself.
+/// Young collections until a middle one is due, if they leave little, and until CPython does it by itself.
 const MIDDLE_DUE: u32 = 10;
 const MIDDLE_SWITCH: u32 = 50;
 
@@ -39,8 +39,11 @@ const FIRST_CLONE: Duration = Duration::from_millis(5);
 /// Seconds in which a snapshot waits for a gap as long as its clone; at the end any gap will do.
 const CLONE_WAIT: f64 = 5.0;
 
-/// How long a slice waits for a gap.
+/// How long a slice waits for a gap. After that, slices of so many budgets come without one, and take one part in so many of
+/// the time, until there are gaps again.
 const SLICE_WAIT: Duration = Duration::from_millis(500);
+const HURRIED: u32 = 4;
+const HURRIED_SHARE: u32 = 5;
 
 /// The share of the tenured heap that must be new before it is worth a full collection, as CPython has it.
 const NEW_SHARE: f64 = 0.25;
@@ -56,6 +59,10 @@ pub(super) struct Gap {
     young_limit: f64,
     /// The part of that which must have gathered before a gap is used. It grows while collections free nothing.
     young_due: f64,
+    /// Objects that young collections have left since the last middle one, which looks at all of them, and how many may
+    /// gather before one is due.
+    survivors: f64,
+    survivors_limit: f64,
     settled: bool,
     serves: bool,
     full_pause: Duration,
@@ -65,6 +72,8 @@ pub(super) struct Gap {
     due_since: Option<Duration>,
     /// When the program was last seen to free what a snapshot found, and how much was left then.
     reaping: Option<(Duration, u64)>,
+    /// Whether no gap has come for so long that slices do not wait for one.
+    hurries: bool,
     /// How much more must be new than usual, because the last full collections freed nothing.
     full_patience: f64,
 }
@@ -75,20 +84,30 @@ impl Gap {
             budget: tuning.pause_budget,
             young_limit: 10_000.0,
             young_due: 0.25,
+            survivors: 0.0,
+            survivors_limit: 10_000.0,
             settled: false,
             serves: false,
             full_pause: Duration::ZERO,
             clone: FIRST_CLONE,
             due_since: None,
             reaping: None,
+            hurries: false,
             full_patience: 1.0,
         }
+    }
+
+    /// How many objects may gather, after a collection that looked at so many.
+    fn affordable(&self, limit: f64, looked_at: f64, pause: Duration) -> f64 {
+        let now = looked_at * self.budget.as_secs_f64() / pause.as_secs_f64().max(1e-6);
+        (0.7 * limit + 0.3 * now).clamp(YOUNG.0, YOUNG.1)
     }
 
     fn was_worth_it(&mut self, worth: bool) {
         self.due_since = None;
         // What start-up leaves says nothing about what the service will.
-        self.full_patience = if worth || !self.serves { 1.0 } else { (self.full_patience * 2.0).min(8.0) };
+        let says_nothing = !self.serves || !self.settled;
+        self.full_patience = if worth || says_nothing { 1.0 } else { (self.full_patience * 2.0).min(8.0) };
     }
 
     fn settle(&self, observation: &Observation, idle: Duration) -> Option<Order> {
@@ -128,16 +147,19 @@ impl Gap {
 
     /// A slice outside of gaps, where none has come for a while: garbage must go faster than it is made.
     fn hurry(&mut self, observation: &Observation) -> Option<Order> {
+        // A moment between two requests that have waited for each other is no gap.
+        self.hurries &= observation.idle.is_none_or(|idle| idle < 2 * self.budget);
         let Snapshot::Ready { objects, piece } = observation.snapshot else {
             self.reaping = None;
             return None;
         };
-        let (seen, left) = *self.reaping.get_or_insert((observation.now, objects));
-        if left != objects {
-            self.reaping = Some((observation.now, objects));
-        }
-        let late = piece.is_none() && observation.now.saturating_sub(seen) > SLICE_WAIT;
-        late.then(|| Order::at_once(Decision::Reap { budget: self.budget }, "garbage has waited for a gap"))
+        let last = self.reaping.filter(|(_, left)| *left == objects).unwrap_or((observation.now, objects));
+        self.reaping = Some(last);
+        let budget = HURRIED * self.budget;
+        let waits = if self.hurries { budget * (HURRIED_SHARE - 1) } else { SLICE_WAIT };
+        let late = piece.is_none() && observation.now.saturating_sub(last.0) > waits;
+        self.hurries |= late;
+        late.then(|| Order::at_once(Decision::Reap { budget }, "garbage has waited for a gap"))
     }
 }
 
@@ -170,10 +192,12 @@ impl Policy for Gap {
     }
 
     fn at_next_gap(&self, observation: &Observation) -> Order {
-        if f64::from(observation.counts[0]) < self.young_limit * self.young_due {
+        let young_are_due = f64::from(observation.counts[0]) >= self.young_limit * self.young_due;
+        let are_many = self.survivors >= self.survivors_limit;
+        if !young_are_due && !are_many {
             return self.reap(observation).unwrap_or(Order::WAIT);
         }
-        if observation.counts[1] >= MIDDLE_DUE {
+        if observation.counts[1] >= MIDDLE_DUE || are_many {
             return Order::because(Decision::Middle, "young collections have left survivors");
         }
         Order::because(Decision::Young, "young objects have gathered")
@@ -182,28 +206,35 @@ impl Policy for Gap {
     fn learn(&mut self, collected: &Collected) {
         match collected.generation {
             Generation::Young => {
+                self.survivors += (f64::from(collected.gathered) - collected.freed as f64).max(0.0);
                 // Tiny collections say nothing about the cost of an object.
-                if collected.gathered >= 500 && !collected.pause.is_zero() {
-                    let affordable =
-                        f64::from(collected.gathered) * self.budget.as_secs_f64() / collected.pause.as_secs_f64();
-                    self.young_limit = (0.7 * self.young_limit + 0.3 * affordable).clamp(YOUNG.0, YOUNG.1);
+                if collected.gathered >= 500 {
+                    self.young_limit =
+                        self.affordable(self.young_limit, f64::from(collected.gathered), collected.pause);
                     let poor = (collected.freed as f64) < POOR_YIELD * f64::from(collected.gathered);
                     self.young_due = (self.young_due * if poor { 1.5 } else { 0.5 }).clamp(0.25, 0.9);
                 }
             }
-            Generation::Middle => {}
+            Generation::Middle => {
+                let looked_at = self.survivors + f64::from(collected.gathered);
+                if looked_at >= 500.0 {
+                    self.survivors_limit = self.affordable(self.survivors_limit, looked_at, collected.pause);
+                }
+                self.survivors = 0.0;
+            }
             Generation::Full => {
+                self.survivors = 0.0;
                 self.full_pause = collected.pause;
-                self.settled |= collected.at >= WARM_UP;
                 let poor = collected.pause > self.budget && collected.freed < NEW_LEAST as u64 / 10;
                 self.was_worth_it(!poor);
+                self.settled |= collected.at >= WARM_UP;
             }
         }
     }
 
     fn landed(&mut self, flown: &Flown) {
         self.clone = flown.clone;
-        self.settled |= flown.at >= WARM_UP;
         self.was_worth_it(flown.found as f64 >= POOR_YIELD * flown.objects as f64);
+        self.settled |= flown.at >= WARM_UP;
     }
 }

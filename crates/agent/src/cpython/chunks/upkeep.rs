@@ -7,8 +7,9 @@ use super::{ARENA, Chunks, FIRSTS, REGION, Region, both, empty_pages, huge, idle
 /// Pages of a region.
 const PAGES: usize = REGION / huge::PAGE;
 
-/// At most so many pages have their memory before they are used.
+/// At most so many pages have their memory before they are used, and one for so many that are in use.
 const MOST_READY: u32 = 8;
+const READY_EACH: u32 = 32;
 
 impl Chunks {
     /// The program is about to fork. Pages that it shares with a child are not mended: that would copy them.
@@ -61,7 +62,7 @@ impl Chunks {
         let wanted = match (in_use, begun) {
             (0, _) => 0,
             (_, 0) => 1,
-            _ => (2 + 2 * begun).min(MOST_READY).min(1 + in_use),
+            _ => (2 + 2 * begun).min(MOST_READY).min(1 + in_use / READY_EACH),
         };
         if begun == 0 && there > wanted {
             self.regions().iter().flat_map(|region| region.take_ready()).take((there - wanted) as usize).for_each(drop);

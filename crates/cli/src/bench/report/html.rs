@@ -2,13 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::plots::{self, Curve, Dot, escape};
+use super::plots::escape;
 use super::tables::{self, Table};
-use super::{READING, markdown};
-use crate::bench::contender::DEFAULT;
+use super::{READING, drawings, markdown};
 use crate::bench::metrics::Metric;
-use crate::bench::record::{Entry, Measured, Run};
-use crate::bench::statistics::median;
+use crate::bench::record::{Measured, Run};
 use crate::figures::span;
 
 const STYLE: &str = "
@@ -67,31 +65,8 @@ pub(crate) fn scenario(measured: &Measured) -> String {
             "<p class=\"faint\">With the collector off, the service can do {capacity:.0} requests a second.</p>"
         );
     }
-    for metric in ["p99_ms", "p999_ms", "time_ms", "rss_peak", "cpu_each_ms"] {
-        let title = Metric::find(metric).map_or(metric, |metric| metric.title);
-        let dots: Vec<Dot> = measured
-            .entries
-            .iter()
-            .filter(|entry| entry.contender != DEFAULT)
-            .filter_map(|entry| {
-                let ratio = tables::ratio(measured, &entry.contender, DEFAULT, metric)?;
-                Some(Dot { name: entry.title.replace('`', ""), mean: ratio.mean, low: ratio.low, high: ratio.high })
-            })
-            .collect();
-        if !dots.is_empty() {
-            let title = format!("{title} ÷ CPython default");
-            let _ = write!(text, "<h3>{title}</h3>\n{}", plots::ratios(&title, &dots));
-        }
-    }
-    let curves: Vec<Curve> = measured
-        .entries
-        .iter()
-        .filter(|entry| entry.trials.iter().any(|trial| !trial.curve.is_empty()))
-        .map(|entry| Curve { name: entry.title.replace('`', ""), points: middle_curve(entry) })
-        .collect();
-    let drawn = plots::percentiles(&curves);
-    if !drawn.is_empty() {
-        let _ = write!(text, "<h3>Latency by percentile</h3>\n{drawn}");
+    for drawing in drawings::of(measured) {
+        let _ = write!(text, "<h3>{}</h3>\n{}", drawing.title, drawing.svg);
     }
     let figures = tables::figures(measured);
     if figures.heading.len() > 1 {
@@ -112,21 +87,6 @@ pub(crate) fn scenario(measured: &Measured) -> String {
         let _ = writeln!(text, "<p class=\"doubt\">{}</p>", escape(&doubt));
     }
     text
-}
-
-/// The middle of the curves of all runs, where most of them have a point.
-fn middle_curve(entry: &Entry) -> Vec<(f64, f64)> {
-    let curves: Vec<_> = entry.trials.iter().map(|trial| &trial.curve).filter(|curve| !curve.is_empty()).collect();
-    // All curves have the same shares, as far as their number of requests allows; the last point is the maximum.
-    let longest = curves.iter().map(|curve| curve.len() - 1).max().unwrap_or(0);
-    (0..longest)
-        .filter_map(|at| {
-            let here: Vec<_> = curves.iter().filter(|curve| at + 1 < curve.len()).map(|curve| curve[at]).collect();
-            let enough = here.len() * 2 > curves.len();
-            let ms = median(here.iter().map(|(_, ms)| *ms)).filter(|_| enough)?;
-            Some((here[0].0, ms))
-        })
-        .collect()
 }
 
 fn table(table: &Table, measured: &Measured) -> String {

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::READING;
 use super::tables::{self, Table};
+use super::{READING, drawings};
 use crate::bench::record::{Measured, Run};
 use crate::figures::span;
 
-/// The whole report.
-pub(crate) fn text(run: &Run) -> String {
+/// The whole report, with the plots that lie beside it in files, or without any.
+pub(crate) fn text(run: &Run, with_plots: bool) -> String {
     let mut page = format!(
         "# NeuroGC benchmark\n\n{} NeuroGC {}. {} of each, in turns, in {}.\n\n{READING}\n",
         run.machine.sentence(),
@@ -24,6 +24,9 @@ pub(crate) fn text(run: &Run) -> String {
     for measured in &run.scenarios {
         page.push('\n');
         page.push_str(&scenario(measured));
+        for drawing in drawings::of(measured).iter().filter(|_| with_plots) {
+            let _ = writeln!(page, "\n![{}]({})", drawing.title, drawing.path(&measured.scenario));
+        }
     }
     page
 }
@@ -77,6 +80,6 @@ mod tests {
 
     #[test]
     fn report_of_a_run() {
-        insta::assert_snapshot!(super::text(&sample::run()));
+        insta::assert_snapshot!(super::text(&sample::run(), true));
     }
 }

@@ -1,5 +1,6 @@
 //! A run as people read it: Markdown tables, and one HTML page that needs nothing else.
 
+pub(crate) mod drawings;
 pub(crate) mod html;
 pub(crate) mod markdown;
 pub(crate) mod plots;

@@ -70,19 +70,7 @@ pub(crate) fn percentiles(curves: &[Curve]) -> String {
             .collect();
         // More lines than colours: the second round is dashed.
         let dash = if at < COLOURS.len() { "" } else { " stroke-dasharray=\"5 3\"" };
-        let _ = writeln!(
-            svg,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"{dash} points=\"{}\"/>",
-            points.join(" ")
-        );
-        let row = TOP + 10.0 + 18.0 * at as f64;
-        let from = WIDTH - RIGHT + 14.0;
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{from}\" y1=\"{row}\" x2=\"{}\" y2=\"{row}\" stroke=\"{colour}\" stroke-width=\"2.5\"{dash}/>",
-            from + 20.0
-        );
-        label_at(&mut svg, (from + 26.0, row + 4.0), "start", &curve.name);
+        line(&mut svg, at, &curve.name, &points, &format!("stroke=\"{colour}\""), dash);
     }
     svg.push_str("</svg>\n");
     svg
@@ -163,21 +151,21 @@ pub(crate) fn course(title: &str, unit: &str, curves: &[Curve]) -> String {
     for (at, curve) in curves.iter().enumerate() {
         let colour = if at == 0 { COLOURS[1] } else { COLOURS[2] };
         let points: Vec<_> = curve.points.iter().map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value))).collect();
-        let _ = writeln!(
-            svg,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\" points=\"{}\"/>",
-            points.join(" ")
-        );
-        let (row, from) = (TOP + 10.0 + 18.0 * at as f64, WIDTH - RIGHT + 14.0);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{from}\" y1=\"{row}\" x2=\"{}\" y2=\"{row}\" stroke=\"{colour}\" stroke-width=\"2.5\"/>",
-            from + 20.0
-        );
-        label_at(&mut svg, (from + 26.0, row + 4.0), "start", &curve.name);
+        line(&mut svg, at, &curve.name, &points, &format!("stroke=\"{colour}\""), "");
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// A curve, and its row in the legend.
+fn line(svg: &mut String, row: usize, name: &str, points: &[String], stroke: &str, dash: &str) {
+    let points = points.join(" ");
+    let _ = writeln!(svg, "<polyline fill=\"none\" {stroke} stroke-width=\"1.8\"{dash} points=\"{points}\"/>");
+    let (y, from) = (TOP + 10.0 + 18.0 * row as f64, WIDTH - RIGHT + 14.0);
+    let to = from + 20.0;
+    let _ =
+        writeln!(svg, "<line x1=\"{from}\" y1=\"{y}\" x2=\"{to}\" y2=\"{y}\" {stroke} stroke-width=\"2.5\"{dash}/>");
+    label_at(svg, (from + 26.0, y + 4.0), "start", name);
 }
 
 fn open(height: f64, title: &str) -> String {

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
-use neurogc_load::Arrivals;
 
-use crate::bench::arrivals;
+use crate::bench::arrivals::Pattern;
 use crate::bench::contender::{Contender, OFF};
 use crate::bench::interrupt::{self, Interrupt};
 use crate::bench::machine::Machine;
@@ -18,7 +17,7 @@ use crate::bench::metrics::Metric;
 use crate::bench::plan::{self, Heat};
 use crate::bench::progress::Progress;
 use crate::bench::record::{self, Entry, Measured, Run, Trial};
-use crate::bench::report::{html, markdown};
+use crate::bench::report::{drawings, html, markdown};
 use crate::bench::scenario::{CATALOGUE, Size};
 use crate::bench::scripts;
 use crate::bench::staged::Setting;
@@ -34,14 +33,14 @@ const KEPT: &str = "neurogc-bench";
 /// Compare policies side by side: latency, pauses, memory, processor
 ///
 /// Scenarios and contenders take turns, each trial in a new process, and what came of it is kept with a report: run.json,
-/// report.html and report.md. Without a scenario it runs all of them with their usual contenders, which takes half an
+/// report.html, report.md and plots/. Without a scenario it runs all of them with their usual contenders, which takes half an
 /// hour. Load goes to this machine only.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     after_help = "Examples:\n  neurogc bench --quick\n  neurogc bench attribution --policies default,off,gap --runs 5\n  \
-    neurogc bench attribution --arrivals service.ngct\n  \
+    neurogc bench attribution --arrivals bursts:50,2\n  neurogc bench attribution --arrivals service.ngct\n  \
     neurogc bench compare neurogc-bench/monday neurogc-bench/tuesday\n\n\
     Contenders: every policy of `neurogc run`, and without NeuroGC: default (CPython left alone), off (the latency \
     floor), each (a collection after each request: the memory floor), thread:S, freeze+threshold:G0,G1,G2"
@@ -64,9 +63,10 @@ pub(crate) struct Arguments {
     /// The folder of the run; by default a new one in neurogc-bench/
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Arrivals of open-loop scenarios: a recorded trace, or a text file with a time in seconds on each line
-    #[arg(long, value_name = "FILE")]
-    arrivals: Option<PathBuf>,
+    /// How requests arrive in open-loop scenarios: poisson, bursts:N,S (N at once, every S seconds), ramp:FROM,TO (percent
+    /// of what the service can do), or as recorded in FILE: a trace, or a time in seconds on each line
+    #[arg(long, value_name = "A", default_value = "poisson")]
+    arrivals: String,
     /// Small heaps and short trials: a look that proves nothing
     #[arg(long)]
     quick: bool,
@@ -82,22 +82,34 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Compare(compare::Arguments),
+    /// Write the report of a kept run again
+    Report {
+        /// The folder of the run
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
-    if let Some(Verb::Compare(compare)) = arguments.verb {
-        return compare::run(&compare, out);
+    match arguments.verb {
+        Some(Verb::Compare(compare)) => return compare::run(&compare, out),
+        Some(Verb::Report { folder }) => {
+            let run = Run::read(&folder).map_err(Failure::failed)?;
+            write_reports(&run, &folder)?;
+            return Ok(writeln!(out, "Report: {}", folder.join("report.html").display())?);
+        }
+        None => {}
     }
     if arguments.list {
         for scenario in CATALOGUE {
             let mark = if scenario.by_default { "" } else { " (only when named)" };
-            writeln!(out, "{:<12} {}{mark}", scenario.name, scenario.about)?;
+            writeln!(out, "{:<12} {}{mark}", scenario.name, scenario.about(&Pattern::default()))?;
         }
         return Ok(());
     }
     let named = arguments.policies.as_deref().map(Contender::parse_list).transpose().map_err(Failure::usage)?;
     let heats = plan::heats(&arguments.scenarios, named.as_deref()).map_err(Failure::usage)?;
-    let arrivals = arguments.arrivals.as_deref().map(recorded).transpose()?;
+    let arrivals = arguments.arrivals.parse::<Pattern>().map_err(Failure::usage)?;
     let home = Home::find().map_err(Failure::failed)?;
     let python = arguments.python.clone().unwrap_or_else(probe::default_python);
     let facts = probe::ask(&python, &home).map_err(Failure::failed)?;
@@ -107,14 +119,14 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     let interrupt = Interrupt::watch()?;
     let size = Size { quick: arguments.quick };
     let setting = Setting { python: &python, home: &home, scripts: &scripts, heap: size.heap() };
-    let setup = Setup { setting, size, arrivals: arrivals.as_ref(), interrupt: &interrupt };
+    let setup = Setup { setting, size, arrivals: &arrivals, interrupt: &interrupt };
     let mut bench = Bench::new(setup, heats, Run::new(machine, arguments.runs, arguments.quick), &folder);
     let ended = bench.run();
     bench.write()?;
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&bench.run)?)?;
     } else {
-        write!(out, "{}", markdown::text(&bench.run))?;
+        write!(out, "{}", markdown::text(&bench.run, false))?;
         writeln!(out, "\nReport: {}", folder.join("report.html").display())?;
     }
     out.flush()?;
@@ -140,16 +152,6 @@ pub(crate) fn moment() -> String {
     text.trim_end_matches(" UTC").replace(' ', "-").replace(':', "")
 }
 
-/// Arrivals that somebody recorded.
-fn recorded(path: &Path) -> Result<Arrivals, Failure> {
-    let wrong = |reason: String| Failure::usage(format!("cannot take arrivals from {}: {reason}", path.display()));
-    let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    match arrivals::of_bytes(&bytes).map_err(wrong)? {
-        moments if moments.is_empty() => Err(Failure::usage(format!("{} holds no requests", path.display()))),
-        moments => Ok(Arrivals::Replay(moments)),
-    }
-}
-
 /// A bench under way.
 struct Bench<'b> {
     setup: Setup<'b>,
@@ -166,7 +168,7 @@ impl<'b> Bench<'b> {
             .iter()
             .map(|heat| Measured {
                 scenario: heat.scenario.name.to_owned(),
-                about: heat.scenario.about.to_owned(),
+                about: heat.scenario.about(setup.arrivals),
                 entries: heat
                     .contenders
                     .iter()
@@ -287,9 +289,20 @@ impl<'b> Bench<'b> {
     /// Writes everything.
     fn write(&self) -> Outcome {
         self.keep()?;
-        fs::write(self.folder.join("report.md"), markdown::text(&self.run))?;
-        Ok(fs::write(self.folder.join("report.html"), html::page(&self.run))?)
+        write_reports(&self.run, self.folder)
     }
+}
+
+/// The report of a run, beside it.
+fn write_reports(run: &Run, folder: &Path) -> Outcome {
+    fs::create_dir_all(folder.join(drawings::FOLDER))?;
+    for measured in &run.scenarios {
+        for drawing in drawings::of(measured) {
+            fs::write(folder.join(drawing.path(&measured.scenario)), drawing.alone())?;
+        }
+    }
+    fs::write(folder.join("report.md"), markdown::text(run, true))?;
+    Ok(fs::write(folder.join("report.html"), html::page(run))?)
 }
 
 fn interrupted() -> Failure {
