@@ -4,11 +4,13 @@ mod cpython;
 mod every;
 mod freeze;
 mod gap;
+pub(crate) mod neural;
 mod observe;
 mod threshold;
 
 use std::time::Duration;
 
+use self::neural::Trust;
 use crate::name::Name;
 use crate::observation::{Collected, Flown, Observation, Order};
 
@@ -38,6 +40,11 @@ pub trait Policy: std::fmt::Debug + Send {
 
     /// Takes note of a snapshot that has been walked.
     fn landed(&mut self, _flown: &Flown) {}
+
+    /// How far its model can be relied on, where it has one.
+    fn trust(&self) -> Option<Trust> {
+        None
+    }
 }
 
 /// What a policy may be told.
@@ -45,11 +52,13 @@ pub trait Policy: std::fmt::Debug + Send {
 pub struct Tuning {
     /// How long a collection of young objects may stop the program.
     pub pause_budget: Duration,
+    /// What a megabyte of garbage is worth: so many milliseconds of delay for every request.
+    pub memory_price: f64,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { pause_budget: Duration::from_millis(1) }
+        Self { pause_budget: Duration::from_millis(1), memory_price: 0.01 }
     }
 }
 
