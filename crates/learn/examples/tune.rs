@@ -71,6 +71,7 @@ fn main() {
     let mut ls = vec![];
     for (_, m, w) in scenes(7) { ls.extend(lessons(&Scene::new(&m, &w), policy(Name::Gap, Tuning::default()), 5)); }
     let bytes = linear(&ls);
+    if let Ok(to) = std::env::var("OUT") { std::fs::write(to, &bytes).unwrap(); }
     let mut base = vec![];
     for (t, m, w) in &all {
         let scene = Scene::new(m, w);

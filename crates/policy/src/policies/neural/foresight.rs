@@ -45,6 +45,10 @@ pub struct Expected {
 /// How far the model can be relied on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trust {
+    /// The family of the model.
+    pub family: &'static str,
+    /// What it expects of the gap, or of the next one: 10, 25, 50, 75 and 90 % are over by then, in milliseconds.
+    pub gap_ms: [f64; 5],
     /// Gaps whose end was compared with what was expected.
     pub gaps: u64,
     /// How often a gap was over before each quantile, lately; 10, 25, 50, 75, 90 % where it is calibrated.
@@ -78,9 +82,9 @@ impl Foresight {
     pub(super) fn new(model: Model) -> Self {
         let covered = GAP_LEVELS.map(f64::from);
         Self {
-            model,
             window: Window::default(),
-            trust: Trust { covered, astray: 0.2, ..Trust::default() },
+            trust: Trust { family: model.family().name(), covered, astray: 0.2, ..Trust::default() },
+            model,
             moved: [0.0; 5],
             errors: [0.0; 4],
             outputs: [0.0; OUTPUTS],
@@ -95,17 +99,13 @@ impl Foresight {
         self.trust
     }
 
-    pub(super) fn model(&self) -> &Model {
-        &self.model
-    }
-
     /// What is expected now; where nobody is idle, of the gap that begins next.
     pub(super) fn look(&mut self, observation: &Observation, senses: &Senses) -> Expected {
         let now = observation.now.as_secs_f64();
         let row = senses.row(observation, observation.idle);
         let window = self.window.at(observation.now, &row);
         self.model.predict(window, &mut self.outputs);
-        let gap = self.quantiles();
+        let gap = self.quantiles(observation.is_gap());
         match (observation.idle, self.open) {
             (Some(idle), Some((since, _))) if now - idle.as_secs_f64() <= since => self.seen_idle = now,
             (Some(_), _) => {
@@ -121,8 +121,9 @@ impl Foresight {
             (None, None) => {}
         }
         let [young_yield, old_yield, young_cost, full_cost] = self.corrected();
+        self.trust.gap_ms = gap.map(f64::exp_m1);
         Expected {
-            gap: gap.map(f64::exp_m1),
+            gap: self.trust.gap_ms,
             young_yield: young_yield.clamp(0.0, 1.0),
             old_yield: old_yield.clamp(0.0, 1.0),
             young_cost: young_cost.clamp(0.0, 12.0).exp(),
@@ -130,11 +131,14 @@ impl Foresight {
         }
     }
 
-    fn quantiles(&self) -> [f64; 5] {
+    /// The quantiles, corrected. Gaps that are over before anybody looks are never compared, so that of a gap to come
+    /// nothing longer is expected than the model says.
+    fn quantiles(&self, is_gap: bool) -> [f64; 5] {
         let mut gap = [0.0; 5];
         let mut least = 0.0_f64;
         for ((gap, output), moved) in gap.iter_mut().zip(&self.outputs).zip(self.moved) {
             // Corrections must not make them cross.
+            let moved = if is_gap { moved } else { moved.min(0.0) };
             least = least.max(f64::from(*output) + moved);
             *gap = least.min(20.0);
         }

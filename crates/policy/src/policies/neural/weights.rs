@@ -1,5 +1,7 @@
 //! The numbers by which decisions weigh what is expected. They are found by search in the simulator, on the true cost.
 
+use std::collections::BTreeMap;
+
 /// How many there are.
 pub const WEIGHTS: usize = 10;
 
@@ -31,6 +33,19 @@ pub struct Weights {
 /// Their names, in a model's file.
 pub const WEIGHT_NAMES: [&str; WEIGHTS] =
     ["small", "young", "survivors", "room", "pressing", "full", "snapshot", "copies", "slice", "hurry"];
+
+impl Weights {
+    /// From their names; those that are missing, or cannot be meant, are as usual.
+    #[must_use]
+    pub fn named(named: &BTreeMap<String, f64>) -> Self {
+        let mut weights: [f64; WEIGHTS] = Self::default().into();
+        for (weight, name) in weights.iter_mut().zip(WEIGHT_NAMES) {
+            let given = named.get(name).copied().filter(|given| (1e-3..=1e3).contains(given));
+            *weight = given.unwrap_or(*weight);
+        }
+        weights.into()
+    }
+}
 
 impl From<[f64; WEIGHTS]> for Weights {
     fn from([small, young, survivors, room, pressing, full, snapshot, copies, slice, hurry]: [f64; WEIGHTS]) -> Self {
