@@ -14,6 +14,7 @@ mod heap;
 mod line;
 mod machine;
 mod model;
+pub mod models;
 mod oracle;
 mod outcome;
 mod record;
