@@ -15,6 +15,7 @@ mod lessons;
 mod line;
 mod machine;
 mod model;
+pub mod models;
 mod oracle;
 mod outcome;
 mod record;

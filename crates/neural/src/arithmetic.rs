@@ -54,7 +54,7 @@ pub(crate) fn normalise(values: &[f32], scale: &[f32], shift: &[f32], to: &mut [
 }
 
 /// Keeps `normalise` from dividing by zero.
-pub(crate) const NORMALISE_EPSILON: f32 = 1e-5;
+pub const NORMALISE_EPSILON: f32 = 1e-5;
 
 /// Turns scores into shares that sum to one.
 pub(crate) fn softmax(scores: &mut [f32]) {

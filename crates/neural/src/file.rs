@@ -142,8 +142,34 @@ impl<'a> Contents<'a> {
         }
     }
 
+    /// What the tensors are called, in the order of the file.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.header.offset_keys()
+    }
+
+    /// A whole tensor.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, or of a kind that is not used here.
+    pub fn tensor(&self, name: &str) -> Result<Tensor, LoadError> {
+        let shape = self.shape(name)?.to_vec();
+        let is_places = self.header.info(name).is_some_and(|info| info.dtype == Dtype::U16);
+        let values = if is_places {
+            Values::Places(self.places(name, &shape, usize::MAX)?)
+        } else {
+            Values::Floats(self.floats(name, &shape)?)
+        };
+        Ok(Tensor { name: name.to_owned(), shape, values })
+    }
+
     /// The lengths of a tensor's dimensions.
-    pub(crate) fn shape(&self, name: &str) -> Result<&[usize], LoadError> {
+    ///
+    /// # Errors
+    ///
+    /// When it is not there.
+    pub fn shape(&self, name: &str) -> Result<&[usize], LoadError> {
         match self.header.info(name) {
             Some(tensor) => Ok(&tensor.shape),
             None => Err(LoadError::Missing { tensor: name.to_owned() }),

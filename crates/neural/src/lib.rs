@@ -16,6 +16,7 @@ mod inputs;
 mod metadata;
 mod model;
 
+pub use arithmetic::NORMALISE_EPSILON as TRANSFORMER_EPSILON;
 pub use error::LoadError;
 pub use families::Family;
 pub use families::transformer::HEADS as TRANSFORMER_HEADS;
