@@ -8,6 +8,7 @@
 
 mod arrivals;
 mod cost;
+pub mod course;
 mod fit;
 mod generate;
 mod heap;

@@ -58,6 +58,10 @@ pub struct Workload {
     pub thresholds: [u32; 3],
 }
 
+/// When an excerpt begins, since its program did, and how long it has to settle before the first request.
+const STARTED: u64 = 2_000_000_000;
+const SETTLING: u64 = 1_000_000_000;
+
 /// CPython's thresholds up to 3.13.
 pub(crate) const CPYTHON_THRESHOLDS: [u32; 3] = [700, 10, 10];
 
@@ -93,6 +97,31 @@ impl Workload {
         }
         workload.requests.sort_by_key(|request| request.at);
         workload
+    }
+
+    /// Excerpts of a part of it, given as shares of its time: evenly spread, of a length, and of so long together at most.
+    /// Each is like a program that has just started up: it has a moment to settle before its first request.
+    #[must_use]
+    pub fn excerpts(&self, (from, to): (f64, f64), length: u64, total: u64) -> Vec<Self> {
+        let (Some(first), Some(last)) = (self.requests.first(), self.requests.last()) else { return Vec::new() };
+        let whole = (last.at - first.at) as f64;
+        let (from, to) = (first.at + (whole * from) as u64, first.at + (whole * to) as u64);
+        let count = ((to - from).min(total) / length).max(1);
+        let apart = (to - from) / count;
+        let excerpt = |index: u64| self.excerpt(from + index * apart, from + index * apart + length.min(apart));
+        (0..count).map(excerpt).filter(|excerpt| !excerpt.requests.is_empty()).collect()
+    }
+
+    fn excerpt(&self, from: u64, to: u64) -> Self {
+        let start = Start { at: STARTED, pending: 0.0, ..self.start };
+        let mut excerpt = Self::new(start);
+        excerpt.thresholds = self.thresholds;
+        excerpt.pace = self.pace;
+        let inside = self.requests.iter().filter(|request| (from..to).contains(&request.at));
+        let moved = |at: u64| at - from + STARTED + SETTLING;
+        excerpt.requests = inside.map(|request| Request { at: moved(request.at), ..*request }).collect();
+        excerpt.counted_from = STARTED + SETTLING;
+        excerpt
     }
 
     /// Whether the answer of a request counts that comes at a time.

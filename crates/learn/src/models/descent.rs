@@ -55,7 +55,7 @@ impl<'a> Descent<'a> {
             Family::Gru => Box::new(gru::Gru::new(&mut parameters, &plan)?),
             Family::Tcn => Box::new(tcn::Tcn::new(&mut parameters, &plan)?),
             Family::Transformer => Box::new(transformer::Transformer::new(&mut parameters, &plan)?),
-            Family::Linear | Family::Trees => Box::new(linear::Linear::new(&mut parameters, &plan)?),
+            Family::Linear | Family::Trees | Family::Rl => Box::new(linear::Linear::new(&mut parameters, &plan)?),
         };
         let rate = if family == Family::Linear { 1e-2 } else { 3e-3 };
         Ok(Self { family, data, parameters, network, seed: options.seed, rate, epochs: options.most_epochs.max(1) })

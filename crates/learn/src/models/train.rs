@@ -163,6 +163,11 @@ impl Trained {
         self.metadata.metrics.extend(metrics.figures());
     }
 
+    /// Writes into the file by which numbers decisions weigh its forecasts.
+    pub fn set_weights(&mut self, weights: BTreeMap<String, f64>) {
+        self.metadata.weights = weights;
+    }
+
     /// The model's file.
     ///
     /// # Errors
@@ -232,6 +237,7 @@ fn metadata(family: Family, split: &Split, data: &Prepared, options: &Options) -
             seconds: split.train.seconds(),
         },
         metrics: BTreeMap::new(),
+        weights: BTreeMap::new(),
         created: options.created.clone(),
     }
 }
