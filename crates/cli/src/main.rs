@@ -26,6 +26,7 @@ mod simulation;
 mod sources;
 mod table;
 mod trace;
+mod training;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -99,6 +99,13 @@ impl Workload {
         workload
     }
 
+    /// How long requests come, in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let ends = self.requests.first().zip(self.requests.last());
+        ends.map_or(0.0, |(first, last)| (last.at - first.at) as f64 / 1e9)
+    }
+
     /// Excerpts of a part of it, given as shares of its time: evenly spread, of a length, and of so long together at most.
     /// Each is like a program that has just started up: it has a moment to settle before its first request.
     #[must_use]

@@ -132,7 +132,7 @@ fn policies(lists: &[String]) -> Result<Vec<Name>, String> {
     words.iter().map(|word| word.parse::<Name>().map_err(|error| error.to_string())).collect()
 }
 
-fn not_negative(text: &str) -> Result<f64, String> {
+pub(super) fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
         _ => Err("write a number that is not below zero".to_owned()),

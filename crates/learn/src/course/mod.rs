@@ -9,7 +9,9 @@ mod judge;
 mod rl;
 mod search;
 
-use neurogc_neural::{LoadError, Model as Net};
+use std::collections::BTreeMap;
+
+use neurogc_neural::{Contents, LoadError, Model as Net, write};
 use neurogc_policy::features::NAMES;
 use neurogc_policy::{Name, Neural, Policy, Tuning, WEIGHT_NAMES, WEIGHTS, Weights, policy};
 
@@ -176,6 +178,23 @@ fn from_logarithms(point: &[f64]) -> Weights {
     weights.into()
 }
 
+/// The same file with other weights.
+///
+/// # Errors
+///
+/// When it is no model's file.
+pub fn reweighted(bytes: &[u8], weights: Weights) -> Result<Vec<u8>, LoadError> {
+    let contents = Contents::read(bytes)?;
+    let mut metadata = contents.metadata().clone();
+    metadata.weights = named(weights);
+    let tensors = contents.names().iter().map(|name| contents.tensor(name)).collect::<Result<Vec<_>, _>>()?;
+    write(&metadata, &tensors)
+}
+
+fn named(weights: Weights) -> BTreeMap<String, f64> {
+    WEIGHT_NAMES.iter().map(|name| (*name).to_owned()).zip(<[f64; WEIGHTS]>::from(weights)).collect()
+}
+
 /// A model's file with the weights that were found for it.
 ///
 /// # Errors
@@ -183,7 +202,6 @@ fn from_logarithms(point: &[f64]) -> Weights {
 /// When it would not be one that can be loaded.
 pub fn finished(trained: &Trained, weights: Weights) -> Result<Vec<u8>, LoadError> {
     let mut trained = trained.clone();
-    let named = WEIGHT_NAMES.iter().map(|name| (*name).to_owned()).zip(<[f64; WEIGHTS]>::from(weights));
-    trained.set_weights(named.collect());
+    trained.set_weights(named(weights));
     trained.to_bytes()
 }

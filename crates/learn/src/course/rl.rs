@@ -4,10 +4,10 @@
 //! the weights of decisions, all at once, towards what costs least.
 
 use neurogc_neural::{Contents, Family, LoadError, OUTPUTS, Tensor, Values, write};
-use neurogc_policy::{WEIGHT_NAMES, WEIGHTS, Weights};
+use neurogc_policy::{WEIGHTS, Weights};
 
 use super::search::search;
-use super::{Course, Effort, Excerpt, from_logarithms};
+use super::{Course, Effort, Excerpt, from_logarithms, named};
 
 /// How far from the start the weights of features are looked for, in units of ln(1 + ms) for each scale of the feature.
 const SPREAD: f64 = 0.15;
@@ -40,8 +40,8 @@ pub fn reinforce(
         let mut metadata = metadata.clone();
         let decisions: Vec<f64> = decisions.iter().map(|at| at * LOGARITHMS / SPREAD).collect();
         let logarithms: Vec<f64> = start_weights.iter().zip(&decisions).map(|(start, moved)| start + moved).collect();
-        let weights = <[f64; WEIGHTS]>::from(from_logarithms(&logarithms));
-        metadata.weights = WEIGHT_NAMES.iter().map(|name| (*name).to_owned()).zip(weights).collect();
+        let weights = from_logarithms(&logarithms);
+        metadata.weights = named(weights);
         let (mut weight, mut bias) = (weight.clone(), bias.clone());
         weight.iter_mut().zip(gap).take(inputs).for_each(|(weight, moved)| *weight += *moved as f32);
         if let (Some(bias), Some(moved)) = (bias.first_mut(), gap.last()) {
