@@ -100,6 +100,8 @@ struct HeapThen {
     looked: f64,
     /// Objects that were left altogether.
     left: f64,
+    /// Objects that have become old by it.
+    promoted: f64,
 }
 
 /// A request that was served.
@@ -154,8 +156,14 @@ pub fn fit(trace: &Trace, warm_up: u64, seed: u64) -> Result<Fit, FitError> {
     }
     seen.share_time();
     let mut assumed = Vec::new();
-    let workload = seen.workload(window, trace.header.thresholds, warm_up, seed);
-    let lifetimes = seen.lifetimes(window, &workload, &mut assumed);
+    let (around, resting) = seen.outside(window);
+    let objects = seen.objects(window, resting);
+    let lifetimes = seen.lifetimes(window, &objects, &mut assumed);
+    let mut workload = seen.workload(window, around, resting, &objects, seed);
+    if trace.header.thresholds != [0; 3] {
+        workload.thresholds = trace.header.thresholds;
+    }
+    workload.counted_from = window.0 + warm_up;
     let busy = workload.requests.iter().map(|request| request.service as f64).sum::<f64>();
     let costs = seen.costs(window, busy / (window.1 - window.0) as f64, &mut assumed);
     let memory = seen.memory(window, &mut assumed);
@@ -209,7 +217,7 @@ impl Seen {
 
     /// Puts what is known about the heap beside each collection. The middle generation is what young ones have left.
     fn follow_heap(&mut self, heaps: &HashMap<u64, (f64, f64, f64)>) {
-        let mut middle = 0.0;
+        let (mut middle, mut before) = (0.0, 0.0);
         for stop in &mut self.stops {
             let Some(&(gathered, tenured, pending)) = heaps.get(&stop.at) else { continue };
             let looked = match stop.kind {
@@ -218,7 +226,9 @@ impl Seen {
                 _ => tenured + stop.freed,
             };
             middle = if stop.kind == 0 { middle + (gathered - stop.freed).max(0.0) } else { 0.0 };
-            stop.heap = Some(HeapThen { gathered, tenured, looked, left: tenured + pending + middle });
+            let promoted = if stop.kind == 1 { (pending - before).max(0.0) } else { 0.0 };
+            before = pending;
+            stop.heap = Some(HeapThen { gathered, tenured, looked, left: tenured + pending + middle, promoted });
         }
     }
 
@@ -266,27 +276,27 @@ impl Seen {
         }
     }
 
-    /// The requests, and the heap that they begin with.
-    fn workload(&self, window: (u64, u64), thresholds: [u32; 3], warm_up: u64, seed: u64) -> Workload {
-        let marked = self.served.iter().map(|each| each.share).sum::<f64>();
+    /// What is done around the marks of a request, and the share of its time in which a request waits for others that lets
+    /// others begin. All of the others' time is work.
+    fn outside(&self, window: (u64, u64)) -> (f64, f64) {
         let around = self.around();
-        // Only those wait for others during whose time others begin. All of the others' time is work.
+        let marked = self.served.iter().map(|each| each.share).sum::<f64>();
         let shared = self.served.iter().filter(|each| each.shared).map(|each| each.share).sum::<f64>();
         let worked = self.processor(window).unwrap_or(marked) - around * self.served.len() as f64;
-        let resting = ((marked - worked) / shared.max(1.0)).clamp(0.0, 0.9);
-        let objects = self.objects(window, resting);
+        (around, ((marked - worked) / shared.max(1.0)).clamp(0.0, 0.9))
+    }
+
+    /// The requests, and the heap that they begin with.
+    fn workload(&self, window: (u64, u64), around: f64, resting: f64, objects: &[f64], seed: u64) -> Workload {
         let came = arrivals(&self.turns(), seed);
-        let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), objects)| {
+        let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), &objects)| {
             let rest = if served.shared { served.share * resting } else { 0.0 };
             let service = (served.share - rest + around) as u64;
             Request { at, service, rest: rest as u64, objects, ..Request::default() }
         });
-        let start = self.start(window.0);
-        let mut workload = Workload::new(start);
+        let mut workload = Workload::new(self.start(window.0));
         workload.requests = requests.collect();
         workload.requests.sort_by_key(|request| request.at);
-        workload.thresholds = if thresholds == [0; 3] { workload.thresholds } else { thresholds };
-        workload.counted_from = window.0 + warm_up;
         workload
     }
 
@@ -387,43 +397,47 @@ impl Seen {
         Start { at: at.min(first), tenured, pending }
     }
 
-    fn lifetimes(&self, window: (u64, u64), workload: &Workload, assumed: &mut Vec<&'static str>) -> Lifetimes {
-        let objects = workload.requests.iter().map(|request| request.objects).sum::<f64>();
-        // A young collection in the middle of a request leaves what that still holds. Where collections are as small as
-        // a few requests, the middle ones find the rest of what has died young.
-        let small = SOON * objects / self.served.len() as f64;
+    fn lifetimes(&self, window: (u64, u64), objects: &[f64], assumed: &mut Vec<&'static str>) -> Lifetimes {
+        // Where collections are as small as a few requests, the middle ones find the rest of what has died young: young
+        // ones in the middle of a request leave what that still holds.
+        let small = SOON * objects.iter().sum::<f64>() / self.served.len() as f64;
         let soon = |stop: &Stop, heap: &HeapThen| stop.kind == 0 || (stop.kind == 1 && heap.looked <= small);
-        let (mut gathered, mut freed) = (0.0, 0.0);
+        let (mut gathered, mut freed, mut promoted, mut in_hand, mut middles) = (0.0, 0.0, 0.0, 0.0, 0.0_f64);
         for (stop, heap) in self.in_window(window).filter_map(|stop| Some((stop, stop.heap?))) {
             if soon(stop, &heap) {
                 gathered += heap.gathered;
                 freed += stop.freed;
             }
+            if soon(stop, &heap) && stop.kind == 1 {
+                promoted += heap.promoted;
+                in_hand += self.in_hand(stop.at, objects);
+                middles += 1.0;
+            }
         }
-        let die_young = if gathered > 0.0 { (freed / gathered).min(1.0) } else { 0.0 };
-        // What such a middle collection leaves, and what will die young all the same, is in the hands of requests: of the
-        // one that runs, which has got half of its objects on average, and of those that wait for others.
-        let small_ones = self
-            .in_window(window)
-            .filter_map(|stop| stop.heap.filter(|it| stop.kind == 1 && soon(stop, it)).map(|it| (stop, it)));
-        let left = median(small_ones.map(|(stop, heap)| die_young * heap.looked - stop.freed));
-        let squares = workload.requests.iter().map(|request| request.objects * request.objects).sum::<f64>();
-        let held = (left - squares / objects / 2.0).max(0.0);
+        // What is in the hands of a request when it becomes old dies old, and says nothing about what dies young.
+        let done = (gathered - in_hand).max(freed);
+        let die_young = if done > 0.0 { freed / done } else { 0.0 };
+        // What has become old besides those who stay, and besides that, is held by requests that wait for others.
+        let held = (promoted - (1.0 - die_young) * done - in_hand).max(0.0) / middles.max(1.0);
         // What has been freed of the old so far, by what has been allocated so far.
-        let (mut clock, mut old) = (0.0, 0.0);
+        let (mut clock, mut old, mut was_in_hand) = (0.0, 0.0, 0.0);
         let mut points = Vec::new();
         let mut flights = self.flights.iter().peekable();
         for stop in self.in_window(window) {
             while let Some(flight) = flights.next_if(|flight| flight.0 <= stop.at) {
                 if clock > 0.0 {
-                    old += flight.4;
+                    old += (flight.4 - die_young * std::mem::take(&mut was_in_hand)).max(0.0);
                     points.push((clock, old));
                 }
             }
             let Some(heap) = stop.heap else { continue };
             clock += heap.gathered;
+            if stop.kind == 1 {
+                was_in_hand += held + self.in_hand(stop.at, objects);
+            }
             if !soon(stop, &heap) {
-                old += (stop.freed - die_young * heap.gathered).max(0.0);
+                let young = heap.gathered + if stop.kind == 2 { std::mem::take(&mut was_in_hand) } else { 0.0 };
+                old += (stop.freed - die_young * young).max(0.0);
             }
             if stop.kind == 2 {
                 points.push((clock, old));
@@ -440,11 +454,14 @@ impl Seen {
         let slope = if points.len() > 1 { (last_old - first_old) / (last_clock - first_clock) } else { most };
         let die_old = slope.clamp(0.0, most);
         let lag = median(points.iter().map(|(clock, old)| clock - old / die_old.max(1e-9))).max(0.0);
-        if lag < small {
-            // They died with their requests, and were only found late: collections came in the middle of those.
-            return Lifetimes { die_young: die_young + die_old, held, die_old: 0.0, lag: 0.0 };
-        }
         Lifetimes { die_young, held, die_old, lag }
+    }
+
+    /// Objects that the request at work has allocated so far.
+    fn in_hand(&self, at: u64, objects: &[f64]) -> f64 {
+        let last = self.served.partition_point(|served| served.began <= at).checked_sub(1);
+        let at_work = last.filter(|&last| self.served[last].ended > at && !self.served[last].shared);
+        at_work.map_or(0.0, |last| objects[last] * self.served[last].part(0, at) / self.served[last].share.max(1.0))
     }
 
     fn costs(&self, window: (u64, u64), busy: f64, assumed: &mut Vec<&'static str>) -> Costs {
