@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use neurogc_wire::trace::{Record, Trace};
+use neurogc_wire::trace::{Place, Record, Trace};
 use serde::Serialize;
 
 use crate::arrivals::{Turn, arrivals};
@@ -88,6 +88,7 @@ struct Stop {
     at: u64,
     pause: u64,
     kind: u8,
+    in_gap: bool,
     freed: f64,
     heap: Option<HeapThen>,
 }
@@ -188,8 +189,9 @@ impl Seen {
                         open.remove(&id).map(|began| Served { began, ended: at.max(began), ..Served::default() });
                     seen.served.extend(served);
                 }
-                Record::Collection { at, pause, generation, collected, .. } => {
-                    seen.stops.push(Stop { at, pause, kind: generation, freed: collected as f64, heap: None });
+                Record::Collection { at, pause, generation, place, collected, .. } => {
+                    let (in_gap, freed) = (place == Place::InGap, collected as f64);
+                    seen.stops.push(Stop { at, pause, kind: generation, in_gap, freed, heap: None });
                 }
                 Record::Heap { at, gathered, tenured, pending } => {
                     heaps.insert(at, (gathered as f64, tenured as f64, pending as f64));
@@ -367,22 +369,26 @@ impl Seen {
 
     /// When each request can have come, and when its turn was.
     fn turns(&self) -> Vec<Turn> {
+        // Until when something is done that is known of, and the last moment at which nobody can have waited.
         let (mut free, mut idle) = (0, 0);
         let mut stops = self.stops.iter().peekable();
         let mut gaps = self.gaps.iter().peekable();
         let turn = |served: &Served| {
             while let Some(stop) = stops.next_if(|stop| stop.at < served.began) {
+                if stop.in_gap || stop.at > free + SLACK_NS {
+                    idle = idle.max(stop.at);
+                }
                 free = free.max((stop.at + stop.pause).min(served.began));
             }
-            // Who comes while nobody works is served at once. A look may be late by a step, so its middle counts.
+            // A look may be late by a step, so its middle counts.
             while let Some((at, busy, free)) = gaps.next_if(|gap| gap.0 + gap.1 + gap.2 / 2 < served.began) {
-                idle = at + busy + (free / 2).max(free.saturating_sub(2_000_000));
+                idle = idle.max(at + busy + (free / 2).max(free.saturating_sub(2_000_000)));
             }
-            let waited = served.began.saturating_sub(free) <= SLACK_NS;
-            let turn =
-                Turn { earliest: if waited { idle.min(served.began) } else { served.began }, began: served.began };
+            if served.began > free + SLACK_NS {
+                idle = served.began;
+            }
             free = free.max(served.ended);
-            turn
+            Turn { earliest: idle.min(served.began), began: served.began }
         };
         self.served.iter().map(turn).collect()
     }
