@@ -50,7 +50,9 @@ impl Comparison {
     /// Plays everything.
     pub(crate) fn of(source: &str, scene: &Scene<'_>, rules: &Rules) -> Self {
         let scene = Scene { snapshots: rules.snapshots, ..*scene };
-        let best = rules.oracle.then(|| oracle(&scene, rules.lambda, Resolution::default())).flatten();
+        let undivided = scene.workload.undivided();
+        let plain = Scene { workload: &undivided, ..scene };
+        let best = rules.oracle.then(|| oracle(&plain, rules.lambda, Resolution::default())).flatten();
         let least = best.as_ref().map(|plan| plan.outcome.cost(rules.lambda));
         let row = |policy: String, outcome: Outcome| {
             let cost = outcome.cost(rules.lambda);

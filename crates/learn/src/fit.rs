@@ -64,6 +64,9 @@ const LEAST_COLLECTIONS: usize = 3;
 /// What the kernel takes to copy a page.
 const COPY_NS: f64 = 5_000.0;
 
+/// A request that waits for others comes to the interpreter about so often.
+const VISITS: u32 = 3;
+
 /// Who begins so soon after another has waited for it.
 const SLACK_NS: u64 = 300_000;
 
@@ -294,7 +297,7 @@ impl Seen {
         let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), &objects)| {
             let rest = if served.shared { served.share * resting } else { 0.0 };
             let service = (served.share - rest + around) as u64;
-            Request { at, service, rest: rest as u64, objects, ..Request::default() }
+            Request { at, service, rest: rest as u64, objects, visits: if served.shared { VISITS } else { 1 } }
         });
         let mut workload = Workload::new(self.start(window.0));
         workload.requests = requests.collect();

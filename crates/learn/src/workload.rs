@@ -13,14 +13,9 @@ pub struct Request {
     pub rest: u64,
     /// Net allocations of objects that the collector tracks.
     pub objects: f64,
-    /// How long before that its client came: see `Workload::in_pieces`.
-    pub waited: u64,
-    /// Whether more of it follows.
-    pub goes_on: bool,
+    /// How often it comes to the interpreter, with waits between and its work shared out evenly; none is one.
+    pub visits: u32,
 }
-
-/// A request that waits for others comes back to the interpreter about so often.
-const PIECES: u64 = 3;
 
 /// Who sends requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -68,52 +63,15 @@ impl Workload {
         Self { start, counted_from: start.at, thresholds: CPYTHON_THRESHOLDS, ..Self::default() }
     }
 
-    /// The same, with each request that waits for others in pieces: it comes back to the interpreter after each wait, and
-    /// has to queue again. Pieces come when they would if nobody stood in their way.
+    /// The same with requests that come once, and then wait for everything that they wait for: what the oracle can plan.
     #[must_use]
-    pub fn in_pieces(&self) -> Self {
-        let mut workload = Self { requests: Vec::with_capacity(self.requests.len()), ..self.clone() };
-        for request in &self.requests {
-            if request.rest == 0 || self.pace != Pace::Open {
-                workload.requests.push(*request);
-                continue;
-            }
-            let (service, wait) = (request.service / PIECES, request.rest / (PIECES - 1));
-            workload.requests.extend((0..PIECES).map(|piece| {
-                let waited = piece * (service + wait);
-                Request {
-                    at: request.at + waited,
-                    service,
-                    rest: 0,
-                    objects: request.objects / PIECES as f64,
-                    waited,
-                    goes_on: piece + 1 < PIECES,
-                }
-            }));
-        }
-        workload.requests.sort_by_key(|request| request.at);
-        workload
+    pub fn undivided(&self) -> Self {
+        let requests = self.requests.iter().map(|request| Request { visits: 1, ..*request }).collect();
+        Self { requests, ..self.clone() }
     }
 
-    /// Whether the answer of a request counts that comes at a time.
-    pub(crate) fn counts(&self, request: &Request, at: u64) -> bool {
-        !request.goes_on && at - request.waited >= self.counted_from
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_as_long_as_the_whole() {
-        let mut workload = Workload::new(Start::default());
-        let request = Request { at: 100, service: 30, rest: 20, objects: 9.0, ..Request::default() };
-        workload.requests = vec![request, Request { at: 105, service: 7, ..Request::default() }];
-        let pieces = workload.in_pieces().requests;
-        assert_eq!(pieces.iter().map(|piece| piece.at).collect::<Vec<_>>(), [100, 105, 120, 140]);
-        assert_eq!(pieces.iter().map(|piece| piece.service).sum::<u64>(), 37);
-        assert_eq!(pieces.iter().filter(|piece| !piece.goes_on).count(), 2);
-        assert_eq!(pieces[3].at + pieces[3].service - pieces[3].waited, 110, "the last one knows when its client came");
+    /// Whether the answer to somebody counts who comes at a time.
+    pub(crate) fn counts(&self, at: u64) -> bool {
+        at >= self.counted_from
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         fit.workload = match arguments.workload {
             Some(shape) => made_up(arguments, shape, &fit.workload),
-            None => fit.workload.in_pieces(),
+            None => fit.workload,
         };
         let mut comparison = Comparison::of(&path.display().to_string(), &scene(&fit.model, &fit.workload), &rules);
         comparison.assumed = fit.assumed;
