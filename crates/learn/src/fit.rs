@@ -70,6 +70,11 @@ const VISITS: u32 = 3;
 /// Who begins so soon after another has waited for it.
 const SLACK_NS: u64 = 300_000;
 
+/// A program that has held the GIL for so long, whenever it was looked at, has served a queue. It reads the requests of
+/// several at a time, and then may take longer until it serves the next.
+const BUSY_NS: u64 = 20_000_000;
+const BUSY_SLACK_NS: u64 = 3_000_000;
+
 /// What dies within the allocations of so many requests dies with its own.
 const SOON: f64 = 20.0;
 
@@ -139,6 +144,8 @@ struct Seen {
     loaded: Vec<u64>,
     /// When the GIL was held, for how long, and for how long it was free then.
     gaps: Vec<(u64, u64, u64)>,
+    /// From when to when it was held for so long that there must have been a queue.
+    queues: Vec<(u64, u64)>,
 }
 
 /// Reads a workload and a model out of a trace. Requests of the first `warm_up` nanoseconds are played, but not counted.
@@ -158,6 +165,7 @@ pub fn fit(trace: &Trace, warm_up: u64, seed: u64) -> Result<Fit, FitError> {
     if seen.looks.len() < 2 {
         return Err(FitError::Process { found: seen.looks.len() });
     }
+    seen.compare();
     seen.share_time();
     let mut assumed = Vec::new();
     let (around, resting) = seen.outside(window);
@@ -216,6 +224,7 @@ impl Seen {
         seen.stops.sort_unstable_by_key(|stop| stop.at);
         seen.looks.sort_unstable_by_key(|look| look.0);
         seen.gaps.sort_unstable();
+        seen.queues = seen.gaps.iter().filter(|gap| gap.1 >= BUSY_NS).map(|gap| (gap.0, gap.0 + gap.1)).collect();
         seen.follow_heap(&heaps);
         seen
     }
@@ -237,11 +246,22 @@ impl Seen {
         }
     }
 
-    /// Shares out the time in which requests were in flight among them, pauses left out.
-    fn share_time(&mut self) {
+    /// Looks who let others begin.
+    fn compare(&mut self) {
         for index in 1..self.served.len() {
             self.served[index - 1].shared = self.served[index].began < self.served[index - 1].ended;
         }
+    }
+
+    /// How long after something else a program can have begun what waited for that.
+    fn slack(&self, at: u64) -> u64 {
+        let next = self.queues.partition_point(|queue| queue.1 < at);
+        let in_queue = self.queues.get(next).is_some_and(|queue| queue.0 <= at);
+        if in_queue { BUSY_SLACK_NS } else { SLACK_NS }
+    }
+
+    /// Shares out the time in which requests were in flight among them, pauses left out.
+    fn share_time(&mut self) {
         let mut edges: Vec<(u64, usize, bool)> = Vec::with_capacity(2 * self.served.len());
         for (index, served) in self.served.iter().enumerate() {
             edges.extend([(served.began, index, true), (served.ended, index, false)]);
@@ -351,7 +371,7 @@ impl Seen {
         let (mut sum, mut count) = (0.0, 0.0_f64);
         for pair in self.served.windows(2) {
             let between = pair[1].began.saturating_sub(pair[0].ended);
-            if pair[1].began >= pair[0].ended && between <= SLACK_NS {
+            if pair[1].began >= pair[0].ended && between <= self.slack(pair[1].began) {
                 sum += between.saturating_sub(self.paused(pair[0].ended, pair[1].began)) as f64;
                 count += 1.0;
             }
@@ -378,7 +398,8 @@ impl Seen {
         let mut gaps = self.gaps.iter().peekable();
         let turn = |served: &Served| {
             while let Some(stop) = stops.next_if(|stop| stop.at < served.began) {
-                if stop.in_gap || stop.at > free + SLACK_NS {
+                let slack = self.slack(stop.at);
+                if stop.at > free + slack || (stop.in_gap && slack == SLACK_NS) {
                     idle = idle.max(stop.at);
                 }
                 free = free.max((stop.at + stop.pause).min(served.began));
@@ -387,7 +408,7 @@ impl Seen {
             while let Some((at, busy, free)) = gaps.next_if(|gap| gap.0 + gap.1 + gap.2 / 2 < served.began) {
                 idle = idle.max(at + busy + (free / 2).max(free.saturating_sub(2_000_000)));
             }
-            if served.began > free + SLACK_NS {
+            if served.began > free + self.slack(served.began) {
                 idle = served.began;
             }
             free = free.max(served.ended);
