@@ -67,11 +67,17 @@ const COPY_NS: f64 = 5_000.0;
 /// A request that waits for others comes to the interpreter about so often.
 const VISITS: u32 = 3;
 
-/// Who begins so soon after another has waited for it.
+/// Who begins later after another has not waited for it. How long a program takes to go on to one that waits is seen where
+/// one follows the other sooner than that: nine tenths of them had waited.
 const SLACK_NS: u64 = 300_000;
+const HAD_WAITED: f64 = 0.9;
 
-/// A program that has held the GIL for so long, whenever it was looked at, has served a queue. It reads the requests of
-/// several at a time, and then may take longer until it serves the next.
+/// A program that finds several waiting reads what each of them asks before it serves the first. Then they follow each
+/// other so closely.
+const CLOSE_NS: u64 = 100_000;
+
+/// A program that has held the GIL for so long, whenever it was looked at, serves a queue, and is not idle when it takes
+/// so long until it serves the next.
 const BUSY_NS: u64 = 20_000_000;
 const BUSY_SLACK_NS: u64 = 3_000_000;
 
@@ -122,6 +128,8 @@ struct Served {
     share: f64,
     /// Whether another one began meanwhile.
     shared: bool,
+    /// How long after another it can have begun and still have waited for it.
+    slack: u64,
 }
 
 impl Served {
@@ -144,8 +152,6 @@ struct Seen {
     loaded: Vec<u64>,
     /// When the GIL was held, for how long, and for how long it was free then.
     gaps: Vec<(u64, u64, u64)>,
-    /// From when to when it was held for so long that there must have been a queue.
-    queues: Vec<(u64, u64)>,
 }
 
 /// Reads a workload and a model out of a trace. Requests of the first `warm_up` nanoseconds are played, but not counted.
@@ -224,7 +230,6 @@ impl Seen {
         seen.stops.sort_unstable_by_key(|stop| stop.at);
         seen.looks.sort_unstable_by_key(|look| look.0);
         seen.gaps.sort_unstable();
-        seen.queues = seen.gaps.iter().filter(|gap| gap.1 >= BUSY_NS).map(|gap| (gap.0, gap.0 + gap.1)).collect();
         seen.follow_heap(&heaps);
         seen
     }
@@ -246,18 +251,30 @@ impl Seen {
         }
     }
 
-    /// Looks who let others begin.
+    /// Looks how closely requests follow each other.
     fn compare(&mut self) {
-        for index in 1..self.served.len() {
-            self.served[index - 1].shared = self.served[index].began < self.served[index - 1].ended;
+        let slack = self.slack();
+        let mut queues = self.gaps.iter().rev().filter(|gap| gap.1 >= BUSY_NS).peekable();
+        let mut next = Served { began: u64::MAX, ..Served::default() };
+        for served in self.served.iter_mut().rev() {
+            while queues.next_if(|queue| queue.0 > served.began).is_some() {}
+            let in_queue = queues.peek().is_some_and(|queue| served.began < queue.0 + queue.1);
+            let at_once = next.began <= served.ended + CLOSE_NS;
+            served.shared = next.began < served.ended;
+            served.slack = slack + if at_once { next.slack } else { 0 };
+            next = *served;
+            if in_queue {
+                served.slack = served.slack.max(BUSY_SLACK_NS);
+            }
         }
     }
 
-    /// How long after something else a program can have begun what waited for that.
-    fn slack(&self, at: u64) -> u64 {
-        let next = self.queues.partition_point(|queue| queue.1 < at);
-        let in_queue = self.queues.get(next).is_some_and(|queue| queue.0 <= at);
-        if in_queue { BUSY_SLACK_NS } else { SLACK_NS }
+    /// How long the program takes to go on to a request that waits already, at most.
+    fn slack(&self) -> u64 {
+        let between = |pair: &[Served]| pair[1].began.checked_sub(pair[0].ended).filter(|&between| between <= SLACK_NS);
+        let mut between: Vec<u64> = self.served.windows(2).filter_map(between).collect();
+        between.sort_unstable();
+        between.get((between.len() as f64 * HAD_WAITED) as usize).copied().unwrap_or(SLACK_NS)
     }
 
     /// Shares out the time in which requests were in flight among them, pauses left out.
@@ -371,7 +388,7 @@ impl Seen {
         let (mut sum, mut count) = (0.0, 0.0_f64);
         for pair in self.served.windows(2) {
             let between = pair[1].began.saturating_sub(pair[0].ended);
-            if pair[1].began >= pair[0].ended && between <= self.slack(pair[1].began) {
+            if pair[1].began >= pair[0].ended && between <= pair[1].slack {
                 sum += between.saturating_sub(self.paused(pair[0].ended, pair[1].began)) as f64;
                 count += 1.0;
             }
@@ -398,17 +415,19 @@ impl Seen {
         let mut gaps = self.gaps.iter().peekable();
         let turn = |served: &Served| {
             while let Some(stop) = stops.next_if(|stop| stop.at < served.began) {
-                let slack = self.slack(stop.at);
-                if stop.at > free + slack || (stop.in_gap && slack == SLACK_NS) {
+                if stop.at > free + served.slack {
                     idle = idle.max(stop.at);
                 }
                 free = free.max((stop.at + stop.pause).min(served.began));
             }
-            // A look may be late by a step, so its middle counts.
-            while let Some((at, busy, free)) = gaps.next_if(|gap| gap.0 + gap.1 + gap.2 / 2 < served.began) {
-                idle = idle.max(at + busy + (free / 2).max(free.saturating_sub(2_000_000)));
+            // While others are in flight, only the GIL tells whether anybody works. A look may be late by a step, so the
+            // middle of a gap counts.
+            while let Some(&(at, busy, lasted)) = gaps.next_if(|gap| gap.0 + gap.1 + gap.2 / 2 < served.began) {
+                if free >= served.began && lasted > served.slack {
+                    idle = idle.max(at + busy + (lasted / 2).max(lasted.saturating_sub(2_000_000)));
+                }
             }
-            if served.began > free + self.slack(served.began) {
+            if served.began > free + served.slack {
                 idle = served.began;
             }
             free = free.max(served.ended);
