@@ -81,6 +81,9 @@ const CLOSE_NS: u64 = 100_000;
 const BUSY_NS: u64 = 20_000_000;
 const BUSY_SLACK_NS: u64 = 3_000_000;
 
+/// How often objects are shared out among requests, each time by what is known from the time before.
+const SHARED_OUT: usize = 10;
+
 /// What dies within the allocations of so many requests dies with its own.
 const SOON: f64 = 20.0;
 
@@ -138,6 +141,15 @@ impl Served {
         let inside = self.ended.min(to).saturating_sub(self.began.max(from)) as f64;
         self.share * inside / (self.ended - self.began).max(1) as f64
     }
+}
+
+/// A time from one collection to the next.
+#[derive(Debug)]
+struct Span {
+    gathered: f64,
+    /// How long each request ran in it, from this one on.
+    first: usize,
+    parts: Vec<f64>,
 }
 
 #[derive(Debug, Default)]
@@ -343,10 +355,37 @@ impl Seen {
     }
 
     /// The objects that each request has allocated: what has gathered from one collection to the next, shared out among
-    /// those who ran meanwhile by how long they did.
+    /// those who ran meanwhile. By how long they did at first; and then again and again by how much each allocates in a
+    /// time, as far as is known: who ran at many collections allocates more (expectation maximization).
     fn objects(&self, window: (u64, u64), resting: f64) -> Vec<f64> {
-        let mut objects = vec![0.0; self.served.len()];
+        let (spans, from) = self.spans(window, resting);
+        let mut density = vec![1.0; self.served.len()];
+        let mut objects = density.clone();
+        for _ in 0..SHARED_OUT {
+            objects.fill(0.0);
+            for Span { gathered, first, parts } in &spans {
+                let all: f64 = parts.iter().zip(&density[*first..]).map(|(part, density)| part * density).sum();
+                for (index, part) in (*first..).zip(parts) {
+                    objects[index] += gathered * part * density[index] / all.max(f64::MIN_POSITIVE);
+                }
+            }
+            for ((density, objects), served) in density.iter_mut().zip(&objects).zip(&self.served) {
+                *density = objects / served.share.max(1.0);
+            }
+        }
+        // After the last collection nothing is known, so it is as before.
+        let known = self.served.partition_point(|served| served.began < from);
+        let usual = objects.iter().sum::<f64>() / self.served[..known].iter().map(|served| served.share).sum::<f64>();
+        for (served, objects) in self.served.iter().zip(&mut objects).skip(known) {
+            *objects = usual * served.share;
+        }
+        objects
+    }
+
+    /// The times from one collection to the next, and when the last one was over.
+    fn spans(&self, window: (u64, u64), resting: f64) -> (Vec<Span>, u64) {
         let (mut first, mut from, mut gathered) = (0, window.0, 0.0);
+        let mut spans = Vec::new();
         for stop in self.in_window(window) {
             let Some(heap) = stop.heap else { continue };
             gathered += heap.gathered;
@@ -356,21 +395,14 @@ impl Seen {
             let within = self.served[first..].iter().take_while(|served| served.began < stop.at);
             let work = |served: &Served| if served.shared { 1.0 - resting } else { 1.0 };
             let parts: Vec<f64> = within.map(|served| served.part(from, stop.at) * work(served)).collect();
-            let all: f64 = parts.iter().sum();
             from = stop.at + stop.pause;
             // Where nobody ran, somebody before or after has done it.
-            if all > 0.0 {
-                parts.iter().enumerate().for_each(|(index, part)| objects[first + index] += gathered * part / all);
+            if parts.iter().any(|part| *part > 0.0) {
+                spans.push(Span { gathered, first, parts });
                 gathered = 0.0;
             }
         }
-        // After the last collection nothing is known, so it is as before.
-        let known = self.served.partition_point(|served| served.began < from);
-        let density = objects.iter().sum::<f64>() / self.served[..known].iter().map(|served| served.share).sum::<f64>();
-        for (served, objects) in self.served.iter().zip(&mut objects).skip(known) {
-            *objects = density * served.share;
-        }
-        objects
+        (spans, from)
     }
 
     fn in_window(&self, window: (u64, u64)) -> impl Iterator<Item = &Stop> {
