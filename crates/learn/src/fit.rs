@@ -118,7 +118,7 @@ struct HeapThen {
     looked: f64,
     /// Objects that were left altogether.
     left: f64,
-    /// Objects that have become old by it.
+    /// Objects that have become old by it, or by the next one: the counter is read a little later.
     promoted: f64,
 }
 
@@ -257,7 +257,7 @@ impl Seen {
                 _ => tenured + stop.freed,
             };
             middle = if stop.kind == 0 { middle + (gathered - stop.freed).max(0.0) } else { 0.0 };
-            let promoted = if stop.kind == 1 { (pending - before).max(0.0) } else { 0.0 };
+            let promoted = if stop.kind == 2 { 0.0 } else { (pending - before).max(0.0) };
             before = pending;
             stop.heap = Some(HeapThen { gathered, tenured, looked, left: tenured + pending + middle, promoted });
         }
@@ -489,8 +489,8 @@ impl Seen {
                 gathered += heap.gathered;
                 freed += stop.freed;
             }
+            promoted += heap.promoted;
             if soon(stop, &heap) && stop.kind == 1 {
-                promoted += heap.promoted;
                 in_hand += self.in_hand(stop.at, objects);
                 middles += 1.0;
             }
@@ -498,8 +498,6 @@ impl Seen {
         // What is in the hands of a request when it becomes old dies old, and says nothing about what dies young.
         let done = (gathered - in_hand).max(freed);
         let die_young = if done > 0.0 { freed / done } else { 0.0 };
-        // What has become old besides those who stay, and besides that, is held by requests that wait for others.
-        let held = (promoted - (1.0 - die_young) * done - in_hand).max(0.0) / middles.max(1.0);
         // What has been freed of the old so far, by what has been allocated so far.
         let (mut clock, mut old, mut was_in_hand) = (0.0, 0.0, 0.0);
         let mut points = Vec::new();
@@ -514,7 +512,7 @@ impl Seen {
             let Some(heap) = stop.heap else { continue };
             clock += heap.gathered;
             if stop.kind == 1 {
-                was_in_hand += held + self.in_hand(stop.at, objects);
+                was_in_hand += self.in_hand(stop.at, objects);
             }
             if !soon(stop, &heap) {
                 let young = heap.gathered + if stop.kind == 2 { std::mem::take(&mut was_in_hand) } else { 0.0 };
@@ -528,21 +526,27 @@ impl Seen {
         points.retain(|(_, old)| *old > 0.0);
         let Some(&(last_clock, last_old)) = points.last() else {
             assumed.push("what dies old: no collection of the old heap has freed anything");
-            return Lifetimes { die_young, held, die_old: 0.0, lag: 0.0 };
+            return Lifetimes { die_young, held: 0.0, die_old: 0.0, lag: 0.0 };
         };
         // With one point only, everything that survives is taken to die some time.
         let (first_clock, first_old) = points[0];
         let slope = if points.len() > 1 { (last_old - first_old) / (last_clock - first_clock) } else { most };
         let die_old = slope.clamp(0.0, most);
         let lag = median(points.iter().map(|(clock, old)| clock - old / die_old.max(1e-9))).max(0.0);
-        Lifetimes { die_young, held, die_old, lag }
+        if lag >= small || middles == 0.0 {
+            return Lifetimes { die_young, held: 0.0, die_old, lag };
+        }
+        // They died with their requests, and were only found late. What has become old besides those who stay, and
+        // besides what the request at work has in hand, is held by those that wait for others.
+        let die_young = die_young + die_old;
+        let held = (promoted - (1.0 - die_young) * gathered - in_hand).max(0.0) / middles;
+        Lifetimes { die_young, held, die_old: 0.0, lag: 0.0 }
     }
 
-    /// Objects that the request at work has allocated so far.
+    /// Objects that the request at work has allocated so far: half of its own, at a collection that they brought about.
     fn in_hand(&self, at: u64, objects: &[f64]) -> f64 {
         let last = self.served.partition_point(|served| served.began <= at).checked_sub(1);
-        let at_work = last.filter(|&last| self.served[last].ended > at && !self.served[last].shared);
-        at_work.map_or(0.0, |last| objects[last] * self.served[last].part(0, at) / self.served[last].share.max(1.0))
+        last.filter(|&last| self.served[last].ended > at && !self.served[last].shared).map_or(0.0, |last| objects[last] / 2.0)
     }
 
     fn costs(&self, window: (u64, u64), busy: f64, assumed: &mut Vec<&'static str>) -> Costs {
