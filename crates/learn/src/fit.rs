@@ -64,8 +64,9 @@ const LEAST_COLLECTIONS: usize = 3;
 /// What the kernel takes to copy a page.
 const COPY_NS: f64 = 5_000.0;
 
-/// A request that waits for others comes to the interpreter about so often.
-const VISITS: u32 = 3;
+/// A request that waits for others comes to the interpreter about so often: to send something, for each part of the answer,
+/// and to be over.
+const VISITS: u32 = 5;
 
 /// Who begins later after another has not waited for it. How long a program takes to go on to one that waits is seen where
 /// one follows the other sooner than that: nine tenths of them had waited.
@@ -76,8 +77,8 @@ const HAD_WAITED: f64 = 0.9;
 /// other so closely.
 const CLOSE_NS: u64 = 100_000;
 
-/// A program that has held the GIL for so long, whenever it was looked at, serves a queue, and is not idle when it takes
-/// so long until it serves the next.
+/// A program that has held the GIL for so long, whenever it was looked at, serves a queue. Then it may take so long until it
+/// serves the next.
 const BUSY_NS: u64 = 20_000_000;
 const BUSY_SLACK_NS: u64 = 3_000_000;
 
@@ -441,28 +442,31 @@ impl Seen {
 
     /// When each request can have come, and when its turn was.
     fn turns(&self) -> Vec<Turn> {
-        // Until when something is done that is known of, and the last moment at which nobody can have waited.
-        let (mut free, mut idle) = (0, 0);
+        // Until when the program was seen to do something, how many are in flight, and the last moment at which nobody can
+        // have waited.
+        let (mut seen, mut in_flight, mut idle) = (0, 0, 0);
         let mut stops = self.stops.iter().peekable();
-        let mut gaps = self.gaps.iter().peekable();
+        let mut ends: Vec<u64> = self.served.iter().map(|served| served.ended).collect();
+        ends.sort_unstable();
+        let mut ends = ends.into_iter().peekable();
         let turn = |served: &Served| {
+            while let Some(end) = ends.next_if(|end| *end <= served.began) {
+                seen = seen.max(end);
+                in_flight -= 1;
+            }
+            // The program may have worked for each of those in flight meanwhile.
+            let slack = served.slack + in_flight * SLACK_NS;
             while let Some(stop) = stops.next_if(|stop| stop.at < served.began) {
-                if stop.at > free + served.slack {
+                if stop.at > seen + slack {
                     idle = idle.max(stop.at);
                 }
-                free = free.max((stop.at + stop.pause).min(served.began));
+                seen = seen.max((stop.at + stop.pause).min(served.began));
             }
-            // While others are in flight, only the GIL tells whether anybody works. A look may be late by a step, so the
-            // middle of a gap counts.
-            while let Some(&(at, busy, lasted)) = gaps.next_if(|gap| gap.0 + gap.1 + gap.2 / 2 < served.began) {
-                if free >= served.began && lasted > served.slack {
-                    idle = idle.max(at + busy + (lasted / 2).max(lasted.saturating_sub(2_000_000)));
-                }
-            }
-            if served.began > free + served.slack {
+            if served.began > seen + slack {
                 idle = served.began;
             }
-            free = free.max(served.ended);
+            seen = served.began;
+            in_flight += 1;
             Turn { earliest: idle.min(served.began), began: served.began }
         };
         self.served.iter().map(turn).collect()
