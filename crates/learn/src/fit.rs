@@ -77,6 +77,9 @@ const HAD_WAITED: f64 = 0.9;
 /// other so closely.
 const CLOSE_NS: u64 = 100_000;
 
+/// What it may do meanwhile for each of those in flight.
+const PIECE_NS: u64 = 1_000_000;
+
 /// A program that has held the GIL for so long, whenever it was looked at, serves a queue. Then it may take so long until it
 /// serves the next.
 const BUSY_NS: u64 = 20_000_000;
@@ -454,8 +457,7 @@ impl Seen {
                 seen = seen.max(end);
                 in_flight -= 1;
             }
-            // The program may have worked for each of those in flight meanwhile.
-            let slack = served.slack + in_flight * SLACK_NS;
+            let slack = served.slack + in_flight * PIECE_NS;
             while let Some(stop) = stops.next_if(|stop| stop.at < served.began) {
                 if stop.at > seen + slack {
                     idle = idle.max(stop.at);
