@@ -19,7 +19,7 @@ use crate::arrivals::{Turn, arrivals};
 use crate::line::{Line, median};
 use crate::machine::PAGE;
 use crate::model::{Costs, Disturbed, Lifetimes, Memory, Model, Sweep};
-use crate::workload::{Request, Start, Workload};
+use crate::workload::{Pace, Request, Start, Workload};
 
 /// What a trace says about its program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -346,16 +346,42 @@ impl Seen {
 
     /// The requests, and the heap that they begin with.
     fn workload(&self, window: (u64, u64), around: f64, resting: f64, objects: &[f64], seed: u64) -> Workload {
-        let came = arrivals(&self.turns(), seed);
+        let mut workload = Workload::new(self.start(window.0));
+        let came = match self.thoughts(workload.start.at) {
+            Some(thoughts) => {
+                workload.pace = Pace::Closed(1);
+                thoughts
+            }
+            None => arrivals(&self.turns(), seed),
+        };
+        // In a loop, what is done around a step is part of the time until the next.
+        let around = if workload.pace == Pace::Open { around } else { 0.0 };
         let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), &objects)| {
             let rest = if served.shared { served.share * resting } else { 0.0 };
             let service = (served.share - rest + around) as u64;
             Request { at, service, rest: rest as u64, objects, visits: if served.shared { VISITS } else { 1 } }
         });
-        let mut workload = Workload::new(self.start(window.0));
         workload.requests = requests.collect();
-        workload.requests.sort_by_key(|request| request.at);
+        if workload.pace == Pace::Open {
+            workload.requests.sort_by_key(|request| request.at);
+        }
         workload
+    }
+
+    /// How long a program that steps in a loop waits before each step, for an accelerator or not at all; nothing where
+    /// requests come from outside. In a loop nearly all waits are alike.
+    fn thoughts(&self, start: u64) -> Option<Vec<u64>> {
+        if self.served.iter().any(|served| served.shared) {
+            return None;
+        }
+        let waits: Vec<u64> = self.served.windows(2).map(|pair| pair[1].began - pair[0].ended).collect();
+        let mut sorted = waits.clone();
+        sorted.sort_unstable();
+        let (short, long) = (sorted[sorted.len() / 10], sorted[sorted.len() * 9 / 10]);
+        let first = self.served[0].began - start;
+        // A wait that is longer was a pause that outlasted it.
+        let steps = || std::iter::once(first).chain(waits.iter().map(|wait| long.min(*wait))).collect();
+        (long <= short + short / 2 + SLACK_NS).then(steps)
     }
 
     /// The objects that each request has allocated: what has gathered from one collection to the next, shared out among
