@@ -252,7 +252,7 @@ impl Seen {
 
     /// Puts what is known about the heap beside each collection. The middle generation is what young ones have left.
     fn follow_heap(&mut self, heaps: &HashMap<u64, (f64, f64, f64)>) {
-        let (mut middle, mut before) = (0.0, 0.0);
+        let (mut middle, mut before, mut left) = (0.0, 0.0, 0.0);
         for stop in &mut self.stops {
             let Some(&(gathered, tenured, pending)) = heaps.get(&stop.at) else { continue };
             let looked = match stop.kind {
@@ -263,7 +263,9 @@ impl Seen {
             middle = if stop.kind == 0 { middle + (gathered - stop.freed).max(0.0) } else { 0.0 };
             let promoted = if stop.kind == 2 { 0.0 } else { (pending - before).max(0.0) };
             before = pending;
-            stop.heap = Some(HeapThen { gathered, tenured, looked, left: tenured + pending + middle, promoted });
+            // While a snapshot is out, the counters say nothing.
+            left = if tenured + pending > 0.0 { tenured + pending + middle } else { left + (gathered - stop.freed).max(0.0) };
+            stop.heap = Some(HeapThen { gathered, tenured, looked, left, promoted });
         }
     }
 
@@ -527,6 +529,7 @@ impl Seen {
                 middles += 1.0;
             }
         }
+        let by_reference = self.by_reference(window);
         // What is in the hands of a request when it becomes old dies old, and says nothing about what dies young.
         let done = (gathered - in_hand).max(freed);
         let die_young = if done > 0.0 { freed / done } else { 0.0 };
@@ -554,11 +557,11 @@ impl Seen {
                 points.push((clock, old));
             }
         }
-        let most = 1.0 - die_young;
+        let most = (1.0 - die_young - by_reference).max(0.0);
         points.retain(|(_, old)| *old > 0.0);
         let Some(&(last_clock, last_old)) = points.last() else {
             assumed.push("what dies old: no collection of the old heap has freed anything");
-            return Lifetimes { die_young, held: 0.0, die_old: 0.0, lag: 0.0 };
+            return Lifetimes { die_young, by_reference, held: 0.0, die_old: 0.0, lag: 0.0 };
         };
         // With one point only, everything that survives is taken to die some time.
         let (first_clock, first_old) = points[0];
@@ -566,13 +569,35 @@ impl Seen {
         let die_old = slope.clamp(0.0, most);
         let lag = median(points.iter().map(|(clock, old)| clock - old / die_old.max(1e-9))).max(0.0);
         if lag >= small || middles == 0.0 {
-            return Lifetimes { die_young, held: 0.0, die_old, lag };
+            return Lifetimes { die_young, by_reference, held: 0.0, die_old, lag };
         }
         // They died with their requests, and were only found late. What has become old besides those who stay, and
         // besides what the request at work has in hand, is held by those that wait for others.
         let die_young = die_young + die_old;
         let held = (promoted - (1.0 - die_young) * gathered - in_hand).max(0.0) / middles;
-        Lifetimes { die_young, held, die_old: 0.0, lag: 0.0 }
+        Lifetimes { die_young, by_reference, held, die_old: 0.0, lag: 0.0 }
+    }
+
+    /// The share of objects that went without any collection: what gathered between full collections, which know how many
+    /// objects there are, and was neither freed by collections nor is there.
+    fn by_reference(&self, window: (u64, u64)) -> f64 {
+        let (mut first, mut last, mut gathered, mut freed) = (None, None, 0.0, 0.0);
+        let (mut since, mut freed_since) = (0.0, 0.0);
+        for (stop, heap) in self.in_window(window).filter_map(|stop| Some((stop, stop.heap?))) {
+            since += heap.gathered;
+            freed_since += stop.freed;
+            if stop.kind == 2 {
+                if first.is_some() {
+                    gathered += since;
+                    freed += freed_since;
+                }
+                first = first.or(Some(heap.tenured));
+                last = Some(heap.tenured);
+                (since, freed_since) = (0.0, 0.0);
+            }
+        }
+        let (Some(first), Some(last)) = (first, last) else { return 0.0 };
+        if gathered > 0.0 { ((gathered - freed - (last - first)) / gathered).clamp(0.0, 1.0) } else { 0.0 }
     }
 
     /// Objects that the request at work has allocated so far: half of its own, at a collection that they brought about.
@@ -598,16 +623,19 @@ impl Seen {
         let young = sweep(0, usual.young, "the cost of a young collection");
         let middle = sweep(1, young, "the cost of a middle collection");
         let full = sweep(2, usual.full, "the cost of a full collection");
-        // What it costs to free an object is seen where objects were freed.
-        let dearest = [young, middle, full].iter().map(|sweep| sweep.freed).fold(0.0, f64::max);
-        let with_freeing = |kind: u8, sweep: Sweep| {
+        // What it costs to free an object is seen where most were freed.
+        let totals = [0, 1, 2].map(|kind| {
             let all = self.in_window(window).filter(|stop| stop.kind == kind);
-            let (looked, freed) = all.fold((0.0, 0.0), |(looked, freed), stop| {
+            all.fold((0.0, 0.0), |(looked, freed), stop| {
                 (looked + stop.heap.map_or(0.0, |heap| heap.looked), freed + stop.freed)
-            });
-            if freed < 0.01 * looked { Sweep { freed: dearest, ..sweep } } else { sweep }
-        };
-        let (young, middle) = (with_freeing(0, young), with_freeing(1, middle));
+            })
+        });
+        let sweeps = [young, middle, full];
+        let most = (0..3).max_by(|&a, &b| totals[a].1.total_cmp(&totals[b].1)).unwrap_or(0);
+        let [young, middle, full] = [0, 1, 2].map(|kind| {
+            let (looked, freed): (f64, f64) = totals[kind];
+            if freed < 0.01 * looked { Sweep { freed: sweeps[most].freed, ..sweeps[kind] } } else { sweeps[kind] }
+        });
         let reaped = self.stops.iter().filter(|stop| stop.kind == 3).map(|stop| (stop.freed, stop.pause as f64));
         let reaped: Vec<_> = reaped.collect();
         let reap = Line::through(&reaped).unwrap_or(usual.reap);

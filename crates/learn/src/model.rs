@@ -142,6 +142,8 @@ impl Disturbed {
 pub struct Lifetimes {
     /// The share that is garbage when its request ends.
     pub die_young: f64,
+    /// The share that reference counting frees when its request ends.
+    pub by_reference: f64,
     /// How many objects requests hold that wait for others, on average: so much later those die.
     pub held: f64,
     /// The share that dies later.
@@ -152,7 +154,7 @@ pub struct Lifetimes {
 
 impl Default for Lifetimes {
     fn default() -> Self {
-        Self { die_young: 0.5, held: 0.0, die_old: 0.5, lag: 100_000.0 }
+        Self { die_young: 0.5, by_reference: 0.0, held: 0.0, die_old: 0.5, lag: 100_000.0 }
     }
 }
 

@@ -340,7 +340,7 @@ mod tests {
 
     fn any_model() -> impl Strategy<Value = Model> {
         (0.0..1.0_f64, 0.0..1.0_f64, 0.0..5_000.0_f64).prop_map(|(die_young, old, lag)| Model {
-            lifetimes: Lifetimes { die_young, held: 0.0, die_old: (1.0 - die_young) * old, lag },
+            lifetimes: Lifetimes { die_young, by_reference: 0.0, held: 0.0, die_old: (1.0 - die_young) * old, lag },
             ..Model::default()
         })
     }

@@ -7,7 +7,7 @@ use neurogc_policy::Name;
 use neurogc_wire::trace::{Record, Trace};
 
 fn model() -> Model {
-    Model { lifetimes: Lifetimes { die_young: 0.6, held: 0.0, die_old: 0.35, lag: 120_000.0 }, ..Model::default() }
+    Model { lifetimes: Lifetimes { die_young: 0.6, by_reference: 0.0, held: 0.0, die_old: 0.35, lag: 120_000.0 }, ..Model::default() }
 }
 
 fn workload(shape: Shape) -> Workload {
