@@ -574,7 +574,8 @@ impl Seen {
         // They died with their requests, and were only found late. What has become old besides those who stay, and
         // besides what the request at work has in hand, is held by those that wait for others.
         let die_young = die_young + die_old;
-        let held = (promoted - (1.0 - die_young) * gathered - in_hand).max(0.0) / middles;
+        let stay = (1.0 - die_young - by_reference).max(0.0) * gathered;
+        let held = (promoted - stay - in_hand).max(0.0) / middles;
         Lifetimes { die_young, by_reference, held, die_old: 0.0, lag: 0.0 }
     }
 
