@@ -64,7 +64,7 @@ pub struct Sweep {
 }
 
 /// Fewer points say nothing about two costs.
-const FEW: usize = 8;
+pub(crate) const FEW: usize = 8;
 
 impl Sweep {
     /// What it costs to look at so many objects and free so many of them.
