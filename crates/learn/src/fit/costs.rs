@@ -130,14 +130,19 @@ impl Seen {
         Memory { base, object, returned: (drop / object).clamp(0.0, 1.0) }
     }
 
-    /// How far each pause was from what its cost says.
-    pub(super) fn disturbed(&self, costs: &Costs) -> Disturbed {
+    /// How far each pause was from what its cost says: the machine, and a heap whose objects lie ever less in order. Of a
+    /// kind that was not seen here, how far it was in another trace.
+    pub(super) fn disturbed(&self, others: &[Self], costs: &Costs) -> Disturbed {
         let mut disturbed = Disturbed::over(self.window);
-        for (stop, heap) in self.in_window().filter_map(|stop| Some((stop, stop.heap?))) {
-            let sweep = [costs.young, costs.middle, costs.full][usize::from(stop.kind.min(2))];
-            let expected = sweep.at(heap.looked, stop.freed);
-            if expected > 0.0 {
-                disturbed.add(stop.kind.into(), stop.at, (stop.pause as f64 / expected).clamp(0.2, 5.0));
+        for (kind, sweep) in [(0, costs.young), (1, costs.middle), (2, costs.full)] {
+            let of_kind = |seen: &Self| seen.in_window().any(|stop| stop.kind == kind);
+            let Some(seen) = std::iter::once(self).chain(others).find(|seen| of_kind(seen)) else { continue };
+            for (stop, heap) in seen.in_window().filter_map(|stop| Some((stop, stop.heap?))) {
+                let expected = sweep.at(heap.looked, stop.freed);
+                if stop.kind == kind && expected > 0.0 {
+                    let at = self.window.0 + (stop.at - seen.window.0);
+                    disturbed.add(kind.into(), at, (stop.pause as f64 / expected).clamp(0.2, 5.0));
+                }
             }
         }
         disturbed

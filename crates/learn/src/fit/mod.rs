@@ -88,6 +88,6 @@ pub fn fit_with(trace: &Trace, others: &[Trace], warm_up: u64, seed: u64) -> Res
     let busy = workload.requests.iter().map(|request| request.service as f64).sum::<f64>();
     let costs = seen.costs(&others, busy / (seen.window.1 - seen.window.0) as f64, &mut assumed);
     let memory = seen.memory(&mut assumed);
-    let disturbed = seen.disturbed(&costs);
+    let disturbed = seen.disturbed(&others, &costs);
     Ok(Fit { model: Model { costs, lifetimes, memory, disturbed }, workload, assumed })
 }
