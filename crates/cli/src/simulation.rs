@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use neurogc_learn::{Outcome, Pace, Resolution, Scene, never, oracle, simulate};
+use neurogc_learn::{Outcome, Pace, Request, Resolution, Scene, never, oracle, simulate};
 use neurogc_policy::Name;
 use serde::Serialize;
 
@@ -68,12 +68,13 @@ impl Comparison {
         }
         let workload = scene.workload;
         let seconds = rows.first().map_or(0.0, |row| row.outcome.seconds);
-        let counted = workload.requests.iter().filter(|request| request.at >= workload.counted_from);
+        let counts = |request: &&Request| workload.pace != Pace::Open || request.at >= workload.counted_from;
+        let counted = workload.requests.iter().filter(counts);
         let service = counted.map(|request| request.service as f64).sum::<f64>() / 1e9;
         Self {
             source: source.to_owned(),
             assumed: Vec::new(),
-            requests: workload.requests.iter().filter(|request| !request.goes_on).count(),
+            requests: workload.requests.len(),
             seconds,
             busy_percent: 100.0 * service / seconds.max(1e-9),
             closed: workload.pace != Pace::Open,
