@@ -100,6 +100,7 @@ impl Seen {
     /// Objects that the request at work has allocated so far: half of its own, at a collection that they brought about.
     fn in_hand(&self, at: u64) -> f64 {
         let last = self.served.partition_point(|served| served.began <= at).checked_sub(1);
-        last.filter(|&last| self.served[last].ended > at && !self.served[last].shared).map_or(0.0, |last| self.objects[last] / 2.0)
+        last.filter(|&last| self.served[last].ended > at && !self.served[last].shared)
+            .map_or(0.0, |last| self.objects[last] / 2.0)
     }
 }

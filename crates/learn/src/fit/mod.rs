@@ -80,7 +80,8 @@ pub fn fit_with(trace: &Trace, others: &[Trace], warm_up: u64, seed: u64) -> Res
     let closest = others.iter().max_by(|a, b| a.closeness().total_cmp(&b.closeness()));
     let closer = closest.filter(|other| other.closeness() > CLOSER * seen.closeness());
     let lifetimes = closer.unwrap_or(&seen).lifetimes(&mut assumed);
-    let mut workload = seen.workload(&closer.map_or_else(|| seen.objects.clone(), |other| seen.objects_like(other)), seed);
+    let mut workload =
+        seen.workload(&closer.map_or_else(|| seen.objects.clone(), |other| seen.objects_like(other)), seed);
     if trace.header.thresholds != [0; 3] {
         workload.thresholds = trace.header.thresholds;
     }

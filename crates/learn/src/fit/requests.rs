@@ -25,6 +25,9 @@ const PIECE_NS: u64 = 1_000_000;
 const BUSY_NS: u64 = 20_000_000;
 const BUSY_SLACK_NS: u64 = 3_000_000;
 
+/// A stretch with the GIL held, so long and before the first request, is a program that loads.
+const LOADING_NS: u64 = 50_000_000;
+
 /// The share of a process's time that the agent takes, about.
 const AGENT: f64 = 0.04;
 
@@ -39,11 +42,11 @@ impl Seen {
     /// Looks how closely requests follow each other.
     fn compare(&mut self) {
         let slack = self.slack();
-        let mut queues = self.gaps.iter().rev().filter(|gap| gap.1 >= BUSY_NS).peekable();
+        let mut queues = self.held.iter().rev().filter(|held| held.1 - held.0 >= BUSY_NS).peekable();
         let mut next = Served { began: u64::MAX, ..Served::default() };
         for served in self.served.iter_mut().rev() {
             while queues.next_if(|queue| queue.0 > served.began).is_some() {}
-            let in_queue = queues.peek().is_some_and(|queue| served.began < queue.0 + queue.1);
+            let in_queue = queues.peek().is_some_and(|queue| served.began < queue.1);
             let at_once = next.began <= served.ended + CLOSE_NS;
             served.shared = next.began < served.ended;
             served.slack = slack + if at_once { next.slack } else { 0 };
@@ -210,7 +213,8 @@ impl Seen {
 
     /// The moment at which the program had loaded, and its heap then.
     fn start(&self, first: u64) -> Start {
-        let at = self.loaded.iter().copied().filter(|at| *at <= first).max().unwrap_or(first);
+        let loading = self.held.iter().filter(|held| held.1 - held.0 >= LOADING_NS && held.1 <= first);
+        let at = loading.map(|held| held.1).max().unwrap_or(first);
         let known = |stop: &Stop| stop.heap.filter(|_| stop.at <= first);
         let before = self.stops.iter().rev().find_map(known).or_else(|| self.stops.iter().find_map(|stop| stop.heap));
         // What is young or middle-aged then will be old soon, and is counted as old.

@@ -6,9 +6,6 @@ use neurogc_wire::trace::{Record, Trace};
 
 use super::{FitError, LEAST_COLLECTIONS, LEAST_REQUESTS};
 
-/// A stretch so long before the first request is a program that loads.
-const LOADING_NS: u64 = 50_000_000;
-
 /// A collection or another stop, with what is known about the heap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stop {
@@ -19,6 +16,7 @@ pub(super) struct Stop {
     pub(super) heap: Option<HeapThen>,
 }
 
+/// The heap at a collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeapThen {
     pub(super) gathered: f64,
@@ -61,10 +59,8 @@ pub(super) struct Seen {
     pub(super) looks: Vec<(u64, f64, f64)>,
     /// When a walk was over, how long it took, faults, objects, found.
     pub(super) flights: Vec<(u64, f64, f64, f64, f64)>,
-    /// When stretches with the GIL held ended that are long enough for loading.
-    pub(super) loaded: Vec<u64>,
-    /// When the GIL was held, for how long, and for how long it was free then.
-    pub(super) gaps: Vec<(u64, u64, u64)>,
+    /// From when to when the GIL was held.
+    pub(super) held: Vec<(u64, u64)>,
     /// From the first request to the end of the last.
     pub(super) window: (u64, u64),
     /// What is done around the marks of a request, in nanoseconds, and the share of its time in which one waits for others
@@ -129,19 +125,14 @@ impl Seen {
                 Record::Flight { at, lasted, faults, objects, found } => {
                     seen.flights.push((at, lasted as f64, faults as f64, objects as f64, found as f64));
                 }
-                Record::Gap { at, busy, idle } => {
-                    seen.gaps.push((at, busy, idle));
-                    if busy >= LOADING_NS {
-                        seen.loaded.push(at + busy);
-                    }
-                }
+                Record::Gap { at, busy, .. } => seen.held.push((at, at + busy)),
                 _ => {}
             }
         }
         seen.served.sort_unstable_by_key(|served| served.began);
         seen.stops.sort_unstable_by_key(|stop| stop.at);
         seen.looks.sort_unstable_by_key(|look| look.0);
-        seen.gaps.sort_unstable();
+        seen.held.sort_unstable();
         seen.follow_heap(&heaps);
         seen
     }
@@ -160,7 +151,11 @@ impl Seen {
             let promoted = if stop.kind == 2 { 0.0 } else { (pending - before).max(0.0) };
             before = pending;
             // While a snapshot is out, the counters say nothing.
-            left = if tenured + pending > 0.0 { tenured + pending + middle } else { left + (gathered - stop.freed).max(0.0) };
+            left = if tenured + pending > 0.0 {
+                tenured + pending + middle
+            } else {
+                left + (gathered - stop.freed).max(0.0)
+            };
             stop.heap = Some(HeapThen { gathered, tenured, looked, left, promoted });
         }
     }
