@@ -3,7 +3,7 @@
 //! A program that is busy does not see who waits: the mark of a request is set when its turn comes. But who began right
 //! after another, or right after a pause, had waited. Such requests came at some moment of the busy stretch, and as
 //! far as anybody can tell at any moment of it: their times are drawn evenly, so that each came after the one before
-//! it and before its own turn (Gibbs sampling; the seed decides).
+//! it and before its own turn (Gibbs sampling from a spread over the whole stretch; the seed decides).
 
 use neurogc_load::Chance;
 

@@ -1,9 +1,10 @@
 //! Plays a workload under a policy: the very policy and guards that run in the agent.
 //!
-//! One interpreter serves one request at a time, in the order in which they come. Everything that stops it (CPython's
-//! own collections in the middle of a request, and what the policy orders) makes those wait who come meanwhile. The
-//! conductor looks at the program as the agent's does: every few milliseconds, more rarely when nothing changes. What it
-//! leaves for the next gap is done by the program itself when it comes to one.
+//! One interpreter serves one request at a time, in the order in which they come. A request that has waited for others
+//! comes again, behind everybody who is there by then. Everything that stops the interpreter (CPython's own collections
+//! in the middle of a request, and what the policy orders) makes those wait who come meanwhile. The conductor looks at
+//! the program as the agent's does: every few milliseconds, more rarely when nothing changes. What it leaves for the
+//! next gap is done by the program itself when it comes to one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

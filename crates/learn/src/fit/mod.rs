@@ -3,9 +3,9 @@
 //! | what | from which records | how |
 //! |---|---|---|
 //! | service, rest | request start and end, collection, process (processor time) | time in flight, shared by those in flight, without pauses; what the processor did not do is rest of those during whose time others began |
-//! | arrivals | request start, and what ran before; gap | `arrivals` |
-//! | objects of a request | heap (gathered) | net allocations from one collection to the next, shared out among those who ran |
-//! | shares that die, lag | collection (freed), heap, flight (found) | what young collections free; a line through what old ones have freed so far, by allocations so far |
+//! | arrivals | request start and end, collection, gap | who followed another closely had waited: `arrivals` |
+//! | objects of a request | heap (gathered) | net allocations from one collection to the next, shared out among those who ran, again and again |
+//! | shares that die, lag | collection (freed), heap, flight (found) | what young collections free; a line through what old ones have freed so far, by allocations so far; what is neither left nor was freed went by reference counting |
 //! | young, middle, full | collection (pause, freed), heap | least squares of pause by objects looked at and freed, without the longest twentieth; what is left over is kept by time |
 //! | reap, clone, walk, copies | collection, flight, process | least squares; medians of the cost of a byte, or of an object |
 //! | bytes of an object | process (resident), heap | least squares of resident memory by objects, and by the most so far |
