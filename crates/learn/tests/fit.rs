@@ -128,6 +128,13 @@ fn a_loop_is_played_as_a_loop() {
 }
 
 #[test]
+fn a_service_that_is_hardly_ever_idle_is_no_loop() {
+    let (model, workload) = (model(), workload(Shape::Poisson { rate: 420.0 }));
+    let trace = record(&Scene::new(&model, &workload), Name::Cpython);
+    assert_eq!(fit(&trace, 0, 1).unwrap().workload.pace, Pace::Open);
+}
+
+#[test]
 fn a_trace_that_says_too_little_is_refused_with_what_is_missing() {
     let without = |keep: fn(&Record) -> bool| {
         let (_, _, mut trace) = recorded(Name::Cpython);

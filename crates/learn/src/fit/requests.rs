@@ -164,8 +164,9 @@ impl Seen {
         workload
     }
 
-    /// How long a program that steps in a loop waits before each step, for an accelerator or not at all; nothing where
-    /// requests come from outside. In a loop nearly all waits are alike.
+    /// How long a program that steps in a loop waits before each step; nothing where requests come from outside. In a loop
+    /// waits are alike, for an accelerator perhaps, or there are none. A service that is overloaded is idle now and then
+    /// all the same.
     fn thoughts(&self, start: u64) -> Option<Vec<u64>> {
         if self.served.iter().any(|served| served.shared) {
             return None;
@@ -173,11 +174,12 @@ impl Seen {
         let waits: Vec<u64> = self.served.windows(2).map(|pair| pair[1].began - pair[0].ended).collect();
         let mut sorted = waits.clone();
         sorted.sort_unstable();
-        let (short, long) = (sorted[sorted.len() / 10], sorted[sorted.len() * 9 / 10]);
+        let [short, long, longest] = [10, 90, 99].map(|percent| sorted[sorted.len() * percent / 100]);
+        let alike = short > SLACK_NS && long <= 2 * short;
         let first = self.served[0].began - start;
         // A wait that is longer was a pause that outlasted it.
         let steps = || std::iter::once(first).chain(waits.iter().map(|wait| long.min(*wait))).collect();
-        (long <= short + short / 2 + SLACK_NS).then(steps)
+        (alike || longest <= SLACK_NS).then(steps)
     }
 
     /// When each request can have come, and when its turn was.
