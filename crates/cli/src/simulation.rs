@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use neurogc_learn::{Outcome, Pace, Resolution, Scene, never, oracle, simulate_policy};
+use neurogc_learn::{Outcome, Pace, Request, Resolution, Scene, never, oracle, simulate_policy};
 use neurogc_policy::{Name, Tuning};
 use serde::Serialize;
 
@@ -53,7 +53,9 @@ impl Comparison {
     pub(crate) fn of(source: &str, scene: &Scene<'_>, rules: &Rules) -> Result<Self, Failure> {
         let tuning = Tuning { memory_price: rules.lambda, ..scene.tuning };
         let scene = Scene { snapshots: rules.snapshots, tuning, ..*scene };
-        let best = rules.oracle.then(|| oracle(&scene, rules.lambda, Resolution::default())).flatten();
+        let undivided = scene.workload.undivided();
+        let plain = Scene { workload: &undivided, ..scene };
+        let best = rules.oracle.then(|| oracle(&plain, rules.lambda, Resolution::default())).flatten();
         let least = best.as_ref().map(|plan| plan.outcome.cost(rules.lambda));
         let row = |policy: String, outcome: Outcome| {
             let cost = outcome.cost(rules.lambda);
@@ -72,12 +74,13 @@ impl Comparison {
         }
         let workload = scene.workload;
         let seconds = rows.first().map_or(0.0, |row| row.outcome.seconds);
-        let counted = workload.requests.iter().filter(|request| request.at >= workload.counted_from);
+        let counts = |request: &&Request| workload.pace != Pace::Open || request.at >= workload.counted_from;
+        let counted = workload.requests.iter().filter(counts);
         let service = counted.map(|request| request.service as f64).sum::<f64>() / 1e9;
         Ok(Self {
             source: source.to_owned(),
             assumed: Vec::new(),
-            requests: workload.requests.iter().filter(|request| !request.goes_on).count(),
+            requests: workload.requests.len(),
             seconds,
             busy_percent: 100.0 * service / seconds.max(1e-9),
             closed: workload.pace != Pace::Open,

@@ -24,7 +24,7 @@ mod simulate;
 mod workload;
 
 pub use cost::{DEFAULT_LAMBDA, cost};
-pub use fit::{Fit, FitError, fit};
+pub use fit::{Fit, FitError, fit, fit_with};
 pub use generate::{Shape, ShapeError, imagined};
 pub use lessons::{Lesson, WINDOW_LEN};
 pub use line::Line;

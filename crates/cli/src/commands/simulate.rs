@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use neurogc_learn::{DEFAULT_LAMBDA, Model, Scene, Shape, Start, Workload, fit, imagined};
+use neurogc_learn::{DEFAULT_LAMBDA, Model, Scene, Shape, Start, Workload, fit_with, imagined};
 use neurogc_policy::Name;
 
 use crate::failure::{Failure, Outcome};
@@ -21,12 +21,16 @@ use crate::trace::load;
 #[command(
     after_help = "Examples:\n  neurogc run --trace service.ngct -- python app.py\n  neurogc simulate service.ngct\n  \
     neurogc simulate service.ngct --policies cpython,gap,threshold:50000,10,10\n  \
+    neurogc simulate cpython.ngct --with gap.ngct\n  \
     neurogc simulate service.ngct --workload bursty:200\n  neurogc simulate --workload poisson:250 --seed 7 --json"
 )]
 pub(crate) struct Arguments {
     /// Recorded traces; several are played one after the other
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
+    /// Another trace of the same program, for what the first does not show: record one under the policy to be foretold
+    #[arg(long, value_name = "TRACE")]
+    with: Vec<PathBuf>,
     /// Policies to compare, with commas
     #[arg(
         long,
@@ -76,14 +80,15 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     let rules =
         Rules { names, lambda: arguments.lambda, snapshots: !arguments.no_snapshots, oracle: !arguments.no_oracle };
     let mut comparisons = Vec::new();
+    let others = arguments.with.iter().map(|path| load(path)).collect::<Result<Vec<_>, _>>()?;
     for path in &arguments.traces {
         let trace = load(path)?;
         let warm_up = (arguments.warm_up * 1e9) as u64;
-        let mut fit = fit(&trace, warm_up, arguments.seed)
+        let mut fit = fit_with(&trace, &others, warm_up, arguments.seed)
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         fit.workload = match arguments.workload {
             Some(shape) => made_up(arguments, shape, &fit.workload),
-            None => fit.workload.in_pieces(),
+            None => fit.workload,
         };
         let mut comparison = Comparison::of(&path.display().to_string(), &scene(&fit.model, &fit.workload), &rules)?;
         comparison.assumed = fit.assumed;

@@ -83,7 +83,7 @@ fn programs(traces: &[(String, Trace)], seed: u64) -> Result<Vec<Program>, Failu
     for (name, trace) in traces {
         match fit(trace, 0, seed) {
             Ok(fit) => {
-                programs.push(Program { name: name.clone(), model: fit.model, workload: fit.workload.in_pieces() });
+                programs.push(Program { name: name.clone(), model: fit.model, workload: fit.workload });
             }
             Err(error) => wrong.push(format!("{name}: {error}")),
         }

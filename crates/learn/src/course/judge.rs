@@ -1,8 +1,7 @@
 //! What policies cost on excerpts, and how far each is from the best that could have been done.
 
-use neurogc_policy::{Neural, Policy, Weights, policy};
 use neurogc_neural::Model as Net;
-use neurogc_policy::Name;
+use neurogc_policy::{Name, Neural, Policy, Weights, policy};
 
 use super::{Course, Excerpt, LEAST_COST};
 use crate::oracle::{Resolution, oracle};
@@ -33,7 +32,8 @@ pub fn judge(course: &Course, excerpts: &[Excerpt<'_>], rules: &[Name], models: 
     let best: Vec<Outcome> = excerpts
         .iter()
         .map(|excerpt| {
-            let scene = course.scene(&excerpt.program.model, &excerpt.workload);
+            let undivided = excerpt.workload.undivided();
+            let scene = course.scene(&excerpt.program.model, &undivided);
             oracle(&scene, lambda, Resolution::default()).map(|plan| plan.outcome).unwrap_or_default()
         })
         .collect();

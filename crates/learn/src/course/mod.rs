@@ -164,12 +164,12 @@ pub struct Excerpt<'c> {
     pub by_rules: f64,
 }
 
-/// One look in how many becomes a lesson, so that there are about so many: the conductor looks 500 times a second.
+/// How often the conductor looks in a second, about.
+const LOOKS: f64 = 400.0;
+
+/// One look in how many becomes a lesson, so that there are about so many.
 fn every(workload: &Workload, most: usize) -> usize {
-    let first = workload.requests.first().map_or(0, |request| request.at);
-    let last = workload.requests.last().map_or(0, |request| request.at);
-    let looks = (last - first) as f64 / 1e9 * 400.0;
-    (looks / most.max(1) as f64).ceil().max(1.0) as usize
+    (workload.seconds() * LOOKS / most.max(1) as f64).ceil().max(1.0) as usize
 }
 
 fn from_logarithms(point: &[f64]) -> Weights {

@@ -94,7 +94,6 @@ impl Foresight {
         }
     }
 
-    pub(super) fn moved(&self) -> [f64; 5] { self.moved }
     pub(super) fn trust(&self) -> Trust {
         self.trust
     }
