@@ -14,6 +14,7 @@ mod home;
 mod injection;
 mod kernel;
 mod live;
+mod models;
 mod notice;
 mod probe;
 mod process;

@@ -14,7 +14,8 @@ use neurogc_load::Latencies;
 use neurogc_policy::{Decision, Guarded, Limits, Name, Observation, Order, Policy, Snapshot, Tuning, policy};
 use neurogc_wire::trace::{Place, Trace};
 
-use crate::machine::{Machine, Stop, Task};
+use crate::lessons::{Lesson, Notes};
+use crate::machine::{Machine, SECOND, Stop, Task};
 use crate::model::Model;
 use crate::outcome::Outcome;
 use crate::record::Recorder;
@@ -76,6 +77,15 @@ pub fn record(scene: &Scene<'_>, name: Name) -> Trace {
     run.recorder.unwrap_or_default().trace(scene.workload, &name.to_string())
 }
 
+/// Plays a scene under a policy, and gives what it teaches: one look in so many becomes a lesson.
+#[must_use]
+pub fn lessons(scene: &Scene<'_>, policy: Box<dyn Policy>, every: usize) -> Vec<Lesson> {
+    let mut run = Run::new(scene, Guarded::new(policy, scene.limits), true);
+    run.notes = Some(Notes::new(every));
+    run.play();
+    run.notes.map(Notes::lessons).unwrap_or_default()
+}
+
 /// How often the conductor looks, in nanoseconds; see the agent's conductor.
 const STEP: u64 = 2_000_000;
 const RARE_STEP: u64 = 5_000_000;
@@ -108,6 +118,7 @@ struct Run<'s> {
     latency_sum: f64,
     outcome: Outcome,
     recorder: Option<Recorder>,
+    notes: Option<Notes>,
     /// How long the program has run or stood still, and not waited.
     worked: u64,
 }
@@ -134,6 +145,7 @@ impl<'s> Run<'s> {
             latency_sum: 0.0,
             outcome: Outcome::default(),
             recorder: None,
+            notes: None,
             worked: 0,
         }
     }
@@ -182,7 +194,8 @@ impl<'s> Run<'s> {
 
     /// Nothing is asked until then.
     fn gap(&mut self, until: u64) {
-        self.idle_since = Some(self.machine.now);
+        let from = self.machine.now;
+        self.idle_since = Some(from);
         if self.acts {
             let posted = std::mem::replace(&mut self.posted, Order::WAIT);
             self.carry_out(posted);
@@ -197,6 +210,9 @@ impl<'s> Run<'s> {
         }
         self.machine.wait_until(until);
         self.idle_since = None;
+        if let Some(notes) = &mut self.notes {
+            notes.gap(from as f64 / SECOND, until as f64 / SECOND);
+        }
     }
 
     /// One visit of a request.
@@ -239,6 +255,9 @@ impl<'s> Run<'s> {
         self.next_look = now + step(idle);
         self.look_at_snapshot();
         let observation = self.observe(idle);
+        if let Some(notes) = &mut self.notes {
+            notes.look(&observation);
+        }
         let order = self.guarded.decide(&observation);
         if let Some(wanted) = self.guarded.thresholds(&observation).filter(|_| idle.is_some()) {
             self.thresholds = wanted;
@@ -277,6 +296,9 @@ impl<'s> Run<'s> {
         }
         if let Some(flown) = self.machine.land() {
             self.guarded.landed(&flown);
+            if let Some(notes) = &mut self.notes {
+                notes.landed(&flown);
+            }
             if let Some(recorder) = &mut self.recorder {
                 recorder.flight(&flown, self.machine.pages_copied(flown.objects));
             }
@@ -315,6 +337,9 @@ impl<'s> Run<'s> {
     fn note(&mut self, stop: Stop, kind: u8, place: Place) {
         if let Some(collected) = stop.collected {
             self.guarded.learn(&collected);
+            if let Some(notes) = &mut self.notes {
+                notes.learn(&collected);
+            }
         }
         if stop.lasted == 0 {
             return;

@@ -53,6 +53,10 @@ pub struct Workload {
     pub thresholds: [u32; 3],
 }
 
+/// When an excerpt begins, since its program did, and how long it has to settle before the first request.
+const STARTED: u64 = 2_000_000_000;
+const SETTLING: u64 = 1_000_000_000;
+
 /// CPython's thresholds up to 3.13.
 pub(crate) const CPYTHON_THRESHOLDS: [u32; 3] = [700, 10, 10];
 
@@ -70,8 +74,66 @@ impl Workload {
         Self { requests, ..self.clone() }
     }
 
+    /// When each request comes, as far as that is known: those of users who wait for their answers come when all before
+    /// them have been served.
+    fn times(&self) -> Vec<u64> {
+        let mut clock = self.start.at;
+        let users = match self.pace {
+            Pace::Open => return self.requests.iter().map(|request| request.at).collect(),
+            Pace::Closed(users) => u64::from(users.max(1)),
+        };
+        let next = |request: &Request| {
+            clock += (request.at + request.service + request.rest) / users;
+            clock
+        };
+        self.requests.iter().map(next).collect()
+    }
+
+    /// Excerpts of a part of it, given as shares of its time: evenly spread, of a length, and of so long together at most.
+    /// Each is like a program that has just started up: it has a moment to settle before its first request.
+    #[must_use]
+    pub fn excerpts(&self, (from, to): (f64, f64), length: u64, total: u64) -> Vec<Self> {
+        let times = self.times();
+        let (Some(first), Some(last)) = (times.first(), times.last()) else { return Vec::new() };
+        let whole = (last - first) as f64;
+        let (from, to) = (first + (whole * from) as u64, first + (whole * to) as u64);
+        let count = ((to - from).min(total) / length).max(1);
+        let apart = (to - from) / count;
+        let excerpt = |index: u64| self.excerpt(&times, from + index * apart, from + index * apart + length.min(apart));
+        (0..count).map(excerpt).filter(|excerpt| !excerpt.requests.is_empty()).collect()
+    }
+
+    fn excerpt(&self, times: &[u64], from: u64, to: u64) -> Self {
+        let start = Start { at: STARTED, pending: 0.0, ..self.start };
+        let mut excerpt = Self::new(start);
+        excerpt.thresholds = self.thresholds;
+        excerpt.pace = self.pace;
+        let inside = self.requests.iter().zip(times).filter(|(_, time)| (from..to).contains(time));
+        let moved = |request: &Request| match self.pace {
+            Pace::Open => request.at - from + STARTED + SETTLING,
+            Pace::Closed(_) => request.at,
+        };
+        excerpt.requests = inside.map(|(request, _)| Request { at: moved(request), ..*request }).collect();
+        excerpt.counted_from = STARTED + SETTLING;
+        excerpt
+    }
+
     /// Whether the answer to somebody counts who comes at a time.
     pub(crate) fn counts(&self, at: u64) -> bool {
         at >= self.counted_from
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn excerpts_of_a_loop_are_steps_of_it() {
+        let mut workload = Workload { pace: Pace::Closed(1), ..Workload::new(Start::default()) };
+        workload.requests = vec![Request { at: 17, service: 3, ..Request::default() }; 100];
+        let excerpts = workload.excerpts((0.5, 1.0), 200, 400);
+        assert_eq!(excerpts.iter().map(|excerpt| excerpt.requests.len()).collect::<Vec<_>>(), [10, 10]);
+        assert!(excerpts.iter().flat_map(|excerpt| &excerpt.requests).all(|request| request.at == 17));
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
         long,
         alias = "policy",
         value_name = "P,…",
-        default_value = "cpython,threshold:10000,10,10,every:100,freeze,gap"
+        default_value = "cpython,threshold:10000,10,10,every:100,freeze,gap,neural"
     )]
     policies: Vec<String>,
     /// Other arrivals than those of the trace: poisson:RATE, bursty:RATE, diurnal:RATE or closed:USERS. Without a trace
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
             Some(shape) => made_up(arguments, shape, &fit.workload),
             None => fit.workload,
         };
-        let mut comparison = Comparison::of(&path.display().to_string(), &scene(&fit.model, &fit.workload), &rules);
+        let mut comparison = Comparison::of(&path.display().to_string(), &scene(&fit.model, &fit.workload), &rules)?;
         comparison.assumed = fit.assumed;
         comparisons.push(comparison);
     }
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         let mut like = Workload::new(Start { at: 0, tenured: live, pending: 0.0 });
         like.requests = imagined(1000, objects, arguments.seed);
         let (model, workload) = (Model::default(), made_up(arguments, shape, &like));
-        comparisons.push(Comparison::of("an imagined service", &scene(&model, &workload), &rules));
+        comparisons.push(Comparison::of("an imagined service", &scene(&model, &workload), &rules)?);
     }
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&comparisons)?)?;
