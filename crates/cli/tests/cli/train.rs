@@ -16,9 +16,9 @@ fn a_model_is_trained_and_can_be_used() {
     for word in ["(oracle)", "gap", "linear", "REGRET", "CALIBRATION", "linear is written to m.safetensors"] {
         assert!(output.contains(word), "{word}: {output}");
     }
-    let plot = fs::read_to_string(scene.path("m.calibration.svg")).unwrap();
+    let plot = fs::read_to_string(scene.work().join("m.calibration.svg")).unwrap();
     assert!(plot.starts_with("<svg") && plot.contains("polyline"), "{plot}");
-    assert!(!scene.path("m.safetensors.progress").exists(), "what is only needed to go on is gone");
+    assert!(!scene.work().join("m.safetensors.progress").exists(), "what is only needed to go on is gone");
     let output = text(&scene.check(&["simulate", "t.ngct", "--policies", "gap,neural:m.safetensors"], 0, ""));
     assert!(output.contains("neural:m.safetensors"), "{output}");
 }
@@ -32,7 +32,7 @@ fn the_same_seed_gives_the_same_model_in_json_too() {
         let json = scene.check(&arguments, 0, "");
         let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(value["best"], "linear");
-        fs::read(scene.path(to)).unwrap()
+        fs::read(scene.work().join(to)).unwrap()
     };
     assert_eq!(train("a.safetensors"), train("b.safetensors"));
 }
@@ -45,7 +45,7 @@ fn too_short_and_bad_traces_are_refused_with_what_is_missing() {
     for (trace, reason) in [("short.ngct", "Record for longer"), ("bad.ngct", "bad.ngct"), ("none.ngct", "cannot read")] {
         let output = scene.check(&["train", trace], 1, reason);
         assert!(output.stdout.is_empty());
-        assert!(!scene.path("model.safetensors").exists());
+        assert!(!scene.work().join("model.safetensors").exists());
     }
 }
 
