@@ -9,7 +9,6 @@ use super::loss::{Goal, steps_head};
 use super::parameters::Parameters;
 use super::prepared::{Part, Prepared};
 use super::train::{Learner, Options, TrainError, failed};
-use super::{gru, linear, lstm, mlp, tcn, transformer};
 
 /// How many samples one step learns from.
 const BATCH: usize = 256;
@@ -33,6 +32,9 @@ pub(super) struct Plan<'a> {
     pub(super) says: &'a [f32],
 }
 
+/// Makes a network, and its weights in the parameters.
+pub(super) type Build = fn(&mut Parameters, &Plan<'_>) -> Result<Box<dyn Network>>;
+
 pub(super) struct Descent<'a> {
     family: Family,
     data: &'a Prepared,
@@ -44,19 +46,11 @@ pub(super) struct Descent<'a> {
 }
 
 impl<'a> Descent<'a> {
-    /// A network of a family that is one.
-    pub(super) fn new(family: Family, data: &'a Prepared, options: &Options) -> Result<Self> {
+    /// A family and how its network is built.
+    pub(super) fn new(family: Family, build: Build, data: &'a Prepared, options: &Options) -> Result<Self> {
         let mut parameters = Parameters::new(options.seed);
         let says = before_head(Head::Steps, &data.constant);
-        let plan = Plan { features: data.features, says: &says };
-        let network: Box<dyn Network> = match family {
-            Family::Mlp => Box::new(mlp::Mlp::new(&mut parameters, &plan)?),
-            Family::Lstm => Box::new(lstm::Lstm::new(&mut parameters, &plan)?),
-            Family::Gru => Box::new(gru::Gru::new(&mut parameters, &plan)?),
-            Family::Tcn => Box::new(tcn::Tcn::new(&mut parameters, &plan)?),
-            Family::Transformer => Box::new(transformer::Transformer::new(&mut parameters, &plan)?),
-            Family::Linear | Family::Trees => Box::new(linear::Linear::new(&mut parameters, &plan)?),
-        };
+        let network = build(&mut parameters, &Plan { features: data.features, says: &says })?;
         let rate = if family == Family::Linear { 1e-2 } else { 3e-3 };
         Ok(Self { family, data, parameters, network, seed: options.seed, rate, epochs: options.most_epochs.max(1) })
     }
