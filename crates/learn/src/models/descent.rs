@@ -10,8 +10,11 @@ use super::parameters::Parameters;
 use super::prepared::{Part, Prepared};
 use super::train::{Learner, Options, TrainError, failed};
 
-/// How many samples one step learns from.
-const BATCH: usize = 256;
+/// How many samples one step learns from at most and at least; in between it is so many that an epoch has `STEPS`, as
+/// few samples need as many steps as many do.
+const MOST_BATCH: usize = 256;
+const LEAST_BATCH: usize = 32;
+const STEPS: usize = 100;
 
 /// How many are forecast at once.
 const FORECAST_BATCH: usize = 2048;
@@ -64,9 +67,10 @@ impl<'a> Descent<'a> {
     fn learn(&mut self, epoch: usize) -> Result<f64> {
         let part = &self.data.train;
         let order = shuffled(part.len(), self.seed.wrapping_add(epoch as u64));
-        let batches = order.chunks(BATCH).count().max(1);
+        let batch = (part.len() / STEPS).clamp(LEAST_BATCH, MOST_BATCH);
+        let batches = order.chunks(batch).count().max(1);
         let mut sum = 0.0;
-        for (at, rows) in order.chunks(BATCH).enumerate() {
+        for (at, rows) in order.chunks(batch).enumerate() {
             let forecasts = steps_head(&self.network.forward(&self.windows(part, rows)?)?)?;
             let loss = Goal::new(part, rows, &self.data.importance)?.loss(&forecasts)?;
             sum += f64::from(loss.to_scalar::<f32>()?) * rows.len() as f64;
