@@ -1,17 +1,19 @@
 """Is the simulator right? Measures scenarios, records their traces, plays those again and compares.
 
-    python bench/validate_simulator.py attribution mixed-open --runs 3 --python .venv/bin/python
+    python bench/validate_simulator.py attribution mixed-open llm-loop --runs 3 --python .venv/bin/python
 
 Each scenario runs under CPython's own collector (`cpython`) and under `gap`, measured by `neurogc bench`. Every run is
 recorded. Then `neurogc simulate` plays each trace under both policies: under the one that it was recorded with (is the
-model right?) and under the other one (can it foretell?). All contenders of a run met the same arrivals. Compared are p99
-and peak RSS of the part that counts, run by run; the bar is 15 %. Nothing else may run meanwhile: a run that was
-disturbed says so in the bench's own report, and is left out here.
+model right?) and under the other one (can it foretell?), the latter also `--with` a trace of the other policy from
+another run. All contenders of a run met the same arrivals. Compared are p99 and peak RSS of the part that counts, run by
+run; the bar is 15 %. Nothing else may run meanwhile: a run that was disturbed says so in the bench's own report, and is
+left out here.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -26,8 +28,11 @@ POLICIES = ("cpython", "gap")
 BAR = 0.15
 # A figure, and its names in the bench's record and in the simulator's.
 FIGURES = (("p50", "p50_ms", "p50_ms"), ("p99", "p99_ms", "p99_ms"), ("rss", "rss_peak", "peak_rss_mb"))
-# What the bench leaves out at the start of an open loop, in seconds.
+# What the bench leaves out at the start of an open loop, in seconds; of a program that loops it counts every step.
 WARM_UP = 1.0
+LOOPS = ("llm-loop", "train")
+# What a step takes besides its marked part, in milliseconds: the engine waits for its accelerator.
+BESIDES = {"llm-loop": 17.0}
 
 WRAPPER = """#!/bin/sh
 # The interpreter, with a trace where a policy is in force.
@@ -50,37 +55,45 @@ def measure(scenario: str, folder: Path, python: str, runs: int) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-def simulate(trace: Path) -> dict[str, dict]:
+def simulate(scenario: str, trace: Path, others: list[Path]) -> dict[str, dict]:
     """What the simulator says about a trace, by policy."""
-    command = [NEUROGC, "simulate", trace, "--policies", ",".join(POLICIES), "--warm-up", str(WARM_UP),
-               "--no-oracle", "--json"]
+    command = [NEUROGC, "simulate", trace, "--policies", ",".join(POLICIES), "--no-oracle", "--json",
+               "--warm-up", str(0.0 if scenario in LOOPS else WARM_UP)]
+    for other in others:
+        command += ["--with", other]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return {row["policy"]: row for row in json.loads(done.stdout)[0]["rows"]}
+    outcomes = {row["policy"]: row for row in json.loads(done.stdout)[0]["rows"]}
+    for outcome in outcomes.values():
+        for figure in ("p50_ms", "p99_ms"):
+            outcome[figure] += BESIDES.get(scenario, 0.0)
+    return outcomes
 
 
 def compare(scenario: str, folder: Path, disturbed_too: bool) -> list[dict]:
     """One row for each pair of policies: recorded under, and played under."""
     run = json.loads((folder / "bench" / "run.json").read_text())
     trials = {entry["contender"]: entry["trials"] for entry in run["scenarios"][0]["entries"]}
+    traces = {policy: sorted(folder.glob(f"{policy}-*.ngct")) for policy in POLICIES}
     rows = []
-    for recorded in POLICIES:
-        traces = sorted(folder.glob(f"{recorded}-*.ngct"))
-        played = [simulate(trace) for trace in traces]
-        for policy in POLICIES:
-            pairs = []
-            for at, outcomes in enumerate(played):
-                both = [trials[name][at] for name in {recorded, policy}]
-                if disturbed_too or not any(trial.get("doubts") for trial in both):
-                    pairs.append((trials[policy][at]["figures"], outcomes[policy]))
-            row = {"scenario": scenario, "recorded": recorded, "played": policy, "runs": len(pairs)}
-            for name, measured, simulated in FIGURES:
-                scale = 1e6 if name == "rss" else 1.0
-                real = [figures[measured] / scale for figures, _ in pairs]
-                said = [outcome[simulated] for _, outcome in pairs]
-                if pairs:
-                    ratios = [s / r for s, r in zip(said, real, strict=True)]
-                    row[name] = (statistics.median(real), statistics.median(said), statistics.median(ratios))
-            rows.append(row)
+    for recorded, played, helped in itertools.product(POLICIES, POLICIES, (False, True)):
+        if helped and (played == recorded or len(traces[played]) < 2):
+            continue
+        pairs = []
+        for at, trace in enumerate(traces[recorded]):
+            both = [trials[name][at] for name in {recorded, played}]
+            if disturbed_too or not any(trial.get("doubts") for trial in both):
+                others = [traces[played][(at + 1) % len(traces[played])]] if helped else []
+                pairs.append((trials[played][at]["figures"], simulate(scenario, trace, others)[played]))
+        row = {"scenario": scenario, "recorded": recorded + (f", with another of {played}" if helped else ""),
+               "played": played, "runs": len(pairs)}
+        for name, measured, simulated in FIGURES:
+            scale = 1e6 if name == "rss" else 1.0
+            real = [figures[measured] / scale for figures, _ in pairs]
+            said = [outcome[simulated] for _, outcome in pairs]
+            if pairs:
+                ratios = [s / r for s, r in zip(said, real, strict=True)]
+                row[name] = (statistics.median(real), statistics.median(said), statistics.median(ratios))
+        rows.append(row)
     return rows
 
 
@@ -106,7 +119,7 @@ def table(rows: list[dict]) -> str:
 def main() -> int:
     """Measures, or takes what was measured before, and compares."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("scenarios", nargs="*", default=["attribution", "mixed-open"])
+    parser.add_argument("scenarios", nargs="*", default=["attribution", "mixed-open", "llm-loop"])
     parser.add_argument("--python", default=sys.executable, help="an interpreter with what the scenarios need")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--keep", type=Path, help="folder for traces and figures; what is there is not measured again")

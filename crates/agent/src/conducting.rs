@@ -1,9 +1,12 @@
 //! From sensing to acting: the conductor's part that asks the policy and passes its orders on.
 
+use std::fs::File;
+use std::io::Read;
 use std::time::Duration;
 
 use neurogc_policy::{
-    Collected, Decision, Flown, Generation, Guarded, Observation, Order, Snapshot, Thresholds, policy,
+    Collected, Decision, Flown, Generation, Guarded, MOST_BYTES, Name, Observation, Order, Policy, Snapshot,
+    Thresholds, learned, policy,
 };
 
 use crate::agent::Agent;
@@ -37,7 +40,7 @@ impl<'a> Conducting<'a> {
     /// Nothing, for a policy that only watches or an interpreter that is not understood.
     pub(crate) fn new(agent: &'a Agent) -> Option<Self> {
         let name = agent.policy();
-        let guarded = Guarded::new(policy(name, agent.settings.tuning), agent.settings.limits);
+        let guarded = Guarded::new(policy_of(agent, name), agent.settings.limits);
         let acts = name.acts() && agent.interpreter.can_be_conducted();
         acts.then(|| Self {
             agent,
@@ -95,7 +98,7 @@ impl<'a> Conducting<'a> {
         let retune = thresholds.filter(|wanted| applied.is_none_or(|applied| is_far(applied, *wanted)));
         let due = if order.decision == Decision::Wait { self.guarded.at_next_gap(&observation) } else { order };
         let overdue_since = self.guarded.overdue_since().map(|since| self.agent.installed + since.as_nanos() as u64);
-        self.agent.stage.waits_for(Waiting { due, overdue_since });
+        self.agent.stage.waits_for(Waiting { due, overdue_since, trust: self.guarded.trust() });
         if let Some(given) = kind(due).and_then(|kind| self.given.get_mut(usize::from(kind))) {
             *given = Some(due);
         }
@@ -192,6 +195,25 @@ impl<'a> Conducting<'a> {
     fn since_start(&self, at: u64) -> Duration {
         Duration::from_nanos(at.saturating_sub(self.agent.installed))
     }
+}
+
+/// The policy of a name, with the model of its file. Where that is no good, rules decide, and the status says so.
+fn policy_of(agent: &Agent, name: Name) -> Box<dyn Policy> {
+    let tuning = agent.settings.tuning;
+    let Name::Neural(Some(file)) = name else { return policy(name, tuning) };
+    let loaded = read_model(file).and_then(|bytes| learned(&bytes, tuning).map_err(|error| error.to_string()));
+    loaded.unwrap_or_else(|reason| {
+        agent.ledger().trouble(format!("gap decides instead of neural: the model {file} cannot be used: {reason}"));
+        policy(Name::Gap, tuning)
+    })
+}
+
+/// Reads a model's file, however large it claims to be.
+fn read_model(file: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let open = File::open(file).map_err(|error| error.to_string())?;
+    open.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
 }
 
 /// What an order leads to, as it is reported.

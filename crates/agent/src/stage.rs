@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use neurogc_policy::{Decision, Order, Thresholds};
+use neurogc_policy::{Decision, Order, Thresholds, Trust};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -52,6 +52,8 @@ pub(crate) struct Waiting {
     pub(crate) due: Order,
     /// Since when a full collection has been overdue, by the monotonic clock.
     pub(crate) overdue_since: Option<u64>,
+    /// How far the policy's model can be relied on, where it has one.
+    pub(crate) trust: Option<Trust>,
 }
 
 const NOTHING: u8 = 0;

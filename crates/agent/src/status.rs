@@ -1,7 +1,7 @@
 //! The status report, put together from what the agent knows.
 
 use neurogc_policy::Decision;
-use neurogc_wire::status::{Agent as Cost, Conduct, Status};
+use neurogc_wire::status::{Agent as Cost, Conduct, Forecasts, Status};
 
 use crate::agent::{Agent, lock};
 use crate::cpython::heap;
@@ -61,7 +61,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
 
 /// What the policy does.
 fn conduct(agent: &Agent, orders: &Orders, now: u64) -> Conduct {
-    let Waiting { due, overdue_since } = agent.stage.waiting();
+    let Waiting { due, overdue_since, trust } = agent.stage.waiting();
     let due = if due.decision == Decision::Wait { String::new() } else { format!("{}: {}", what(due), due.reason) };
     Conduct {
         acting: agent.policy().acts() && agent.interpreter.can_be_conducted() && !agent.stage.has_stood_down(),
@@ -70,6 +70,15 @@ fn conduct(agent: &Agent, orders: &Orders, now: u64) -> Conduct {
         missed: agent.hand.missed(),
         deferred: agent.stage.deferrals(),
         orders: orders.report(),
+        model: trust.map(|trust| Forecasts {
+            family: trust.family.to_owned(),
+            gap_ms: trust.gap_ms.to_vec(),
+            gaps: trust.gaps,
+            covered: trust.covered.to_vec(),
+            astray: trust.astray,
+            drifted: trust.drifted,
+            drifts: trust.drifts,
+        }),
     }
 }
 

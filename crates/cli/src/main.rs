@@ -14,6 +14,7 @@ mod home;
 mod injection;
 mod kernel;
 mod live;
+mod models;
 mod notice;
 mod probe;
 mod process;
@@ -25,6 +26,7 @@ mod simulation;
 mod sources;
 mod table;
 mod trace;
+mod training;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use neurogc_wire::status::{Cause, Child, Pauses, Place, Spans, Stall, Status};
+use neurogc_wire::status::{Cause, Child, Forecasts, Pauses, Place, Spans, Stall, Status};
 
 use crate::figures::{bytes, count, ms, plain, shorten_front, span};
 use crate::table::{Side, Table};
@@ -129,7 +129,23 @@ fn conduct(to: &mut String, status: &Status) -> fmt::Result {
     if conduct.deferred > 0 {
         write!(to, ", {} collections of the program put off", count(conduct.deferred))?;
     }
-    writeln!(to)
+    writeln!(to)?;
+    conduct.model.as_ref().map_or(Ok(()), |model| forecasts(to, model))
+}
+
+fn forecasts(to: &mut String, model: &Forecasts) -> fmt::Result {
+    let list = |values: Vec<String>| values.join(", ");
+    let gaps = list(model.gap_ms.iter().map(|gap| ms(*gap)).collect());
+    let covered = list(model.covered.iter().map(|share| format!("{:.0} %", share * 100.0)).collect());
+    writeln!(to, "  model {}: 10, 25, 50, 75, 90 % of gaps like this one are over after {gaps}", plain(&model.family))?;
+    write!(to, "  of {} gaps lately over by then: {covered}", count(model.gaps))?;
+    let drifts = if model.drifts == 1 { "once" } else { "times" };
+    match (model.drifted, model.drifts) {
+        (true, _) => writeln!(to, "; it cannot be relied on now, so gap decides"),
+        (false, 0) => writeln!(to),
+        (false, 1) => writeln!(to, "; it could not be relied on {drifts}"),
+        (false, many) => writeln!(to, "; it could not be relied on {many} {drifts}"),
+    }
 }
 
 fn pause_cells(name: &str, pauses: Pauses) -> [String; 6] {

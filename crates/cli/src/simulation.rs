@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
-use neurogc_learn::{Outcome, Pace, Resolution, Scene, never, oracle, simulate};
-use neurogc_policy::Name;
+use neurogc_learn::{Outcome, Pace, Request, Resolution, Scene, never, oracle, simulate_policy};
+use neurogc_policy::{Name, Tuning};
 use serde::Serialize;
 
+use crate::failure::Failure;
 use crate::figures::{bytes, count, ms, span};
+use crate::models;
 use crate::table::{Side, Table};
 
 /// What is compared, and how.
@@ -48,17 +50,23 @@ struct Row {
 
 impl Comparison {
     /// Plays everything.
-    pub(crate) fn of(source: &str, scene: &Scene<'_>, rules: &Rules) -> Self {
-        let scene = Scene { snapshots: rules.snapshots, ..*scene };
-        let best = rules.oracle.then(|| oracle(&scene, rules.lambda, Resolution::default())).flatten();
+    pub(crate) fn of(source: &str, scene: &Scene<'_>, rules: &Rules) -> Result<Self, Failure> {
+        let tuning = Tuning { memory_price: rules.lambda, ..scene.tuning };
+        let scene = Scene { snapshots: rules.snapshots, tuning, ..*scene };
+        let undivided = scene.workload.undivided();
+        let plain = Scene { workload: &undivided, ..scene };
+        let best = rules.oracle.then(|| oracle(&plain, rules.lambda, Resolution::default())).flatten();
         let least = best.as_ref().map(|plan| plan.outcome.cost(rules.lambda));
         let row = |policy: String, outcome: Outcome| {
             let cost = outcome.cost(rules.lambda);
             let regret = least.map(|least| cost / least.max(1e-9) - 1.0);
             Row { policy, outcome, cost, regret }
         };
-        let mut rows: Vec<Row> =
-            rules.names.iter().map(|name| row(name.to_string(), simulate(&scene, *name))).collect();
+        let mut rows = Vec::new();
+        for name in &rules.names {
+            let policy = models::load(*name, tuning)?;
+            rows.push(row(name.to_string(), simulate_policy(&scene, policy, name.acts())));
+        }
         rows.push(row("(never)".to_owned(), never(&scene)));
         rows.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         if let Some(plan) = best {
@@ -66,12 +74,13 @@ impl Comparison {
         }
         let workload = scene.workload;
         let seconds = rows.first().map_or(0.0, |row| row.outcome.seconds);
-        let counted = workload.requests.iter().filter(|request| request.at >= workload.counted_from);
+        let counts = |request: &&Request| workload.pace != Pace::Open || request.at >= workload.counted_from;
+        let counted = workload.requests.iter().filter(counts);
         let service = counted.map(|request| request.service as f64).sum::<f64>() / 1e9;
-        Self {
+        Ok(Self {
             source: source.to_owned(),
             assumed: Vec::new(),
-            requests: workload.requests.iter().filter(|request| !request.goes_on).count(),
+            requests: workload.requests.len(),
             seconds,
             busy_percent: 100.0 * service / seconds.max(1e-9),
             closed: workload.pace != Pace::Open,
@@ -79,7 +88,7 @@ impl Comparison {
             lambda: rules.lambda,
             model: scene.model.clone(),
             rows,
-        }
+        })
     }
 
     /// The table.

@@ -13,6 +13,8 @@ pub(crate) struct Heap {
     lifetimes: Lifetimes,
     /// Objects allocated so far.
     clock: f64,
+    /// Allocations since the last collection, less what has been freed by reference counting: what CPython counts.
+    count: f64,
     /// Births up to here have died, of those that die with their request.
     settled: f64,
     /// Births up to here have died, of those that die late.
@@ -46,6 +48,7 @@ impl Heap {
         Self {
             lifetimes,
             clock: 0.0,
+            count: 0.0,
             settled: 0.0,
             dead_to: 0.0,
             births: [0.0, 0.0, 0.0],
@@ -62,32 +65,49 @@ impl Heap {
     /// A request allocates.
     pub(crate) fn allocate(&mut self, objects: f64) {
         self.clock += objects;
+        self.count += objects;
         self.objects[0] += objects;
     }
 
     /// A request ends: what it held alone dies, and what has lived long enough since its birth.
     pub(crate) fn settle(&mut self) {
         let settled = (self.clock - self.lifetimes.held).max(self.settled);
-        self.bury(self.settled, settled, self.lifetimes.die_young);
+        let born = self.born(self.settled, settled);
+        self.bury(born, self.lifetimes.die_young);
+        self.free(born, self.lifetimes.by_reference);
         self.settled = settled;
         let dead_to = (self.clock - self.lifetimes.lag).max(self.dead_to);
-        self.bury(self.dead_to, dead_to, self.lifetimes.die_old);
+        self.bury(self.born(self.dead_to, dead_to), self.lifetimes.die_old);
         self.dead_to = dead_to;
     }
 
-    /// A share of those born in a stretch is garbage from now on, wherever they are.
-    fn bury(&mut self, from: f64, to: f64, share: f64) {
+    /// How many of those born in a stretch are in each generation, or frozen.
+    fn born(&self, from: f64, to: f64) -> [f64; 4] {
         let [young, middle, frozen] = self.births;
-        let born = |after: f64, until: f64| (to.min(until) - from.max(after)).max(0.0) * share;
-        self.garbage[0] += born(young, f64::INFINITY);
-        self.garbage[1] += born(middle, young);
-        self.garbage[2] += born(frozen, middle);
-        self.frozen_garbage += born(f64::NEG_INFINITY, frozen);
+        let born = |after: f64, until: f64| (to.min(until) - from.max(after)).max(0.0);
+        [born(young, f64::INFINITY), born(middle, young), born(frozen, middle), born(f64::NEG_INFINITY, frozen)]
+    }
+
+    /// A share of them is garbage from now on, wherever they are.
+    fn bury(&mut self, [young, middle, old, frozen]: [f64; 4], share: f64) {
+        self.garbage[0] += young * share;
+        self.garbage[1] += middle * share;
+        self.garbage[2] += old * share;
+        self.frozen_garbage += frozen * share;
+    }
+
+    /// A share of them is freed as soon as nothing refers to them.
+    fn free(&mut self, [young, middle, old, frozen]: [f64; 4], share: f64) {
+        self.objects[0] -= young * share;
+        self.objects[1] -= middle * share;
+        self.objects[2] -= old * share;
+        self.frozen -= frozen * share;
+        self.count = (self.count - (young + middle + old + frozen) * share).max(0.0);
     }
 
     pub(crate) fn collect(&mut self, generation: Generation) -> Swept {
         let oldest = usize::from(generation.number());
-        let gathered = self.objects[0];
+        let gathered = std::mem::take(&mut self.count);
         let looked = self.objects[..=oldest].iter().sum();
         let freed = self.garbage[..=oldest].iter().sum();
         let left: f64 = looked - freed;
@@ -148,7 +168,7 @@ impl Heap {
     }
 
     pub(crate) fn counts(&self) -> [u32; 3] {
-        [self.objects[0] as u32, self.rounds[0], self.rounds[1]]
+        [self.count as u32, self.rounds[0], self.rounds[1]]
     }
 
     pub(crate) fn tenured(&self) -> f64 {
@@ -186,9 +206,9 @@ impl Heap {
         self.garbage.iter().sum()
     }
 
-    /// How many young objects have gathered.
+    /// How many young objects have gathered, as CPython counts.
     pub(crate) fn young(&self) -> f64 {
-        self.objects[0]
+        self.count
     }
 
     /// Births that part the generations: what dies later dies on one side of them.
@@ -210,7 +230,7 @@ mod tests {
     use super::*;
 
     fn heap(die_young: f64, die_old: f64, lag: f64) -> Heap {
-        Heap::new(Lifetimes { die_young, held: 0.0, die_old, lag }, 1000.0, 0.0)
+        Heap::new(Lifetimes { die_young, die_old, lag, held: 0.0, by_reference: 0.0 }, 1000.0, 0.0)
     }
 
     fn request(heap: &mut Heap, objects: f64) {
@@ -237,6 +257,19 @@ mod tests {
         // Half of it is middle-aged by now.
         assert_eq!(heap.collect(Generation::Young).freed, 40.0);
         assert_eq!(heap.collect(Generation::Middle).freed, 40.0);
+    }
+
+    #[test]
+    fn what_nothing_refers_to_goes_by_itself_and_is_counted_so() {
+        let mut heap = heap(0.0, 0.0, 0.0);
+        heap.lifetimes.by_reference = 0.9;
+        heap.allocate(800.0);
+        assert_eq!(heap.collect(Generation::Young).gathered, 800.0);
+        heap.allocate(200.0);
+        heap.settle();
+        assert_eq!((heap.total(), heap.young()), (1100.0, 0.0));
+        request(&mut heap, 100.0);
+        assert!((heap.young() - 10.0).abs() < 1e-9, "{}", heap.young());
     }
 
     #[test]

@@ -8,9 +8,11 @@
 
 mod arrivals;
 mod cost;
+pub mod course;
 mod fit;
 mod generate;
 mod heap;
+mod lessons;
 mod line;
 mod machine;
 mod model;
@@ -22,11 +24,12 @@ mod simulate;
 mod workload;
 
 pub use cost::{DEFAULT_LAMBDA, cost};
-pub use fit::{Fit, FitError, fit};
+pub use fit::{Fit, FitError, fit, fit_with};
 pub use generate::{Shape, ShapeError, imagined};
+pub use lessons::{Lesson, WINDOW_LEN};
 pub use line::Line;
 pub use model::{Costs, Disturbed, Lifetimes, Memory, Model, Sweep};
 pub use oracle::{Plan, Planned, Resolution, oracle};
 pub use outcome::{Outcome, Pauses};
-pub use simulate::{Scene, never, record, simulate, simulate_policy};
+pub use simulate::{Scene, lessons, never, record, simulate, simulate_policy};
 pub use workload::{Pace, Request, Start, Workload};

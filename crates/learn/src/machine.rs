@@ -266,7 +266,10 @@ mod tests {
     use crate::workload::Start;
 
     fn model() -> Model {
-        Model { lifetimes: Lifetimes { die_young: 0.0, held: 0.0, die_old: 1.0, lag: 100.0 }, ..Model::default() }
+        Model {
+            lifetimes: Lifetimes { die_young: 0.0, by_reference: 0.0, held: 0.0, die_old: 1.0, lag: 100.0 },
+            ..Model::default()
+        }
     }
 
     fn start() -> Workload {

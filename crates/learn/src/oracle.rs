@@ -280,7 +280,7 @@ fn is_cleaner(one: &Machine<'_>, other: &Machine<'_>) -> bool {
 
 /// The requests that count, and the seconds in which they come.
 fn counted(workload: &Workload) -> (f64, f64) {
-    let requests = workload.requests.iter().filter(|request| workload.counts(request, request.at)).count();
+    let requests = workload.requests.iter().filter(|request| workload.counts(request.at)).count();
     let ends = workload.requests.last().map_or(0, |last| last.at);
     let seconds = ends.saturating_sub(workload.counted_from) as f64 / SECOND;
     ((requests as f64).max(1.0), seconds.max(1e-9))
@@ -291,8 +291,8 @@ fn serve(machine: &mut Machine<'_>, request: &Request, workload: &Workload) -> f
     machine.wait_until(request.at);
     machine.work(&mut Task { time: request.service as f64, objects: request.objects }, u64::MAX);
     machine.heap.settle();
-    let latency = (machine.now + request.rest + request.waited - request.at) as f64;
-    if workload.counts(request, request.at) { latency } else { 0.0 }
+    let latency = (machine.now + request.rest - request.at) as f64;
+    if workload.counts(request.at) { latency } else { 0.0 }
 }
 
 /// Plays a schedule.
@@ -315,7 +315,7 @@ fn play(scene: &Scene<'_>, decisions: &[Planned]) -> Outcome {
             }
         }
         let latency = serve(&mut machine, request, scene.workload);
-        if scene.workload.counts(request, request.at) {
+        if scene.workload.counts(request.at) {
             latencies.record(Duration::from_nanos(latency as u64));
             sum += latency;
         }
@@ -340,7 +340,7 @@ mod tests {
 
     fn any_model() -> impl Strategy<Value = Model> {
         (0.0..1.0_f64, 0.0..1.0_f64, 0.0..5_000.0_f64).prop_map(|(die_young, old, lag)| Model {
-            lifetimes: Lifetimes { die_young, held: 0.0, die_old: (1.0 - die_young) * old, lag },
+            lifetimes: Lifetimes { die_young, by_reference: 0.0, held: 0.0, die_old: (1.0 - die_young) * old, lag },
             ..Model::default()
         })
     }

@@ -1,9 +1,10 @@
 //! Plays a workload under a policy: the very policy and guards that run in the agent.
 //!
-//! One interpreter serves one request at a time, in the order in which they come. Everything that stops it (CPython's
-//! own collections in the middle of a request, and what the policy orders) makes those wait who come meanwhile. The
-//! conductor looks at the program as the agent's does: every few milliseconds, more rarely when nothing changes. What it
-//! leaves for the next gap is done by the program itself when it comes to one.
+//! One interpreter serves one request at a time, in the order in which they come. A request that has waited for others
+//! comes again, behind everybody who is there by then. Everything that stops the interpreter (CPython's own collections
+//! in the middle of a request, and what the policy orders) makes those wait who come meanwhile. The conductor looks at
+//! the program as the agent's does: every few milliseconds, more rarely when nothing changes. What it leaves for the
+//! next gap is done by the program itself when it comes to one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +14,8 @@ use neurogc_load::Latencies;
 use neurogc_policy::{Decision, Guarded, Limits, Name, Observation, Order, Policy, Snapshot, Tuning, policy};
 use neurogc_wire::trace::{Place, Trace};
 
-use crate::machine::{Machine, Stop, Task};
+use crate::lessons::{Lesson, Notes};
+use crate::machine::{Machine, SECOND, Stop, Task};
 use crate::model::Model;
 use crate::outcome::Outcome;
 use crate::record::Recorder;
@@ -75,6 +77,15 @@ pub fn record(scene: &Scene<'_>, name: Name) -> Trace {
     run.recorder.unwrap_or_default().trace(scene.workload, &name.to_string())
 }
 
+/// Plays a scene under a policy, and gives what it teaches: one look in so many becomes a lesson.
+#[must_use]
+pub fn lessons(scene: &Scene<'_>, policy: Box<dyn Policy>, every: usize) -> Vec<Lesson> {
+    let mut run = Run::new(scene, Guarded::new(policy, scene.limits), true);
+    run.notes = Some(Notes::new(every));
+    run.play();
+    run.notes.map(Notes::lessons).unwrap_or_default()
+}
+
 /// How often the conductor looks, in nanoseconds; see the agent's conductor.
 const STEP: u64 = 2_000_000;
 const RARE_STEP: u64 = 5_000_000;
@@ -107,6 +118,7 @@ struct Run<'s> {
     latency_sum: f64,
     outcome: Outcome,
     recorder: Option<Recorder>,
+    notes: Option<Notes>,
     /// How long the program has run or stood still, and not waited.
     worked: u64,
 }
@@ -133,40 +145,57 @@ impl<'s> Run<'s> {
             latency_sum: 0.0,
             outcome: Outcome::default(),
             recorder: None,
+            notes: None,
             worked: 0,
         }
     }
 
     fn play(&mut self) {
         let mut arrivals = Arrivals::new(self.scene.workload);
-        while let Some((request, at)) = arrivals.next() {
-            if self.machine.now < at {
-                self.gap(at);
+        while let Some(visit) = arrivals.next() {
+            let request = &self.scene.workload.requests[visit.index];
+            if self.machine.now < visit.ready {
+                self.gap(visit.ready);
             }
             let began = self.machine.now;
-            self.serve(&request);
+            self.serve(request);
             self.worked += self.machine.now - began;
-            let ends = self.machine.now + request.rest;
-            if let Some(recorder) = &mut self.recorder {
-                recorder.request(began, ends);
-                recorder.look(&self.machine, self.worked);
+            let first_began = if visit.number == 0 { began } else { visit.began };
+            if visit.number + 1 < request.visits {
+                let ready = self.machine.now + request.rest / u64::from(request.visits - 1);
+                self.resting_until = self.resting_until.max(ready);
+                arrivals.returns(Visit { ready, began: first_began, number: visit.number + 1, ..visit });
+            } else {
+                let rest = if request.visits > 1 { 0 } else { request.rest };
+                let ends = self.machine.now + rest;
+                self.resting_until = self.resting_until.max(ends);
+                self.answer(visit.came, first_began, ends);
+                arrivals.answered(ends);
             }
-            self.resting_until = self.resting_until.max(ends);
-            if self.scene.workload.counts(&request, at) {
-                let latency = ends + request.waited - at;
-                self.latencies.record(Duration::from_nanos(latency));
-                self.latency_sum += latency as f64;
-            }
-            arrivals.answered(ends);
             if let Some(order) = self.urgent.take() {
                 self.carry_out(order);
             }
         }
     }
 
+    /// A request is over.
+    fn answer(&mut self, came: u64, began: u64, ended: u64) {
+        self.served += 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.request(began, ended);
+            recorder.look(&self.machine, self.worked);
+        }
+        if self.scene.workload.counts(came) {
+            let latency = ended - came;
+            self.latencies.record(Duration::from_nanos(latency));
+            self.latency_sum += latency as f64;
+        }
+    }
+
     /// Nothing is asked until then.
     fn gap(&mut self, until: u64) {
-        self.idle_since = Some(self.machine.now);
+        let from = self.machine.now;
+        self.idle_since = Some(from);
         if self.acts {
             let posted = std::mem::replace(&mut self.posted, Order::WAIT);
             self.carry_out(posted);
@@ -181,10 +210,15 @@ impl<'s> Run<'s> {
         }
         self.machine.wait_until(until);
         self.idle_since = None;
+        if let Some(notes) = &mut self.notes {
+            notes.gap(from as f64 / SECOND, until as f64 / SECOND);
+        }
     }
 
+    /// One visit of a request.
     fn serve(&mut self, request: &Request) {
-        let mut whole = Task { time: request.service as f64, objects: request.objects };
+        let visits = f64::from(request.visits.max(1));
+        let mut whole = Task { time: request.service as f64 / visits, objects: request.objects / visits };
         loop {
             let young = self.thresholds[0];
             // CPython collects at the allocation after the threshold.
@@ -201,7 +235,6 @@ impl<'s> Run<'s> {
             self.note(stop, generation.number(), Place::InRequest);
         }
         self.machine.heap.settle();
-        self.served += u64::from(!request.goes_on);
     }
 
     /// The program runs, and is looked at meanwhile.
@@ -222,6 +255,9 @@ impl<'s> Run<'s> {
         self.next_look = now + step(idle);
         self.look_at_snapshot();
         let observation = self.observe(idle);
+        if let Some(notes) = &mut self.notes {
+            notes.look(&observation);
+        }
         let order = self.guarded.decide(&observation);
         if let Some(wanted) = self.guarded.thresholds(&observation).filter(|_| idle.is_some()) {
             self.thresholds = wanted;
@@ -260,6 +296,9 @@ impl<'s> Run<'s> {
         }
         if let Some(flown) = self.machine.land() {
             self.guarded.landed(&flown);
+            if let Some(notes) = &mut self.notes {
+                notes.landed(&flown);
+            }
             if let Some(recorder) = &mut self.recorder {
                 recorder.flight(&flown, self.machine.pages_copied(flown.objects));
             }
@@ -298,6 +337,9 @@ impl<'s> Run<'s> {
     fn note(&mut self, stop: Stop, kind: u8, place: Place) {
         if let Some(collected) = stop.collected {
             self.guarded.learn(&collected);
+            if let Some(notes) = &mut self.notes {
+                notes.learn(&collected);
+            }
         }
         if stop.lasted == 0 {
             return;
@@ -335,40 +377,104 @@ fn step(idle: Option<u64>) -> u64 {
     }
 }
 
-/// The requests in the order in which they come. Users who wait for answers come when they have got them.
+/// Somebody who comes to the interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Visit {
+    /// When.
+    ready: u64,
+    /// With which request.
+    index: usize,
+    /// How often it has been there before.
+    number: u32,
+    /// When it came first, and when its first turn was.
+    came: u64,
+    began: u64,
+}
+
+/// Who comes, in the order in which they come: new requests, and those that have waited for others. Users who wait for
+/// answers come when they have got them.
 struct Arrivals<'w> {
     requests: &'w [Request],
     next: usize,
-    /// With users: when each comes, and with which request.
-    users: Option<BinaryHeap<Reverse<(u64, usize)>>>,
+    open: bool,
+    /// All whose time is known and who are not in the list of requests.
+    later: BinaryHeap<Reverse<Visit>>,
 }
 
 impl<'w> Arrivals<'w> {
     fn new(workload: &'w Workload) -> Self {
-        let mut arrivals = Self { requests: &workload.requests, next: 0, users: None };
+        let mut arrivals = Self { requests: &workload.requests, next: 0, open: true, later: BinaryHeap::new() };
         if let Pace::Closed(count) = workload.pace {
-            arrivals.users = Some(BinaryHeap::new());
+            arrivals.open = false;
             (0..count).for_each(|_| arrivals.answered(workload.start.at));
         }
         arrivals
     }
 
-    fn next(&mut self) -> Option<(Request, u64)> {
-        let (index, at) = match &mut self.users {
-            Some(users) => users.pop().map(|Reverse((at, index))| (index, at))?,
-            None => {
+    fn next(&mut self) -> Option<Visit> {
+        let new = self.requests.get(self.next).filter(|_| self.open);
+        match (new, self.later.peek()) {
+            (Some(new), later) if later.is_none_or(|later| new.at <= later.0.ready) => {
                 self.next += 1;
-                (self.next - 1, self.requests.get(self.next - 1)?.at)
+                Some(Visit::first(self.next - 1, new.at))
             }
-        };
-        Some((self.requests[index], at))
+            _ => self.later.pop().map(|later| later.0),
+        }
+    }
+
+    /// A request will go on.
+    fn returns(&mut self, visit: Visit) {
+        self.later.push(Reverse(visit));
     }
 
     /// A user has got an answer, and thinks about the next request.
     fn answered(&mut self, at: u64) {
-        if let (Some(users), Some(request)) = (&mut self.users, self.requests.get(self.next)) {
-            users.push(Reverse((at + request.at, self.next)));
+        if let (false, Some(request)) = (self.open, self.requests.get(self.next)) {
+            self.later.push(Reverse(Visit::first(self.next, at + request.at)));
             self.next += 1;
         }
+    }
+}
+
+impl Visit {
+    fn first(index: usize, came: u64) -> Self {
+        Self { ready: came, index, number: 0, came, began: came }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Start;
+
+    /// Latencies of two requests in milliseconds, without any collection: the mean, and the highest.
+    fn check(first: Request, second: Request) -> (f64, f64) {
+        let (model, mut workload) = (Model::default(), Workload::new(Start::default()));
+        workload.requests = vec![first, second];
+        let outcome = never(&Scene::new(&model, &workload));
+        assert_eq!(outcome.requests, 2);
+        (outcome.mean_ms, outcome.max_ms)
+    }
+
+    fn near(found: (f64, f64), expect: (f64, f64)) {
+        let off = (found.0 - expect.0).abs() + (found.1 - expect.1).abs();
+        assert!(off < 0.01 * (expect.0 + expect.1), "{found:?} for {expect:?}");
+    }
+
+    #[test]
+    fn who_comes_back_queues_again() {
+        let three = Request { service: 30_000_000, visits: 3, ..Request::default() };
+        let one = Request { at: 5_000_000, service: 40_000_000, ..Request::default() };
+        // Ten, then the other one's forty, then twenty.
+        near(check(three, one), (f64::midpoint(70.0, 45.0), 70.0));
+        near(check(three, Request { visits: 4, ..one }), (f64::midpoint(50.0, 65.0), 65.0));
+    }
+
+    #[test]
+    fn others_are_served_while_one_waits() {
+        let waits = Request { service: 20_000_000, rest: 50_000_000, visits: 2, ..Request::default() };
+        let one = Request { at: 1_000_000, service: 40_000_000, ..Request::default() };
+        near(check(waits, one), (f64::midpoint(70.0, 49.0), 70.0));
+        near(check(waits, Request { service: 70_000_000, ..one }), (f64::midpoint(90.0, 79.0), 90.0));
     }
 }

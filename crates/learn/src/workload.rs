@@ -13,14 +13,9 @@ pub struct Request {
     pub rest: u64,
     /// Net allocations of objects that the collector tracks.
     pub objects: f64,
-    /// How long before that its client came: see `Workload::in_pieces`.
-    pub waited: u64,
-    /// Whether more of it follows.
-    pub goes_on: bool,
+    /// How often it comes to the interpreter, with waits between and its work shared out evenly; none is one.
+    pub visits: u32,
 }
-
-/// A request that waits for others comes back to the interpreter about so often.
-const PIECES: u64 = 3;
 
 /// Who sends requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,6 +53,10 @@ pub struct Workload {
     pub thresholds: [u32; 3],
 }
 
+/// When an excerpt begins, since its program did, and how long it has to settle before the first request.
+const STARTED: u64 = 2_000_000_000;
+const SETTLING: u64 = 1_000_000_000;
+
 /// CPython's thresholds up to 3.13.
 pub(crate) const CPYTHON_THRESHOLDS: [u32; 3] = [700, 10, 10];
 
@@ -68,52 +67,62 @@ impl Workload {
         Self { start, counted_from: start.at, thresholds: CPYTHON_THRESHOLDS, ..Self::default() }
     }
 
-    /// The same, with each request that waits for others in pieces: it comes back to the interpreter after each wait, and
-    /// has to queue again. Pieces come when they would if nobody stood in their way.
+    /// The same with requests that come once, and then wait for everything that they wait for: what the oracle can plan.
     #[must_use]
-    pub fn in_pieces(&self) -> Self {
-        let mut workload = Self { requests: Vec::with_capacity(self.requests.len()), ..self.clone() };
-        for request in &self.requests {
-            if request.rest == 0 || self.pace != Pace::Open {
-                workload.requests.push(*request);
-                continue;
+    pub fn undivided(&self) -> Self {
+        let requests = self.requests.iter().map(|request| Request { visits: 1, ..*request }).collect();
+        Self { requests, ..self.clone() }
+    }
+
+    /// How long requests come, in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let nanoseconds = match self.pace {
+            Pace::Open => self.requests.first().zip(self.requests.last()).map_or(0, |(first, last)| last.at - first.at),
+            // Users think, are served, and wait for others.
+            Pace::Closed(users) => {
+                let all = self.requests.iter().map(|request| request.at + request.service + request.rest);
+                all.sum::<u64>() / u64::from(users.max(1))
             }
-            let (service, wait) = (request.service / PIECES, request.rest / (PIECES - 1));
-            workload.requests.extend((0..PIECES).map(|piece| {
-                let waited = piece * (service + wait);
-                Request {
-                    at: request.at + waited,
-                    service,
-                    rest: 0,
-                    objects: request.objects / PIECES as f64,
-                    waited,
-                    goes_on: piece + 1 < PIECES,
-                }
-            }));
+        };
+        nanoseconds as f64 / 1e9
+    }
+
+    /// Excerpts of a part of it, given as shares of its time: evenly spread, of a length, and of so long together at most.
+    /// Each is like a program that has just started up: it has a moment to settle before its first request.
+    #[must_use]
+    pub fn excerpts(&self, (from, to): (f64, f64), length: u64, total: u64) -> Vec<Self> {
+        if self.pace != Pace::Open {
+            // Nobody comes at a time of their own: a part is a part of the requests.
+            let at = |share: f64| (self.requests.len() as f64 * share) as usize;
+            let requests = self.requests.get(at(from)..at(to)).unwrap_or_default().to_vec();
+            let mut excerpt = self.excerpt(0, 0);
+            excerpt.requests = requests;
+            return vec![excerpt];
         }
-        workload.requests.sort_by_key(|request| request.at);
-        workload
+        let (Some(first), Some(last)) = (self.requests.first(), self.requests.last()) else { return Vec::new() };
+        let whole = (last.at - first.at) as f64;
+        let (from, to) = (first.at + (whole * from) as u64, first.at + (whole * to) as u64);
+        let count = ((to - from).min(total) / length).max(1);
+        let apart = (to - from) / count;
+        let excerpt = |index: u64| self.excerpt(from + index * apart, from + index * apart + length.min(apart));
+        (0..count).map(excerpt).filter(|excerpt| !excerpt.requests.is_empty()).collect()
     }
 
-    /// Whether the answer of a request counts that comes at a time.
-    pub(crate) fn counts(&self, request: &Request, at: u64) -> bool {
-        !request.goes_on && at - request.waited >= self.counted_from
+    fn excerpt(&self, from: u64, to: u64) -> Self {
+        let start = Start { at: STARTED, pending: 0.0, ..self.start };
+        let mut excerpt = Self::new(start);
+        excerpt.thresholds = self.thresholds;
+        excerpt.pace = self.pace;
+        let inside = self.requests.iter().filter(|request| (from..to).contains(&request.at));
+        let moved = |at: u64| at - from + STARTED + SETTLING;
+        excerpt.requests = inside.map(|request| Request { at: moved(request.at), ..*request }).collect();
+        excerpt.counted_from = STARTED + SETTLING;
+        excerpt
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_as_long_as_the_whole() {
-        let mut workload = Workload::new(Start::default());
-        let request = Request { at: 100, service: 30, rest: 20, objects: 9.0, ..Request::default() };
-        workload.requests = vec![request, Request { at: 105, service: 7, ..Request::default() }];
-        let pieces = workload.in_pieces().requests;
-        assert_eq!(pieces.iter().map(|piece| piece.at).collect::<Vec<_>>(), [100, 105, 120, 140]);
-        assert_eq!(pieces.iter().map(|piece| piece.service).sum::<u64>(), 37);
-        assert_eq!(pieces.iter().filter(|piece| !piece.goes_on).count(), 2);
-        assert_eq!(pieces[3].at + pieces[3].service - pieces[3].waited, 110, "the last one knows when its client came");
+    /// Whether the answer to somebody counts who comes at a time.
+    pub(crate) fn counts(&self, at: u64) -> bool {
+        at >= self.counted_from
     }
 }

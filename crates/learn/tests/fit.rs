@@ -2,12 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use neurogc_learn::{FitError, Lifetimes, Model, Scene, Shape, Start, Workload, fit, imagined, record, simulate};
+use neurogc_learn::{
+    FitError, Lifetimes, Model, Pace, Scene, Shape, Start, Workload, fit, fit_with, imagined, record, simulate,
+};
 use neurogc_policy::Name;
 use neurogc_wire::trace::{Record, Trace};
 
 fn model() -> Model {
-    Model { lifetimes: Lifetimes { die_young: 0.6, held: 0.0, die_old: 0.35, lag: 120_000.0 }, ..Model::default() }
+    Model {
+        lifetimes: Lifetimes { die_young: 0.6, by_reference: 0.0, held: 0.0, die_old: 0.35, lag: 120_000.0 },
+        ..Model::default()
+    }
 }
 
 fn workload(shape: Shape) -> Workload {
@@ -62,6 +67,71 @@ fn a_trace_foretells_what_other_policies_do() {
             near(foretold.peak_rss_mb, real.peak_rss_mb, 0.1, &format!("memory of {what}"));
         }
     }
+}
+
+#[test]
+fn another_trace_shows_what_one_does_not() {
+    let (model, _, cpython) = recorded(Name::Cpython);
+    let (_, _, gap) = recorded(Name::Gap);
+    let alone = fit(&gap, 0, 1).unwrap();
+    assert!(alone.assumed.contains(&"the cost of a full collection"), "{:?}", alone.assumed);
+    let helped = fit_with(&gap, std::slice::from_ref(&cpython), 0, 1).unwrap();
+    assert_eq!(helped.assumed, Vec::<&str>::new());
+    near(helped.model.costs.full.at(5e5, 8e4), model.costs.full.at(5e5, 8e4), 0.05, "full");
+    let other_way = fit_with(&cpython, &[gap], 0, 1).unwrap();
+    assert_eq!(other_way.assumed, Vec::<&str>::new());
+    near(other_way.model.costs.walk.at(5e5), model.costs.walk.at(5e5), 0.1, "walk");
+}
+
+#[test]
+fn requests_that_wait_for_others_are_found_again() {
+    let (model, mut workload) = (model(), workload(Shape::Poisson { rate: 250.0 }));
+    // A third of them, for four milliseconds.
+    for request in workload.requests.iter_mut().step_by(3) {
+        (request.rest, request.visits) = (4_000_000, 5);
+    }
+    let trace = record(&Scene::new(&model, &workload), Name::Cpython);
+    let found = fit(&trace, 0, 1).unwrap();
+    let real = simulate(&Scene::new(&model, &workload), Name::Cpython);
+    let again = simulate(&Scene::new(&found.model, &found.workload), Name::Cpython);
+    near(again.p50_ms, real.p50_ms, 0.25, "p50");
+    near(again.p99_ms, real.p99_ms, 0.25, "p99");
+    near(again.full as f64, real.full as f64, 0.15, "full collections");
+}
+
+#[test]
+fn what_reference_counting_frees_is_told_apart() {
+    let lifetimes = Lifetimes { die_young: 0.1, by_reference: 0.8, held: 0.0, die_old: 0.0, lag: 0.0 };
+    let model = Model { lifetimes, ..Model::default() };
+    let workload = workload(Shape::Poisson { rate: 250.0 });
+    let trace = record(&Scene::new(&model, &workload), Name::Cpython);
+    let found = fit(&trace, 0, 1).unwrap();
+    let real = simulate(&Scene::new(&model, &workload), Name::Cpython);
+    let again = simulate(&Scene::new(&found.model, &found.workload), Name::Cpython);
+    near(again.full as f64, real.full as f64, 0.2, "full collections");
+    near(again.peak_rss_mb, real.peak_rss_mb, 0.1, "memory");
+    near(again.p99_ms, real.p99_ms, 0.15, "p99");
+}
+
+#[test]
+fn a_loop_is_played_as_a_loop() {
+    let (model, mut workload) = (model(), workload(Shape::Closed { users: 1 }));
+    workload.requests.truncate(1_000);
+    workload.requests.iter_mut().for_each(|request| request.at = 17_000_000);
+    let trace = record(&Scene::new(&model, &workload), Name::Cpython);
+    let found = fit(&trace, 0, 1).unwrap();
+    assert_eq!(found.workload.pace, Pace::Closed(1));
+    let real = simulate(&Scene::new(&model, &workload), Name::Cpython);
+    let again = simulate(&Scene::new(&found.model, &found.workload), Name::Cpython);
+    near(again.p50_ms, real.p50_ms, 0.05, "p50");
+    near(again.p99_ms, real.p99_ms, 0.15, "p99");
+}
+
+#[test]
+fn a_service_that_is_hardly_ever_idle_is_no_loop() {
+    let (model, workload) = (model(), workload(Shape::Poisson { rate: 420.0 }));
+    let trace = record(&Scene::new(&model, &workload), Name::Cpython);
+    assert_eq!(fit(&trace, 0, 1).unwrap().workload.pace, Pace::Open);
 }
 
 #[test]

@@ -31,6 +31,9 @@ pub struct Metadata {
     pub trained_on: TrainedOn,
     /// How well it did on what it was not trained on.
     pub metrics: BTreeMap<String, f64>,
+    /// The numbers by which decisions weigh its forecasts, by name.
+    #[serde(default)]
+    pub weights: BTreeMap<String, f64>,
     /// When, and by which version.
     pub created: String,
 }

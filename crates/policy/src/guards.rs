@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
+use crate::policies::neural::Trust;
 use crate::policies::{Policy, Thresholds};
 
 /// Limits that are not left to a policy.
@@ -163,6 +164,12 @@ impl Guarded {
         let barred = BARRED * 4_u32.saturating_pow(self.failures.min(8));
         self.barred_until = now + barred.min(BARRED_MOST);
         self.failures += 1;
+    }
+
+    /// How far the policy's model can be relied on, where it has one.
+    #[must_use]
+    pub fn trust(&self) -> Option<Trust> {
+        self.policy.trust()
     }
 
     /// Since when a full collection has been overdue.

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod features;
 mod guards;
 mod name;
 mod near;
@@ -16,5 +17,7 @@ mod rehearsal;
 pub use guards::{Guarded, Limits};
 pub use name::{Name, NameError};
 pub use near::suggestion;
+pub use neurogc_neural::{LoadError, MOST_BYTES};
 pub use observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
-pub use policies::{Policy, Thresholds, Tuning, policy};
+pub use policies::neural::{Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
+pub use policies::{Policy, SHIPPED, Thresholds, Tuning, learned, policy};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use crate::near::suggestion;
 
@@ -23,13 +24,16 @@ pub enum Name {
     Every(u32),
     /// Collections in gaps, by rules.
     Gap,
+    /// What costs least, by what a model expects: the one that comes with this version, or that of a file.
+    Neural(Option<&'static str>),
 }
 
 /// How every policy of this version is written.
-const WRITTEN: [&str; 7] = ["auto", "observe", "cpython", "threshold:G0,G1,G2", "freeze", "every:N", "gap"];
+const WRITTEN: [&str; 8] =
+    ["auto", "observe", "cpython", "threshold:G0,G1,G2", "freeze", "every:N", "gap", "neural[:FILE]"];
 
 /// Names that the design knows and this version does not have yet.
-const LATER: [&str; 2] = ["classic", "neural"];
+const LATER: [&str; 1] = ["classic"];
 
 impl Name {
     /// Whether it changes anything, instead of only watching.
@@ -59,6 +63,8 @@ impl fmt::Display for Name {
             Self::Freeze => to.write_str("freeze"),
             Self::Every(count) => write!(to, "every:{count}"),
             Self::Gap => to.write_str("gap"),
+            Self::Neural(None) => to.write_str("neural"),
+            Self::Neural(Some(file)) => write!(to, "neural:{file}"),
         }
     }
 }
@@ -102,6 +108,9 @@ impl FromStr for Name {
             ("cpython", None) => Ok(Self::Cpython),
             ("freeze", None) => Ok(Self::Freeze),
             ("gap", None) => Ok(Self::Gap),
+            ("neural", None) => Ok(Self::Neural(None)),
+            ("neural", Some(file)) if !file.is_empty() => Ok(Self::Neural(Some(kept(file)))),
+            ("neural", _) => Err(wrong("neural, or neural:FILE with a file that neurogc train wrote")),
             ("threshold", numbers) => numbers
                 .and_then(|numbers| three(numbers).map(Self::Threshold))
                 .ok_or_else(|| wrong("threshold:G0,G1,G2 with three numbers, for instance threshold:10000,10,10")),
@@ -115,6 +124,19 @@ impl FromStr for Name {
             }
         }
     }
+}
+
+/// The name of a file for as long as the program runs, so that names of policies stay small and can be copied. Each name
+/// is kept once; people do not change their files so often that this could grow.
+fn kept(file: &str) -> &'static str {
+    static KEPT: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.iter().find(|known| **known == file) {
+        return known;
+    }
+    let new: &'static str = Box::leak(file.to_owned().into_boxed_str());
+    all.push(new);
+    new
 }
 
 fn three(numbers: &str) -> Option<[u32; 3]> {
@@ -140,6 +162,8 @@ mod tests {
             Name::Freeze,
             Name::Every(100),
             Name::Gap,
+            Name::Neural(None),
+            Name::Neural(Some("/models/a:b.safetensors")),
         ] {
             assert_eq!(name.to_string().parse(), Ok(name));
         }
@@ -150,20 +174,20 @@ mod tests {
         assert_eq!(
             error("obsrve"),
             "there is no policy \"obsrve\". Did you mean observe? \
-             Policies: auto observe cpython threshold:G0,G1,G2 freeze every:N gap"
+             Policies: auto observe cpython threshold:G0,G1,G2 freeze every:N gap neural[:FILE]"
         );
     }
 
     #[test]
     fn wrong_numbers_say_what_would_be_right() {
-        for given in ["threshold", "threshold:1,2", "threshold:1,2,x", "every", "every:0", "every:-1"] {
-            assert!(error(given).contains("for instance"), "{given}");
+        for given in ["threshold", "threshold:1,2", "threshold:1,2,x", "every", "every:0", "every:-1", "neural:"] {
+            assert!(error(given).contains("is not complete"), "{given}");
         }
         assert!(error("gap:5").contains("there is no policy"));
     }
 
     #[test]
     fn a_planned_name_says_so() {
-        assert!(error("neural:file").contains("not in this version yet"));
+        assert!(error("classic").contains("not in this version yet"));
     }
 }

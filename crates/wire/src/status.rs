@@ -140,6 +140,28 @@ pub struct Conduct {
     pub deferred: u64,
     /// What was done for each reason.
     pub orders: Vec<Orders>,
+    /// The model by which `neural` decides; null for other policies.
+    pub model: Option<Forecasts>,
+}
+
+/// A model at work, and how far it can be relied on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Forecasts {
+    /// Its family, for instance `gru`.
+    pub family: String,
+    /// What it expects of the gap, or of the next one: by then 10, 25, 50, 75 and 90 % are over.
+    pub gap_ms: Vec<f64>,
+    /// Gaps whose end was compared with what was expected.
+    pub gaps: u64,
+    /// The share of the latest gaps that were over by each of these quantiles.
+    pub covered: Vec<f64>,
+    /// The share of the latest gaps outside of the outer quantiles; about 0.2 where nothing is wrong.
+    pub astray: f64,
+    /// Whether the program is not what the model knows, so that `gap` decides at present.
+    pub drifted: bool,
+    /// How often that has begun.
+    pub drifts: u64,
 }
 
 /// Orders of one kind.

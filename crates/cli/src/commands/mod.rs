@@ -11,6 +11,7 @@ pub(crate) mod simulate;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod trace;
+pub(crate) mod train;
 
 use std::io::Write;
 
@@ -31,6 +32,7 @@ pub(crate) enum Verb {
     #[command(subcommand)]
     Trace(trace::Verb),
     Simulate(simulate::Arguments),
+    Train(train::Arguments),
     Bench(bench::Arguments),
     Demo(demo::Arguments),
 }
@@ -48,6 +50,7 @@ impl Verb {
             Self::Doctor(arguments) => doctor::run(&arguments, out),
             Self::Trace(verb) => verb.run(out),
             Self::Simulate(arguments) => simulate::run(&arguments, out),
+            Self::Train(arguments) => train::run(&arguments, out),
             Self::Bench(arguments) => bench::run(arguments, out),
             Self::Demo(arguments) => demo::run(&arguments, out),
         }

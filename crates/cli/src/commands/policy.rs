@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::agents::Rendezvous;
 use crate::failure::{Failure, Outcome};
-use crate::{figures, process};
+use crate::{figures, models, process};
 
 /// How long the agent may take to answer, and to come to it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
     #[arg(value_parser = process::number)]
     pid: u32,
-    /// auto, observe, cpython, gap, freeze, every:N or threshold:G0,G1,G2
+    /// auto, observe, cpython, gap, neural, neural:FILE, freeze, every:N or threshold:G0,G1,G2
     policy: Name,
     /// Print the outcome as JSON
     #[arg(long)]
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     let Arguments { pid, policy, json } = arguments;
-    let ask = Ask::Policy(policy.to_string());
+    let ask = Ask::Policy(models::checked(*policy)?.to_string());
     match Rendezvous::of_this_machine().have_done(*pid, ask, PATIENCE, LONGEST).map_err(Failure::failed)? {
         Done::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
         Done::Policy { before, after } => {

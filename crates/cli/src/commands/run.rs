@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use crate::notice::say;
 use crate::program::{self, Program};
-use crate::{injection, sources};
+use crate::{injection, models, sources};
 
 /// What a shell answers for a command that cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
@@ -30,7 +30,7 @@ const NOT_FOUND: u8 = 127;
     neurogc run --trace service.ngct -- gunicorn -w 4 app:app\n  \
     neurogc run --set stall_ms=20 -- uvicorn app:app")]
 pub(crate) struct Arguments {
-    /// When to collect: auto, observe, cpython, gap, freeze, every:N or threshold:G0,G1,G2
+    /// When to collect: auto, observe, cpython, gap, neural, neural:FILE, freeze, every:N or threshold:G0,G1,G2
     #[arg(long, value_name = "P")]
     policy: Option<String>,
     /// Record a trace in this file, over what is there; child processes add their pid to the name
@@ -89,6 +89,11 @@ fn settings(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
     for (name, value) in &mut given {
         if name == "trace" && !value.is_empty() {
             *value = trace_path(value)?;
+        }
+        if name == "policy"
+            && let Ok(policy) = value.parse()
+        {
+            *value = models::checked(policy)?.to_string();
         }
     }
     let sources = sources::gather(given.clone()).map_err(Failure::usage)?;

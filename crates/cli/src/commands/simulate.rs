@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use neurogc_learn::{DEFAULT_LAMBDA, Model, Scene, Shape, Start, Workload, fit, imagined};
+use neurogc_learn::{DEFAULT_LAMBDA, Model, Scene, Shape, Start, Workload, fit_with, imagined};
 use neurogc_policy::Name;
 
 use crate::failure::{Failure, Outcome};
@@ -21,18 +21,22 @@ use crate::trace::load;
 #[command(
     after_help = "Examples:\n  neurogc run --trace service.ngct -- python app.py\n  neurogc simulate service.ngct\n  \
     neurogc simulate service.ngct --policies cpython,gap,threshold:50000,10,10\n  \
+    neurogc simulate cpython.ngct --with gap.ngct\n  \
     neurogc simulate service.ngct --workload bursty:200\n  neurogc simulate --workload poisson:250 --seed 7 --json"
 )]
 pub(crate) struct Arguments {
     /// Recorded traces; several are played one after the other
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
+    /// Another trace of the same program, for what the first does not show: record one under the policy to be foretold
+    #[arg(long, value_name = "TRACE")]
+    with: Vec<PathBuf>,
     /// Policies to compare, with commas
     #[arg(
         long,
         alias = "policy",
         value_name = "P,…",
-        default_value = "cpython,threshold:10000,10,10,every:100,freeze,gap"
+        default_value = "cpython,threshold:10000,10,10,every:100,freeze,gap,neural"
     )]
     policies: Vec<String>,
     /// Other arrivals than those of the trace: poisson:RATE, bursty:RATE, diurnal:RATE or closed:USERS. Without a trace
@@ -76,16 +80,17 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     let rules =
         Rules { names, lambda: arguments.lambda, snapshots: !arguments.no_snapshots, oracle: !arguments.no_oracle };
     let mut comparisons = Vec::new();
+    let others = arguments.with.iter().map(|path| load(path)).collect::<Result<Vec<_>, _>>()?;
     for path in &arguments.traces {
         let trace = load(path)?;
         let warm_up = (arguments.warm_up * 1e9) as u64;
-        let mut fit = fit(&trace, warm_up, arguments.seed)
+        let mut fit = fit_with(&trace, &others, warm_up, arguments.seed)
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         fit.workload = match arguments.workload {
             Some(shape) => made_up(arguments, shape, &fit.workload),
-            None => fit.workload.in_pieces(),
+            None => fit.workload,
         };
-        let mut comparison = Comparison::of(&path.display().to_string(), &scene(&fit.model, &fit.workload), &rules);
+        let mut comparison = Comparison::of(&path.display().to_string(), &scene(&fit.model, &fit.workload), &rules)?;
         comparison.assumed = fit.assumed;
         comparisons.push(comparison);
     }
@@ -94,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         let mut like = Workload::new(Start { at: 0, tenured: live, pending: 0.0 });
         like.requests = imagined(1000, objects, arguments.seed);
         let (model, workload) = (Model::default(), made_up(arguments, shape, &like));
-        comparisons.push(Comparison::of("an imagined service", &scene(&model, &workload), &rules));
+        comparisons.push(Comparison::of("an imagined service", &scene(&model, &workload), &rules)?);
     }
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&comparisons)?)?;
@@ -132,7 +137,7 @@ fn policies(lists: &[String]) -> Result<Vec<Name>, String> {
     words.iter().map(|word| word.parse::<Name>().map_err(|error| error.to_string())).collect()
 }
 
-fn not_negative(text: &str) -> Result<f64, String> {
+pub(super) fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
         _ => Err("write a number that is not below zero".to_owned()),

@@ -8,10 +8,14 @@ use crate::scene::{Scene, text};
 
 /// A trace as an agent would have written it, without the records that `keep` leaves out.
 fn trace(keep: fn(&Record) -> bool) -> Vec<u8> {
+    trace_under(Name::Cpython, keep)
+}
+
+fn trace_under(name: Name, keep: fn(&Record) -> bool) -> Vec<u8> {
     let start = Start { at: 2_000_000_000, tenured: 300_000.0, pending: 0.0 };
     let workload = Shape::Poisson { rate: 250.0 }.requests(1_500, &imagined(100, 700.0, 1), start, 3);
     let model = Model::default();
-    let trace = record(&Stage::new(&model, &workload), Name::Cpython);
+    let trace = record(&Stage::new(&model, &workload), name);
     let mut bytes = encode_header(&trace.header);
     let mut writer = BlockWriter::new();
     trace.records.iter().filter(|record| keep(record)).for_each(|record| writer.push(record));
@@ -33,6 +37,15 @@ fn a_trace_is_played_under_every_policy() {
     let regret = |policy: &str| rows.iter().find(|row| row["policy"] == policy).and_then(|row| row["regret"].as_f64());
     assert_eq!(regret("(oracle)"), Some(0.0));
     assert!(regret("gap").unwrap() >= 0.0 && regret("(never)").unwrap() >= 0.0);
+}
+
+#[test]
+fn another_trace_shows_what_one_does_not() {
+    let scene = Scene::new();
+    scene.file("t.ngct", trace(|_| true));
+    scene.file("gap.ngct", trace_under(Name::Gap, |_| true));
+    let output = text(&scene.check(&["simulate", "t.ngct", "--with", "gap.ngct", "--policies", "gap"], 0, ""));
+    assert!(!output.contains("the cost of a clone"), "{output}");
 }
 
 #[test]

@@ -137,7 +137,7 @@ pub(super) fn learner<'a>(
 ) -> Result<Box<dyn Learner + 'a>, TrainError> {
     let build: Build = match family {
         Family::Trees => return Ok(Box::new(Boosting::new(data, options))),
-        Family::Linear => linear::build,
+        Family::Linear | Family::Rl => linear::build,
         Family::Mlp => mlp::build,
         Family::Lstm => lstm::build,
         Family::Gru => gru::build,
@@ -169,6 +169,11 @@ impl Trained {
     /// Writes into the file how well it does.
     pub fn set_metrics(&mut self, metrics: &Metrics) {
         self.metadata.metrics.extend(metrics.figures());
+    }
+
+    /// Writes into the file by which numbers decisions weigh its forecasts.
+    pub fn set_weights(&mut self, weights: BTreeMap<String, f64>) {
+        self.metadata.weights = weights;
     }
 
     /// The model's file.
@@ -240,6 +245,7 @@ fn metadata(family: Family, split: &Split, data: &Prepared, options: &Options) -
             seconds: split.train.seconds(),
         },
         metrics: BTreeMap::new(),
+        weights: BTreeMap::new(),
         created: options.created.clone(),
     }
 }

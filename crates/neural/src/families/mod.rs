@@ -52,10 +52,12 @@ pub enum Family {
     Tcn,
     /// Attention over the rows of the window.
     Transformer,
+    /// Weighted sums, like `linear`, whose weights were found by what decisions cost, and not by examples.
+    Rl,
 }
 
 impl Family {
-    /// All there are, the simplest first.
+    /// All that learn from examples, the simplest first.
     pub const ALL: [Self; 7] =
         [Self::Linear, Self::Trees, Self::Mlp, Self::Lstm, Self::Gru, Self::Tcn, Self::Transformer];
 
@@ -70,6 +72,7 @@ impl Family {
             Self::Gru => "gru",
             Self::Tcn => "tcn",
             Self::Transformer => "transformer",
+            Self::Rl => "rl",
         }
     }
 
@@ -82,7 +85,7 @@ impl Family {
 
     pub(crate) fn load(self, contents: &Contents<'_>, sizes: Sizes) -> Result<Box<dyn Network>, LoadError> {
         Ok(match self {
-            Self::Linear => Box::new(linear::Linear::load(contents, sizes)?),
+            Self::Linear | Self::Rl => Box::new(linear::Linear::load(contents, sizes)?),
             Self::Trees => Box::new(trees::Trees::load(contents, sizes)?),
             Self::Mlp => Box::new(mlp::Mlp::load(contents, sizes)?),
             Self::Lstm => Box::new(lstm::Lstm::load(contents, sizes)?),
@@ -103,9 +106,10 @@ impl FromStr for Family {
     type Err = LoadError;
 
     fn from_str(name: &str) -> Result<Self, LoadError> {
-        Self::ALL.into_iter().find(|family| family.name() == name).ok_or_else(|| LoadError::UnknownFamily {
+        let known = Self::ALL.into_iter().chain([Self::Rl]);
+        known.clone().find(|family| family.name() == name).ok_or_else(|| LoadError::UnknownFamily {
             name: name.to_owned(),
-            known: Self::ALL.map(Self::name).join(", "),
+            known: known.map(Self::name).collect::<Vec<_>>().join(", "),
         })
     }
 }

@@ -97,6 +97,11 @@ impl Gap {
         }
     }
 
+    /// Whether start-up is over and its garbage gone.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled && self.serves
+    }
+
     /// How many objects may gather, after a collection that looked at so many.
     fn affordable(&self, limit: f64, looked_at: f64, pause: Duration) -> f64 {
         let now = looked_at * self.budget.as_secs_f64() / pause.as_secs_f64().max(1e-6);

@@ -4,11 +4,16 @@ mod cpython;
 mod every;
 mod freeze;
 mod gap;
+pub(crate) mod neural;
 mod observe;
 mod threshold;
 
 use std::time::Duration;
 
+use neurogc_neural::{LoadError, Model};
+
+use self::neural::{Neural, Trust, Weights};
+use crate::features::NAMES;
 use crate::name::Name;
 use crate::observation::{Collected, Flown, Observation, Order};
 
@@ -38,6 +43,11 @@ pub trait Policy: std::fmt::Debug + Send {
 
     /// Takes note of a snapshot that has been walked.
     fn landed(&mut self, _flown: &Flown) {}
+
+    /// How far its model can be relied on, where it has one.
+    fn trust(&self) -> Option<Trust> {
+        None
+    }
 }
 
 /// What a policy may be told.
@@ -45,15 +55,18 @@ pub trait Policy: std::fmt::Debug + Send {
 pub struct Tuning {
     /// How long a collection of young objects may stop the program.
     pub pause_budget: Duration,
+    /// What a megabyte of garbage is worth: so many milliseconds of delay for every request.
+    pub memory_price: f64,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { pause_budget: Duration::from_millis(1) }
+        Self { pause_budget: Duration::from_millis(1), memory_price: 0.01 }
     }
 }
 
-/// The policy of a name; `auto` is that of a process whose collector is understood.
+/// The policy of a name; `auto` is that of a process whose collector is understood. A model in a file is read by whoever
+/// can read files, and put to work by `learned`: here it is the one that comes with this version.
 #[must_use]
 pub fn policy(name: Name, tuning: Tuning) -> Box<dyn Policy> {
     match name.resolve(true) {
@@ -63,5 +76,25 @@ pub fn policy(name: Name, tuning: Tuning) -> Box<dyn Policy> {
         Name::Freeze => Box::new(freeze::Freeze::default()),
         Name::Every(count) => Box::new(every::Every::new(count)),
         Name::Gap | Name::Auto => Box::new(gap::Gap::new(tuning)),
+        Name::Neural(_) => learned(SHIPPED, tuning).unwrap_or_else(|_| Box::new(gap::Gap::new(tuning))),
     }
+}
+
+/// The model that comes with this version.
+pub const SHIPPED: &[u8] = include_bytes!("../../models/shipped.safetensors");
+
+/// The policy `neural` with the model of a file.
+///
+/// # Errors
+///
+/// When the bytes are no model, or one that was trained to see something else.
+pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, LoadError> {
+    let model = Model::load(bytes)?;
+    let metadata = model.metadata();
+    if metadata.features != NAMES {
+        let reason = "it was trained on other features than this version has; train it again".to_owned();
+        return Err(LoadError::BadMetadata { reason });
+    }
+    let weights = Weights::named(&metadata.weights);
+    Ok(Box::new(Neural::new(tuning, model, weights)))
 }

@@ -157,6 +157,25 @@ pub(crate) fn course(title: &str, unit: &str, curves: &[Curve]) -> String {
     svg
 }
 
+/// How often what was expected happened, over how often it was expected to; the diagonal is right.
+pub(crate) fn calibration(curves: &[Curve]) -> String {
+    let side = HEIGHT - TOP - BOTTOM;
+    let (x, y) = (|share: f64| LEFT + share * side, |share: f64| TOP + (1.0 - share) * side);
+    let mut svg = open(HEIGHT, "calibration: how many gaps were over by each expected quantile");
+    for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
+        rule(&mut svg, (LEFT, y(share)), (LEFT + side, y(share)));
+        label_at(&mut svg, (LEFT - 6.0, y(share) + 4.0), "end", &format!("{:.0} %", share * 100.0));
+        label_at(&mut svg, (x(share), HEIGHT - BOTTOM + 16.0), "middle", &format!("{:.0} %", share * 100.0));
+    }
+    rule(&mut svg, (x(0.0), y(0.0)), (x(1.0), y(1.0)));
+    for (at, curve) in curves.iter().enumerate() {
+        let points: Vec<_> = curve.points.iter().map(|(to, is)| format!("{:.1},{:.1}", x(*to), y(*is))).collect();
+        line(&mut svg, at, &curve.name, &points, &format!("stroke=\"{}\"", COLOURS[at % COLOURS.len()]), "");
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
 /// A curve, and its row in the legend.
 fn line(svg: &mut String, row: usize, name: &str, points: &[String], stroke: &str, dash: &str) {
     let points = points.join(" ");

@@ -1,0 +1,124 @@
+//! `neurogc train`: from traces to a model for the policy `neural`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use neurogc_learn::DEFAULT_LAMBDA;
+use neurogc_neural::Family;
+
+use crate::failure::{Failure, Outcome};
+use crate::trace::load;
+use crate::training::{self, Order, Recording};
+
+/// Learn from recorded traces when a program should collect
+///
+/// Models of several families learn how long gaps last, what collections free and how long they take; each is tried in
+/// the simulator, and the one that costs least on what it has not seen is written to a file for the policy neural:FILE.
+/// Traces are divided by time: 60 % to learn from, 20 % to choose by, 20 % for the figures that are reported. A training
+/// that was interrupted goes on where it was.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  neurogc run --trace service.ngct -- python app.py\n  \
+    neurogc train service.ngct -o service.safetensors\n  \
+    neurogc run --policy neural:service.safetensors -- python app.py\n  \
+    neurogc train service.ngct --model gru -o gru.safetensors\n  \
+    neurogc train --record \"python app.py\" --load http://127.0.0.1:8000/ --rate 100 --seconds 300 -o app.safetensors")]
+pub(crate) struct Arguments {
+    /// Traces of the program under its usual load: ten minutes or more, best under the policy gap
+    #[arg(value_name = "TRACE", required_unless_present = "record")]
+    traces: Vec<PathBuf>,
+    /// Which family to train; `best` trains all and keeps the best
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Choice::Best)]
+    model: Choice,
+    /// The file that the model is written to
+    #[arg(short, long, value_name = "FILE", default_value = "model.safetensors")]
+    out: PathBuf,
+    /// What a megabyte of garbage is worth, in milliseconds of delay for every request
+    #[arg(long, value_name = "MS", default_value_t = DEFAULT_LAMBDA, value_parser = super::simulate::not_negative)]
+    lambda: f64,
+    /// How often the data is gone through at most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    epochs: u32,
+    /// The same seed gives the same model
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Start again, even where an interrupted training could go on
+    #[arg(long)]
+    fresh: bool,
+    /// Start this program first, load it, and learn from what is recorded
+    #[arg(long, value_name = "CMD", requires = "load")]
+    record: Option<String>,
+    /// Where the program listens, on this machine: it is asked for this page
+    #[arg(long, value_name = "URL", requires = "record")]
+    load: Option<String>,
+    /// How many requests a second it gets
+    #[arg(long, value_name = "N", default_value_t = 50.0, value_parser = super::simulate::not_negative)]
+    rate: f64,
+    /// For how long it is loaded
+    #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u64).range(30..=86_400))]
+    seconds: u64,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Choice {
+    Best,
+    Linear,
+    Trees,
+    Mlp,
+    Lstm,
+    Gru,
+    Tcn,
+    Transformer,
+    Rl,
+}
+
+impl Choice {
+    fn families(self) -> Vec<Family> {
+        match self {
+            Self::Best => Family::ALL.into_iter().chain([Family::Rl]).collect(),
+            Self::Linear => vec![Family::Linear],
+            Self::Trees => vec![Family::Trees],
+            Self::Mlp => vec![Family::Mlp],
+            Self::Lstm => vec![Family::Lstm],
+            Self::Gru => vec![Family::Gru],
+            Self::Tcn => vec![Family::Tcn],
+            Self::Transformer => vec![Family::Transformer],
+            Self::Rl => vec![Family::Rl],
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+    let mut traces = arguments.traces.clone();
+    if let (Some(command), Some(url)) = (&arguments.record, &arguments.load) {
+        let recording = Recording::new(command, url, arguments.rate, arguments.seconds)?;
+        traces.push(recording.record(&arguments.out.with_extension("ngct"))?);
+    }
+    let mut named = Vec::new();
+    for path in &traces {
+        named.push((path.display().to_string(), load(path)?));
+    }
+    let folder = arguments.out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(Failure::usage(format!("there is no folder {}. Create it first", folder.display())));
+    }
+    let order = Order {
+        families: arguments.model.families(),
+        to: arguments.out.clone(),
+        lambda: arguments.lambda,
+        epochs: arguments.epochs as usize,
+        seed: arguments.seed,
+        fresh: arguments.fresh,
+    };
+    let report = training::train(&order, &named)?;
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    } else {
+        write!(out, "{}", report.text())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! From recorded programs to a policy: lessons for models, weights for decisions, and how good it all is on what nobody
+//! learned from.
+//!
+//! Every program is divided by time: models and weights learn from the first part, the choice among models is made on
+//! the second, and what the report says comes from the third. Decisions are tried in the simulator on excerpts, each
+//! played like a program that has just started up.
+
+mod judge;
+mod rl;
+mod search;
+
+use std::collections::BTreeMap;
+
+use neurogc_neural::{Contents, LoadError, Model as Net, write};
+use neurogc_policy::features::NAMES;
+use neurogc_policy::{Name, Neural, Policy, Tuning, WEIGHT_NAMES, WEIGHTS, Weights, policy};
+
+pub use self::judge::{Judgement, judge};
+pub use self::rl::reinforce;
+pub use self::search::Effort;
+use crate::model::Model;
+use crate::models::{Dataset, Sample, Split, TrainError, Trained};
+use crate::simulate::{Scene, lessons, simulate_policy};
+use crate::workload::Workload;
+
+/// A program to learn from.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// What it is called.
+    pub name: String,
+    /// What its heap is like.
+    pub model: Model,
+    /// What is asked of it.
+    pub workload: Workload,
+}
+
+/// The parts of a program by time, as shares of it.
+pub const TRAINING: (f64, f64) = (0.0, 0.6);
+/// See `TRAINING`.
+pub const VALIDATION: (f64, f64) = (0.6, 0.8);
+/// See `TRAINING`.
+pub const TEST: (f64, f64) = (0.8, 1.0);
+
+/// How long excerpts are, and how much of them is tried in all, in nanoseconds.
+const EXCERPT: u64 = 20_000_000_000;
+const TRIED: u64 = 160_000_000_000;
+
+/// Everything that is learned from.
+#[derive(Clone, Debug)]
+pub struct Course {
+    programs: Vec<Program>,
+    /// What policies are told; the price of memory is that of the cost.
+    tuning: Tuning,
+}
+
+impl Course {
+    /// A course about these programs, at a price of memory.
+    #[must_use]
+    pub fn new(programs: Vec<Program>, lambda: f64) -> Self {
+        Self { programs, tuning: Tuning { memory_price: lambda, ..Tuning::default() } }
+    }
+
+    /// The programs.
+    #[must_use]
+    pub fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    /// What models learn from: so many lessons at most, of every program under rules and under the model that there is.
+    ///
+    /// # Errors
+    ///
+    /// When there is too little.
+    pub fn data(&self, most: usize) -> Result<Split, TrainError> {
+        let mut joined = Split::default();
+        for program in &self.programs {
+            let scene = self.scene(&program.model, &program.workload);
+            let mut all = Dataset::new(NAMES.map(str::to_owned).to_vec());
+            let every = every(&program.workload, most / self.programs.len().max(1) / 2);
+            let mut met = Vec::new();
+            for name in [Name::Gap, Name::Neural(None)] {
+                met.extend(lessons(&scene, policy(name, self.tuning), every));
+            }
+            met.sort_by(|a, b| a.at.total_cmp(&b.at));
+            for lesson in &met {
+                all.push(Sample { window: &lesson.window, targets: lesson.targets, weight: 1.0, at: lesson.at });
+            }
+            joined.join(&all.split()?);
+        }
+        Ok(joined)
+    }
+
+    fn scene<'s>(&self, model: &'s Model, workload: &'s Workload) -> Scene<'s> {
+        Scene { tuning: self.tuning, ..Scene::new(model, workload) }
+    }
+
+    /// Excerpts of a part of every program, with what they cost under rules.
+    #[must_use]
+    pub fn excerpts(&self, part: (f64, f64)) -> Vec<Excerpt<'_>> {
+        let each = TRIED / self.programs.len().max(1) as u64;
+        let all = self.programs.iter().flat_map(|program| {
+            program.workload.excerpts(part, EXCERPT, each).into_iter().map(move |workload| (program, workload))
+        });
+        all.map(|(program, workload)| {
+            let scene = self.scene(&program.model, &workload);
+            let by_rules = simulate_policy(&scene, policy(Name::Gap, self.tuning), true).cost(self.tuning.memory_price);
+            Excerpt { program, workload, by_rules }
+        })
+        .collect()
+    }
+
+    /// How much cheaper a policy is than rules: the mean of the logarithms of its cost over theirs.
+    fn score(&self, excerpts: &[Excerpt<'_>], policy: &dyn Fn() -> Option<Box<dyn Policy>>) -> f64 {
+        let mut sum = 0.0;
+        for excerpt in excerpts {
+            let Some(policy) = policy() else { return f64::INFINITY };
+            let scene = self.scene(&excerpt.program.model, &excerpt.workload);
+            let cost = simulate_policy(&scene, policy, true).cost(self.tuning.memory_price);
+            sum += (cost.max(LEAST_COST) / excerpt.by_rules.max(LEAST_COST)).ln();
+        }
+        sum / excerpts.len().max(1) as f64
+    }
+
+    /// The score of a model with weights.
+    #[must_use]
+    pub fn score_of(&self, excerpts: &[Excerpt<'_>], bytes: &[u8], weights: Weights) -> f64 {
+        self.score(excerpts, &|| {
+            let model = Net::load(bytes).ok()?;
+            Some(Box::new(Neural::new(self.tuning, model, weights)))
+        })
+    }
+
+    /// The weights that suit a model best, and their score.
+    #[must_use]
+    pub fn weights(
+        &self,
+        excerpts: &[Excerpt<'_>],
+        bytes: &[u8],
+        start: Weights,
+        effort: Effort,
+        tell: &mut dyn FnMut(usize, f64),
+    ) -> (Weights, f64) {
+        let start = <[f64; WEIGHTS]>::from(start).map(f64::ln);
+        let score = |point: &[f64]| self.score_of(excerpts, bytes, from_logarithms(point));
+        let (point, score) = search::search(&start, SPREAD, effort, &score, tell);
+        (from_logarithms(&point), score)
+    }
+}
+
+/// How far from the start weights are looked for, as a logarithm.
+const SPREAD: f64 = 0.4;
+
+/// Costs below this are nothing, in milliseconds.
+const LEAST_COST: f64 = 1e-4;
+
+/// A stretch of a program.
+#[derive(Debug)]
+pub struct Excerpt<'c> {
+    /// Of which program.
+    pub program: &'c Program,
+    /// What is asked in it.
+    pub workload: Workload,
+    /// What it costs under `gap`.
+    pub by_rules: f64,
+}
+
+/// How often the conductor looks in a second, about.
+const LOOKS: f64 = 400.0;
+
+/// One look in how many becomes a lesson, so that there are about so many.
+fn every(workload: &Workload, most: usize) -> usize {
+    (workload.seconds() * LOOKS / most.max(1) as f64).ceil().max(1.0) as usize
+}
+
+fn from_logarithms(point: &[f64]) -> Weights {
+    let mut weights = <[f64; WEIGHTS]>::from(Weights::default());
+    weights.iter_mut().zip(point).for_each(|(weight, logarithm)| *weight = logarithm.clamp(-6.0, 6.0).exp());
+    weights.into()
+}
+
+/// The same file with other weights.
+///
+/// # Errors
+///
+/// When it is no model's file.
+pub fn reweighted(bytes: &[u8], weights: Weights) -> Result<Vec<u8>, LoadError> {
+    let contents = Contents::read(bytes)?;
+    let mut metadata = contents.metadata().clone();
+    metadata.weights = named(weights);
+    let tensors = contents.names().iter().map(|name| contents.tensor(name)).collect::<Result<Vec<_>, _>>()?;
+    write(&metadata, &tensors)
+}
+
+fn named(weights: Weights) -> BTreeMap<String, f64> {
+    WEIGHT_NAMES.iter().map(|name| (*name).to_owned()).zip(<[f64; WEIGHTS]>::from(weights)).collect()
+}
+
+/// A model's file with the weights that were found for it.
+///
+/// # Errors
+///
+/// When it would not be one that can be loaded.
+pub fn finished(trained: &Trained, weights: Weights) -> Result<Vec<u8>, LoadError> {
+    let mut trained = trained.clone();
+    trained.set_weights(named(weights));
+    trained.to_bytes()
+}

@@ -1,0 +1,217 @@
+//! `neural`: what costs least, by what a model expects.
+//!
+//! The model says how long this gap will last, what a collection would free and how long it would take. From that
+//! follows what each possible stop would delay. Work that must be done anyway, young and middle collections and slices of what
+//! a snapshot found, is done when it is cheap; the more there is of it, the more it may cost. A collection of everything
+//! costs the same whenever it is done, so it waits until the garbage has cost as much as its collection would: in a
+//! lull that is soon, in a rush late. While the model is not to be relied on, and until the program has started up, `gap`
+//! decides.
+
+mod foresight;
+mod garbage;
+mod outlook;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;
+mod weights;
+
+use std::time::Duration;
+
+use neurogc_neural::Model;
+
+use self::foresight::Foresight;
+pub use self::foresight::{Expected, Trust};
+use self::garbage::Garbage;
+use self::outlook::Outlook;
+pub use self::weights::{WEIGHT_NAMES, WEIGHTS, Weights};
+use super::gap::Gap;
+use super::{Policy, Thresholds, Tuning};
+use crate::features::Senses;
+use crate::observation::{Collected, Decision, Flown, Observation, Order, Snapshot};
+
+/// What a millisecond of a processor is worth, in milliseconds of delay.
+const PROCESSOR: f64 = 0.1;
+
+/// What freeing an object takes that a snapshot found, in milliseconds.
+const FREEING: f64 = 250e-6;
+
+/// Young objects that are worth a collection, before weights.
+const YOUNG: f64 = 3_000.0;
+
+/// How many times the young objects that take the pause budget may gather before CPython collects them by itself: only
+/// a program without any gap comes to that.
+const ROOM: f64 = 8.0;
+
+/// Young collections until CPython does a middle one by itself.
+const MIDDLE_SWITCH: u32 = 500;
+
+/// Middle collections that CPython waits for beyond the present count until it collects everything by itself.
+const FULL_SWITCH: u32 = 100;
+
+/// The shortest and the longest slice in a gap, in milliseconds.
+const SLICE: (f64, f64) = (0.25, 4.0);
+
+/// The least delay that each millisecond of small work may cost, before weights.
+const SMALL: f64 = 0.3;
+
+/// What a snapshot is taken for before one was taken, in milliseconds: clone, walk, copies.
+const FIRST_SNAPSHOT: [f64; 3] = [5.0, 100.0, 5.0];
+
+/// Fewest new objects for which everything is collected.
+const NEW_LEAST: f64 = 2_000.0;
+
+/// Decisions by expectations.
+#[derive(Debug)]
+pub struct Neural {
+    tuning: Tuning,
+    weights: Weights,
+    senses: Senses,
+    foresight: Foresight,
+    garbage: Garbage,
+    /// Decides where the model cannot.
+    rules: Gap,
+    expected: Expected,
+    outlook: Outlook,
+    /// Clone, walk and copies of the last snapshot.
+    snapshot: [f64; 3],
+}
+
+impl Neural {
+    /// With a model and the weights that were found for it.
+    #[must_use]
+    pub fn new(tuning: Tuning, model: Model, weights: Weights) -> Self {
+        Self {
+            tuning,
+            weights,
+            senses: Senses::default(),
+            foresight: Foresight::new(model),
+            garbage: Garbage::new(),
+            rules: Gap::new(tuning),
+            expected: Expected::default(),
+            outlook: Outlook::default(),
+            snapshot: FIRST_SNAPSHOT,
+        }
+    }
+
+    fn follows_rules(&self) -> bool {
+        self.foresight.trust().drifted || !self.rules.is_settled()
+    }
+
+    /// Everything, where holding what it would free has cost as much as collecting it would.
+    fn whole(&self, observation: &Observation) -> Option<Order> {
+        if self.senses.new_objects() < NEW_LEAST {
+            return None;
+        }
+        let pause = self.expected.full_cost * observation.objects() as f64 / 1e6;
+        let full = self.weights.full * (self.outlook.delay(pause) + PROCESSOR * pause);
+        let can_fly = observation.everything(Duration::MAX) == Decision::Snapshot;
+        let snapshot = if can_fly { self.snapshot_cost() } else { f64::INFINITY };
+        let (cost, decision) = if snapshot < full { (snapshot, Decision::Snapshot) } else { (full, Decision::Full) };
+        (cost <= self.garbage.old).then(|| Order::because(decision, "garbage costs more than its collection"))
+    }
+
+    fn snapshot_cost(&self) -> f64 {
+        let [clone, walk, copies] = self.snapshot;
+        let slices = FREEING * self.expected.old_yield * self.senses.new_objects();
+        let copies = self.weights.copies * self.outlook.delay_by_work(copies);
+        let freeing = SMALL * self.weights.slice * slices;
+        self.weights.snapshot * (self.outlook.delay(clone) + copies + freeing + PROCESSOR * (clone + walk))
+    }
+
+    /// What is left to do for the next gap, as the outlook is for it.
+    fn small(&self, observation: &Observation) -> Order {
+        let weights = &self.weights;
+        if let Snapshot::Ready { objects, piece } = observation.snapshot {
+            let fits = Duration::from_secs_f64(self.outlook.gap[1].clamp(SLICE.0, SLICE.1) / 1e3);
+            let budget = piece.unwrap_or(fits);
+            let slice = budget.as_secs_f64() * 1e3;
+            let press = self.garbage.known / (FREEING * objects as f64 + slice);
+            if self.outlook.delay(slice) <= slice * (SMALL * weights.slice + press) {
+                return Order::because(Decision::Reap { budget }, "a snapshot has found garbage");
+            }
+        }
+        let (young, survivors) = (f64::from(observation.counts[0]), self.senses.survivors());
+        let at_worst = self.outlook.delay_in_requests(1.0, 1.0);
+        let middle = self.garbage.middle_cost * (young + survivors) / 1e6;
+        let wanted = self.garbage.middle_limit * weights.survivors;
+        let price = SMALL * weights.small + (survivors / (4.0 * wanted)).min(1.0) * at_worst;
+        if survivors >= wanted && self.outlook.delay(middle) <= price * middle {
+            return Order::because(Decision::Middle, "young collections have left survivors");
+        }
+        let pause = self.expected.young_cost * young / 1e6;
+        let filled = (young / (self.garbage.young_limit * weights.room)).min(1.0);
+        let price = SMALL * weights.small + filled.powf(weights.pressing) * at_worst;
+        if young >= YOUNG * weights.young && self.outlook.delay(pause) <= price * pause {
+            return Order::because(Decision::Young, "young objects have gathered");
+        }
+        Order::WAIT
+    }
+
+    /// A slice in the middle of requests, where the garbage has waited for long.
+    fn hurry(&self, observation: &Observation) -> Order {
+        let Snapshot::Ready { objects, piece: None } = observation.snapshot else { return Order::WAIT };
+        let slice = self.tuning.pause_budget.as_secs_f64() * 1e3;
+        let press = slice * self.garbage.known / (FREEING * objects as f64 + slice);
+        let costs = self.weights.hurry * self.outlook.delay_in_requests(slice, observation.in_flight as f64);
+        if costs > press {
+            return Order::WAIT;
+        }
+        Order::at_once(Decision::Reap { budget: self.tuning.pause_budget }, "garbage has waited for a gap")
+    }
+}
+
+impl Policy for Neural {
+    fn thresholds(&self, observation: &Observation) -> Option<Thresholds> {
+        if self.follows_rules() {
+            return self.rules.thresholds(observation);
+        }
+        Some([(self.garbage.young_limit * ROOM) as u32, MIDDLE_SWITCH, observation.counts[2] + FULL_SWITCH])
+    }
+
+    fn takes_over(&self) -> bool {
+        true
+    }
+
+    fn decide(&mut self, observation: &Observation) -> Order {
+        self.senses.look(observation);
+        self.expected = self.foresight.look(observation, &self.senses);
+        let rates = self.senses.rates();
+        let rate = rates.iter().copied().fold(0.0, f64::max) / 1e3;
+        self.outlook = Outlook { gap: self.expected.gap, rate, busy: self.senses.busy() };
+        let old = self.expected.old_yield * self.senses.new_objects();
+        self.garbage.look(observation, old, self.tuning.memory_price * rates[2].max(1.0));
+        let by_rules = self.rules.decide(observation);
+        if self.follows_rules() || observation.paused {
+            return by_rules;
+        }
+        if !observation.is_gap() {
+            return self.hurry(observation);
+        }
+        let none_is_out = matches!(observation.snapshot, Snapshot::Idle | Snapshot::Unavailable);
+        let whole = if none_is_out { self.whole(observation) } else { None };
+        whole.unwrap_or_else(|| self.small(observation))
+    }
+
+    fn at_next_gap(&self, observation: &Observation) -> Order {
+        if self.follows_rules() { self.rules.at_next_gap(observation) } else { self.small(observation) }
+    }
+
+    fn learn(&mut self, collected: &Collected) {
+        let shown = self.senses.learn(collected);
+        self.foresight.learn(collected.generation, shown);
+        self.garbage.learn(collected.generation, shown, self.tuning.pause_budget.as_nanos() as f64);
+        self.rules.learn(collected);
+    }
+
+    fn landed(&mut self, flown: &Flown) {
+        self.snapshot = [flown.clone, flown.flight, flown.copied].map(|it| it.as_secs_f64() * 1e3);
+        let share = self.senses.landed(flown);
+        self.foresight.landed(share);
+        self.garbage.collected();
+        self.rules.landed(flown);
+    }
+
+    fn trust(&self) -> Option<Trust> {
+        Some(self.foresight.trust())
+    }
+}

@@ -1,0 +1,152 @@
+//! The policy on scripted programs, with a model that expects gaps of 10 to 50 ms and nothing else.
+
+use std::time::Duration;
+
+use neurogc_neural::{FORMAT, Metadata, OUTPUT_NAMES, OUTPUTS, Tensor, Values, WINDOW, write};
+
+use super::*;
+use crate::features::{FEATURES, NAMES};
+use crate::observation::Generation;
+
+/// What the model always says: quantiles of gaps as ln(1 + ms), yields as log-odds, costs as ln(ns).
+const SAYS: [f32; OUTPUTS] = [2.4, -0.8, -0.8, -0.8, -0.8, 0.0, 0.0, 4.0, 4.6];
+
+fn model() -> Model {
+    let metadata = Metadata {
+        format: FORMAT,
+        model: "linear".to_owned(),
+        window: WINDOW,
+        features: NAMES.map(str::to_owned).to_vec(),
+        outputs: OUTPUT_NAMES.map(str::to_owned).to_vec(),
+        means: vec![0.0; FEATURES],
+        scales: vec![1.0; FEATURES],
+        ..Metadata::default()
+    };
+    let tensor = |name: &str, shape: Vec<usize>, values| Tensor { name: name.to_owned(), shape, values };
+    let tensors = [
+        tensor("head.weight", vec![OUTPUTS, 2 * FEATURES], Values::Floats(vec![0.0; OUTPUTS * 2 * FEATURES])),
+        tensor("head.bias", vec![OUTPUTS], Values::Floats(SAYS.to_vec())),
+    ];
+    Model::load(&write(&metadata, &tensors).unwrap()).unwrap()
+}
+
+/// A program that works for a millisecond and then has a gap, again and again, looked at every other millisecond.
+struct Script {
+    neural: Neural,
+    now: u64,
+    requests: u64,
+    orders: Vec<Order>,
+}
+
+impl Script {
+    fn new() -> Self {
+        let mut neural = Neural::new(Tuning::default(), model(), Weights::default());
+        // Start-up is over.
+        let at = Duration::from_secs(2);
+        let full = Collected {
+            at,
+            generation: Generation::Full,
+            pause: Duration::from_millis(50),
+            gathered: 1_000,
+            freed: 10,
+            rss: 100 << 20,
+        };
+        neural.learn(&full);
+        Self { neural, now: 2_000, requests: 0, orders: Vec::new() }
+    }
+
+    fn look(&mut self, idle: Option<u64>, young: u32) {
+        let observation = Observation {
+            now: Duration::from_millis(self.now),
+            idle: idle.map(Duration::from_millis),
+            in_flight: u64::from(idle.is_none()),
+            requests: self.requests,
+            counts: [young, 1, 1],
+            tenured: 500_000,
+            rss: 100 << 20,
+            snapshot: Snapshot::Idle,
+            ..Observation::default()
+        };
+        let order = self.neural.decide(&observation);
+        self.orders.push(order);
+    }
+
+    /// Seconds with gaps of these lengths, in milliseconds, by turns.
+    fn play(&mut self, seconds: u64, gaps: &[u64]) {
+        let until = self.now + seconds * 1_000;
+        for gap in gaps.iter().cycle() {
+            if self.now >= until {
+                break;
+            }
+            self.requests += 1;
+            self.look(None, 200);
+            for idle in (0..*gap).step_by(2) {
+                self.now += 2;
+                self.look(Some(idle), 200);
+            }
+            self.now += 2;
+        }
+    }
+
+    fn trust(&self) -> Trust {
+        self.neural.trust().unwrap()
+    }
+}
+
+#[test]
+fn a_program_as_expected_is_trusted_and_its_quantiles_are_passed_as_often_as_they_say() {
+    let mut script = Script::new();
+    script.play(60, &[8, 14, 18, 22, 26, 30, 34, 40, 48, 60]);
+    let trust = script.trust();
+    assert!(!trust.drifted && trust.drifts == 0, "{trust:?}");
+    for (covered, level) in trust.covered.iter().zip([0.1, 0.25, 0.5, 0.75, 0.9]) {
+        assert!((covered - level).abs() < 0.15, "{trust:?}");
+    }
+}
+
+#[test]
+fn a_program_that_changes_is_left_to_rules_within_a_second_until_it_is_calm_again() {
+    let mut script = Script::new();
+    script.play(20, &[14, 18, 22, 26, 30, 34, 40, 48]);
+    assert!(!script.trust().drifted);
+    script.play(1, &[2]);
+    assert!(script.trust().drifted, "{:?}", script.trust());
+    script.play(30, &[14, 18, 22, 26, 30, 34, 40, 48]);
+    let trust = script.trust();
+    assert!(!trust.drifted && trust.drifts == 1, "{trust:?}");
+}
+
+#[test]
+fn young_objects_are_collected_in_gaps_that_are_long_enough() {
+    let mut script = Script::new();
+    script.play(5, &[20, 30, 40]);
+    let before = script.orders.len();
+    script.requests += 1;
+    script.look(None, 9_000);
+    script.now += 2;
+    script.look(Some(0), 9_000);
+    let decisions: Vec<_> = script.orders[before..].iter().map(|order| order.decision).collect();
+    assert_eq!(decisions, [Decision::Wait, Decision::Young]);
+}
+
+#[test]
+fn until_start_up_is_over_rules_decide() {
+    let neural = Neural::new(Tuning::default(), model(), Weights::default());
+    let gap = Gap::new(Tuning::default());
+    let observation = Observation::default();
+    assert_eq!(neural.thresholds(&observation), gap.thresholds(&observation));
+}
+
+#[test]
+fn what_a_program_asks_for_is_kept_quiet() {
+    let mut script = Script::new();
+    script.play(5, &[20, 30, 40]);
+    let observation = Observation {
+        now: Duration::from_millis(script.now + 2),
+        idle: Some(Duration::from_millis(5)),
+        counts: [50_000, 1, 1],
+        paused: true,
+        ..Observation::default()
+    };
+    assert_eq!(script.neural.decide(&observation), Order::WAIT);
+}
