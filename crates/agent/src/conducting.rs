@@ -5,8 +5,8 @@ use std::io::Read;
 use std::time::Duration;
 
 use neurogc_policy::{
-    Collected, Decision, Flown, Generation, Guarded, MOST_BYTES, Name, Observation, Order, Policy, Snapshot, Thresholds,
-    learned, policy,
+    Collected, Decision, Flown, Generation, Guarded, MOST_BYTES, Name, Observation, Order, Policy, Snapshot,
+    Thresholds, learned, policy,
 };
 
 use crate::agent::Agent;

@@ -10,21 +10,19 @@ use super::parameters::{Dense, Parameters};
 const UNITS: usize = 32;
 const LAYERS: usize = 1;
 
-pub(super) struct Lstm {
+struct Lstm {
     layers: Vec<Dense>,
     head: Dense,
 }
 
-impl Lstm {
-    pub(super) fn new(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Self> {
-        let mut layers = Vec::new();
-        let mut width = plan.features;
-        for at in 0..LAYERS {
-            layers.push(parameters.dense(&format!("layers.{at}"), width + UNITS, 4 * UNITS)?);
-            width = UNITS;
-        }
-        Ok(Self { layers, head: parameters.head(width, plan.says)? })
+pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+    let mut layers = Vec::new();
+    let mut width = plan.features;
+    for at in 0..LAYERS {
+        layers.push(parameters.dense(&format!("layers.{at}"), width + UNITS, 4 * UNITS)?);
+        width = UNITS;
     }
+    Ok(Box::new(Lstm { layers, head: parameters.head(width, plan.says)? }))
 }
 
 impl Network for Lstm {
