@@ -122,6 +122,7 @@ def test_a_frozen_heap_is_thawed_when_the_policy_goes():
         assert int(console.evaluate("gc.get_freeze_count()")) == 0
 
 
+@pytest.mark.timing
 def test_an_event_loop_goes_on_while_a_snapshot_is_taken_from_outside():
     process = start(sys.executable, "-c", BEATING, stdin=subprocess.PIPE, NEUROGC_POLICY="observe")
     assert process.stdout.readline() == "ready\n", process.stderr.read()

@@ -58,6 +58,7 @@ assert (status["count"], status["in_flight"]) == (1, 0), status
 """)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("action", ["error", "always"])
 def test_forking_gives_no_warning(action):
     # CPython 3.13.0 to 3.13.9 and 3.14.0 count the threads only after the hooks of the parent have run (gh-137109),
@@ -107,6 +108,7 @@ assert child.stdout == "[0, 1, 2, 3]\\n", child
 """)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_children_are_observed(tmp_path, method):
     script = tmp_path / "program.py"
@@ -370,6 +372,7 @@ for count in range(50):
 """)
 
 
+@pytest.mark.timing
 def test_exits_are_prompt():
     began = time.monotonic()
     for _ in range(5):

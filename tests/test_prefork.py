@@ -63,6 +63,7 @@ def test_without_us_a_full_collection_unshares_the_heap(served):
     assert grown_by_a_full_collection(served("--preload", NEUROGC_POLICY="observe")) > HEAP_BYTES / 2
 
 
+@pytest.mark.timing
 def test_a_frozen_heap_does_not_bring_more_full_collections(served):
     service = served("--preload", NEUROGC_POLICY="gap")
     before = heap(service)["stats"][2]["collections"]

@@ -26,6 +26,7 @@ MB = 1 << 20
 """
 
 
+@pytest.mark.timing
 def test_a_large_buffer_is_left_out_from_the_second_flight_on():
     snap(BUFFERS + """
 live = [[number] for number in range(100_000)]

@@ -13,7 +13,7 @@ from stalling import UNDISTURBED
 PROGRAM = Path(__file__).resolve().parent / "stalling.py"
 INJECTED = 30
 
-pytestmark = pytest.mark.needs_agent
+pytestmark = [pytest.mark.needs_agent, pytest.mark.timing]
 
 
 def stall(cause, count, *, wrapper=()):

@@ -105,6 +105,7 @@ def test_the_child_tree_has_each_childs_memory(status):
         child.communicate(b"\n")
 
 
+@pytest.mark.timing
 def test_processor_and_network_are_measured():
     python("""
 import socket, time, neurogc
@@ -126,6 +127,7 @@ assert after["net"]["recv_bytes"] > before["net"]["recv_bytes"], after["net"]
 """)
 
 
+@pytest.mark.timing
 def test_gil_spans_follow_the_program():
     python("""
 import time, neurogc
@@ -167,6 +169,7 @@ def refusal(pid, message):
     return json.loads(answer[4:]) if answer else None
 
 
+@pytest.mark.once
 def test_bad_messages_are_refused_and_hurt_nobody():
     process = start(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
     try:
@@ -188,6 +191,7 @@ def test_bad_messages_are_refused_and_hurt_nobody():
     assert process.returncode == 0
 
 
+@pytest.mark.once
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_gets_no_answer():
     process = start(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
@@ -208,6 +212,7 @@ except PermissionError:
         process.communicate("\n")
 
 
+@pytest.mark.timing
 def test_an_idle_program_costs_little():
     # The bar is 0.3 %, measured by the benchmark; this only catches a thread that spins.
     seen = python("""
