@@ -331,3 +331,25 @@ neurogc.install(stall_ms=7)
 print(neurogc.status()["degraded"])
 """)
     assert "did not start" in out
+
+
+def test_what_the_agent_allocates_made_cpython_collect_in_a_thread_of_ours():
+    # So near to the threshold that asking the event loop for a collection is enough to go beyond it.
+    python("""
+import asyncio, gc, threading, time, neurogc
+threads, kept = set(), []
+gc.callbacks.append(lambda phase, info: threads.add(threading.get_ident()))
+threshold = neurogc._native.agent.originals["get_threshold"]
+async def main():
+    await asyncio.sleep(0.3)
+    for turn in range(40):
+        kept.clear()
+        until = threshold()[0] - turn % 8
+        while gc.get_count()[0] < until:
+            kept.append([])
+        await asyncio.sleep(0.03)
+    assert neurogc.status()["conduct"]["orders"], "the policy gave orders"
+    assert threads == {threading.get_ident()}, threads
+    assert gc.get_count()[0] >= 0, gc.get_count()
+asyncio.run(main())
+""", NEUROGC_POLICY="gap")
