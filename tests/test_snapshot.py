@@ -154,9 +154,9 @@ def churn(seed):
 threads = [threading.Thread(target=churn, args=(seed,)) for seed in range(3)]
 for thread in threads:
     thread.start()
-end = time.monotonic() + 4
+end = time.monotonic() + 2
 rounds = freed = 0
-while time.monotonic() < end:
+while time.monotonic() < end or rounds < 5:
     found = agent.collect_snapshot()
     assert found is not None, failed()
     freed += found
@@ -173,7 +173,7 @@ nothing_is_left()
 
 
 def test_a_program_that_never_rests_keeps_what_it_holds():
-    seen = json.loads(app("snapshot_stress.py", "4"))
+    seen = json.loads(app("snapshot_stress.py", "3"))
     assert seen["flights"] >= 3 and seen["freed"] > 1000 and seen["dropped"] > 0, seen
 
 

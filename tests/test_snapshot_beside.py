@@ -24,14 +24,14 @@ def computing(number):
 def planted():
     return [weakref.ref(cycle(data=data())) for _ in range(50)]
 
-def beside(seconds=3):
+def beside(seconds=2):
     kept = [cycle(data=data()) for _ in range(50)]
     assert work()
     threads = [threading.Thread(target=computing, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
     end, flights, found = time.monotonic() + seconds, 0, 0
-    while (time.monotonic() < end or min(done) < 3) and not wrong:
+    while (time.monotonic() < end or min(done) < 3 or flights < 5) and not wrong:
         seeds = planted()
         freed = agent.collect_snapshot()
         assert freed is not None and freed >= 100, (freed, failed())
@@ -157,9 +157,9 @@ async def main():
 
 async def snapshots():
     # Another thread waits for the flights; the loop goes on meanwhile.
-    loop, end = asyncio.get_running_loop(), time.monotonic() + 3
+    loop, end = asyncio.get_running_loop(), time.monotonic() + 2
     flights = found = 0
-    while time.monotonic() < end and not wrong:
+    while (time.monotonic() < end or done < 1000 or flights < 5) and not wrong:
         seeds = [weakref.ref(cycle(data=loop.create_future())) for _ in range(50)]
         freed = await loop.run_in_executor(None, agent.collect_snapshot)
         assert freed is not None and freed >= 100, (freed, failed())
