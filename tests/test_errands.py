@@ -137,6 +137,8 @@ def test_an_event_loop_goes_on_while_a_snapshot_is_taken_from_outside():
 
 def test_a_snapshot_is_called_off_when_the_policy_goes():
     with Console(NEUROGC_POLICY="gap") as console:
+        # The policy takes none of its own meanwhile.
+        console.evaluate("gc.disable()")
         console.evaluate("globals().update(os=__import__('os'), agent=__import__('neurogc')._native.agent)")
         console.evaluate("globals().update(live=[[] for _ in range(600_000)])")
         console.evaluate("agent.snapshot_launch()")

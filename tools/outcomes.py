@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 SLOWEST = 10
@@ -92,6 +93,7 @@ def slowest(outcomes: list[Outcome]) -> list[str]:
 
 
 def in_short(reason: str) -> str:
-    """A reason in one line: how it begins and how it ends, which for a program under test is its last word."""
-    lines = [line.strip() for line in reason.splitlines() if line.strip()]
-    return " … ".join(line[:WIDEST] for line in (lines if len(lines) < 2 else [lines[0], lines[-1]]))
+    """A reason in one line: how it begins, and the last word of a program that ended with an error."""
+    lines = [line.strip()[:WIDEST] for line in reason.splitlines() if line.strip()]
+    errors = [line for line in lines[1:] if re.match(r"[\w.]+(?:Error|Exception|Warning|Exit)\b", line)]
+    return " … ".join(lines[:1] + errors[-1:])

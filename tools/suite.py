@@ -58,13 +58,13 @@ class Suite:
         results = self.results.with_name(f"{self.results.name}-{phase}.xml")
         results.parent.mkdir(parents=True, exist_ok=True)
         results.unlink(missing_ok=True)
-        command = [str(self.python), "-m", "pytest", *words, "-v", "-ra", "--tb=short", f"--junitxml={results}"]
+        command = [str(self.python), "-m", "pytest", *words, "-vv", "-ra", "--tb=short", f"--junitxml={results}"]
         code, text = streamed(command, self.env, limit=PHASE_LIMIT_S)
         cases = read(results) if results.exists() else []
         if code == 5:
             self.outcome.fail(f"{phase}: no tests were found")
         elif code != 0 and not any(case.verdict == "failed" for case in cases):
-            last = in_short(text)[-120:]
+            last = text.rstrip().rpartition("\n")[2]
             self.outcome.fail(f"{phase}: pytest ended with {code} (signal or time limit), its last word: {last}")
         return cases
 
