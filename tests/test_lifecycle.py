@@ -186,7 +186,13 @@ def test_each_worker_counts_its_own_requests(needs, words):
             return len(workers) == 2
 
         eventually(both_answered, what="both workers")
-        before = {pid: ask(pid)["requests"]["count"] for pid in workers}
+
+        def at_rest():
+            figures = {pid: ask(pid)["requests"] for pid in workers}
+            return not any(each["in_flight"] for each in figures.values()) and figures
+
+        # The last question may end a little after its answer.
+        before = {pid: each["count"] for pid, each in eventually(at_rest, what="workers at rest").items()}
         for _ in range(20):
             service.get("/ping")
 
