@@ -256,6 +256,7 @@ assert neurogc.status()["gc"]["full"]["count"] == before + 1
 """)
 
 
+@pytest.mark.timing
 def test_a_subprocess_left_a_dead_socket_and_an_empty_trace(tmp_path):
     out = python("""
 import os, subprocess, time
