@@ -11,7 +11,7 @@ from interpreters import Interpreter
 from outcomes import Case, Outcome, in_short
 
 PHASE_LIMIT_S = 480
-SIDE_BY_SIDE = (os.cpu_count() or 1) + 1
+SIDE_BY_SIDE = (os.cpu_count() or 1) + 2
 """Many of the tests wait for something more often than for a processor."""
 
 AGAIN_AT_MOST = 10
