@@ -161,6 +161,15 @@ pub const CATALOGUE: &[Setting] = &[
         show: |settings| show_milliseconds(settings.tuning.pause_budget),
     },
     Setting {
+        name: "memory_price",
+        help: "what a megabyte of garbage is worth under neural, in milliseconds of delay for every request (0 to 10)",
+        apply: |settings, text| {
+            settings.tuning.memory_price = number(text, 0.0, 10.0)?;
+            Ok(())
+        },
+        show: |settings| settings.tuning.memory_price.to_string(),
+    },
+    Setting {
         name: "memory_max_mb",
         help: "memory that the process should not exceed, in megabytes; 0 for the limit of its cgroup alone",
         apply: |settings, text| {

@@ -9,12 +9,12 @@ use super::tree::Tree;
 
 /// The crates of the repository that each one may use. A new crate needs its line here.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("neurogc-policy", &[]),
+    ("neurogc-policy", &["neurogc-neural"]),
     ("neurogc-neural", &[]),
     ("neurogc-wire", &[]),
     ("neurogc-load", &[]),
     ("neurogc-settings", &["neurogc-policy"]),
-    ("neurogc-agent", &["neurogc-neural", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
+    ("neurogc-agent", &["neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),
     (
         "neurogc-cli",
