@@ -102,7 +102,7 @@ fn wrong_usage_is_said_before_anything_starts() {
     let cases: &[(&[&str], &str)] = &[
         (&["run"], "CMD"),
         (&["run", "--policy", "obsrve", "--", "touch", "started"], "Did you mean observe?"),
-        (&["run", "--policy", "neural", "--", "touch", "started"], "not in this version yet"),
+        (&["run", "--policy", "neural:absent", "--", "touch", "started"], "cannot use the model absent"),
         (&["run", "--set", "stal_ms=3", "--", "touch", "started"], "Did you mean stall_ms"),
         (&["run", "--set", "stall_ms=0", "--", "touch", "started"], "a number from 1 to 60000"),
         (&["run", "--set", "stall_ms", "--", "touch", "started"], "KEY=VALUE"),

@@ -105,19 +105,17 @@ impl Foresight {
         let window = self.window.at(observation.now, &row);
         self.model.predict(window, &mut self.outputs);
         let gap = self.quantiles(observation.is_gap());
-        match (observation.idle, self.open) {
-            (Some(idle), Some((since, _))) if now - idle.as_secs_f64() <= since => self.seen_idle = now,
-            (Some(_), _) => {
-                self.open = Some((now, gap));
-                self.seen_idle = now;
-            }
-            (None, Some((since, expected))) => {
-                // It ended at some moment since the look before.
-                let lasted = f64::midpoint(self.seen_idle, now) - since;
-                self.compare((lasted * 1e3).ln_1p(), &expected, observation.now);
-                self.open = None;
-            }
-            (None, None) => {}
+        // The present gap began then; where there is none, it begins now at the earliest.
+        let began = now - observation.idle.map_or(0.0, |idle| idle.as_secs_f64());
+        if let Some((since, expected)) = self.open.filter(|(since, _)| observation.idle.is_none() || began > *since) {
+            // That one ended at some moment since the look before.
+            let lasted = f64::midpoint(self.seen_idle, began) - since;
+            self.compare((lasted * 1e3).ln_1p(), &expected, observation.now);
+            self.open = None;
+        }
+        if observation.is_gap() {
+            self.open.get_or_insert((now, gap));
+            self.seen_idle = now;
         }
         let [young_yield, old_yield, young_cost, full_cost] = self.corrected();
         self.trust.gap_ms = gap.map(f64::exp_m1);
