@@ -4,7 +4,7 @@
 //! because the simulator knows the future: when the gap really ended, and what the next collections freed and cost.
 
 use neurogc_neural::{OUTPUTS, WINDOW};
-use neurogc_policy::features::{FEATURES, Senses, Window};
+use neurogc_policy::features::{FEATURES, Gaps, Senses, Window};
 use neurogc_policy::{Collected, Flown, Generation, Observation};
 
 /// A moment, and what became of it. What never came is not a number.
@@ -27,6 +27,7 @@ const FULL_COST: usize = 8;
 /// Takes notes while a run is played.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
+    gaps: Gaps,
     senses: Senses,
     window: Window,
     lessons: Vec<Lesson>,
@@ -44,6 +45,7 @@ impl Notes {
     }
 
     pub(crate) fn look(&mut self, observation: &Observation) {
+        let observation = &self.gaps.look(observation);
         self.senses.look(observation);
         let row = self.senses.row(observation, observation.idle);
         let window = self.window.at(observation.now, &row);

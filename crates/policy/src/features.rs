@@ -294,6 +294,27 @@ impl Senses {
     }
 }
 
+/// Finds the gaps that looks alone do not see the end of: a request that is served between two looks has ended one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gaps {
+    looked: Duration,
+    requests: u64,
+    /// When the latest request was over, as far as anybody knows.
+    served: Duration,
+}
+
+impl Gaps {
+    /// The same observation, idle for no longer than nothing was served.
+    pub fn look(&mut self, observation: &Observation) -> Observation {
+        if observation.requests != self.requests {
+            self.served = self.looked + observation.now.saturating_sub(self.looked) / 2;
+        }
+        (self.looked, self.requests) = (observation.now, observation.requests);
+        let quiet = observation.now.saturating_sub(self.served);
+        Observation { idle: observation.idle.map(|idle| idle.min(quiet)), ..*observation }
+    }
+}
+
 /// How long apart the rows of a window are.
 const TICK: Duration = Duration::from_millis(50);
 

@@ -16,6 +16,9 @@ use crate::observation::{Generation, Observation};
 const STEP: f64 = 0.05;
 const FARTHEST: f64 = 2.5;
 
+/// Times that differ by less are the same, in seconds.
+const SAME: f64 = 1e-4;
+
 /// How much of an error of a pause or a yield is corrected at once.
 const FOLLOWS: f64 = 0.2;
 
@@ -107,7 +110,8 @@ impl Foresight {
         let gap = self.quantiles(observation.is_gap());
         // The present gap began then; where there is none, it begins now at the earliest.
         let began = now - observation.idle.map_or(0.0, |idle| idle.as_secs_f64());
-        if let Some((since, expected)) = self.open.filter(|(since, _)| observation.idle.is_none() || began > *since) {
+        let is_another = |since: f64| observation.idle.is_none() || began > since + SAME;
+        if let Some((since, expected)) = self.open.filter(|(since, _)| is_another(*since)) {
             // That one ended at some moment since the look before.
             let lasted = f64::midpoint(self.seen_idle, began) - since;
             self.compare((lasted * 1e3).ln_1p(), &expected, observation.now);

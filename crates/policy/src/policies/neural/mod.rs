@@ -26,7 +26,7 @@ use self::outlook::Outlook;
 pub use self::weights::{WEIGHT_NAMES, WEIGHTS, Weights};
 use super::gap::Gap;
 use super::{Policy, Thresholds, Tuning};
-use crate::features::Senses;
+use crate::features::{Gaps, Senses};
 use crate::observation::{Collected, Decision, Flown, Observation, Order, Snapshot};
 
 /// What a millisecond of a processor is worth, in milliseconds of delay.
@@ -65,6 +65,7 @@ const NEW_LEAST: f64 = 2_000.0;
 pub struct Neural {
     tuning: Tuning,
     weights: Weights,
+    gaps: Gaps,
     senses: Senses,
     foresight: Foresight,
     garbage: Garbage,
@@ -83,6 +84,7 @@ impl Neural {
         Self {
             tuning,
             weights,
+            gaps: Gaps::default(),
             senses: Senses::default(),
             foresight: Foresight::new(model),
             garbage: Garbage::new(),
@@ -173,6 +175,8 @@ impl Policy for Neural {
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {
+        let by_rules = self.rules.decide(observation);
+        let observation = &self.gaps.look(observation);
         self.senses.look(observation);
         self.expected = self.foresight.look(observation, &self.senses);
         let rates = self.senses.rates();
@@ -180,7 +184,6 @@ impl Policy for Neural {
         self.outlook = Outlook { gap: self.expected.gap, rate, busy: self.senses.busy() };
         let old = self.expected.old_yield * self.senses.new_objects();
         self.garbage.look(observation, old, self.tuning.memory_price * rates[2].max(1.0));
-        let by_rules = self.rules.decide(observation);
         if self.follows_rules() || observation.paused {
             return by_rules;
         }
