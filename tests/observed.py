@@ -21,6 +21,9 @@ def environment(**extra):
     """The environment of an observed program: ours, without what tells this test run how to run."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
     own["PYTHONDONTWRITEBYTECODE"] = "1"
+    # On a busy machine a thread of the agent may be late to end before a fork, of which CPython warns. Tests that look at
+    # that say so by -W, which counts for more.
+    own["PYTHONWARNINGS"] = "ignore:This process:DeprecationWarning"
     for name, value in extra.items():
         own[name] = str(value)
     if not binary():

@@ -65,8 +65,9 @@ def test_a_processor_that_is_missing_is_told():
     # The scheduler decides how long each wait lasts, and may give a processor back and take it again: some injected
     # stalls are too short to be seen, and some are seen in pieces. One that had a processor for nearly half of its time is
     # as much a stall of another kind.
-    seen = [each for each in injected if each["seen"] and each["waited"] > 0.6]
-    wrong = [each for each in seen if 2 * each["seen"].count("cpu_starved") <= len(each["seen"])]
+    # Who looks on has no processor either: a piece that it could not look at has no label, which is no wrong one.
+    seen = [each for each in injected if set(each["seen"]) - {"unknown"} and each["waited"] > 0.6]
+    wrong = [each for each in seen if 2 * each["seen"].count("cpu_starved") <= len(each["seen"]) - each["seen"].count("unknown")]
     assert len(seen) >= INJECTED / 3, injected
     assert len(wrong) <= max(1, 0.05 * len(seen)), wrong
 
