@@ -40,7 +40,7 @@ pub(crate) fn metadata(family: Family) -> Metadata {
 pub(crate) fn tensors(family: Family, draw: &mut Draw) -> Vec<Tensor> {
     let mut made = Made { draw, tensors: Vec::new() };
     match family {
-        Family::Linear => made.dense("head", 2 * FEATURES, OUTPUTS),
+        Family::Linear | Family::Rl => made.dense("head", 2 * FEATURES, OUTPUTS),
         Family::Mlp => {
             made.dense("layers.0", 2 * FEATURES, 64);
             made.dense("layers.1", 64, 64);
