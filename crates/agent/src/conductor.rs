@@ -38,6 +38,8 @@ const BLOCK_NS: u64 = 500_000_000;
 
 /// Senses until it is told to stop.
 pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
+    // Let go of at once: making the policy may have something to write there.
+    let cpu_before = agent.ledger().conductor_cpu_ns;
     let mut conductor = Conductor {
         agent,
         watch: Watch::new(agent.settings.stall.as_nanos() as u64),
@@ -45,7 +47,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         counts: [0; 3],
         counts_due: 0,
         block_due: monotonic_ns() + BLOCK_NS,
-        cpu_before: agent.ledger().conductor_cpu_ns,
+        cpu_before,
         idle: false,
         conducting: Conducting::new(agent),
         switches: agent.switches(),
