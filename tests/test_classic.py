@@ -47,7 +47,6 @@ def status_under(seconds, **env):
     return json.loads(python(BUSY.replace("SECONDS", str(seconds)), **env).splitlines()[-1])
 
 
-@pytest.mark.timing
 def test_under_pressure_everything_is_collected_about_once_a_second():
     status = status_under(16, NEUROGC_POLICY="classic", NEUROGC_MEMORY_MAX_MB="220")
     assert status["policy"] == "classic" and status["degraded"] == []
@@ -57,7 +56,6 @@ def test_under_pressure_everything_is_collected_about_once_a_second():
     assert status["gc"]["young"]["count"] > 500, status["gc"]
 
 
-@pytest.mark.timing
 def test_with_memory_to_spare_nothing_is_urgent():
     status = status_under(13, NEUROGC_POLICY="classic", NEUROGC_MEMORY_MAX_MB="20000")
     assert status["degraded"] == [] and ordered(status) == 0, status["conduct"]
@@ -69,7 +67,7 @@ def test_without_its_model_cpython_decides_and_the_status_says_so(tmp_path):
     code = "import json, time, neurogc; time.sleep(0.3); print(json.dumps(neurogc.status()))"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=environment(NEUROGC_POLICY="classic", PYTHONPATH=home / "_inject", NEUROGC_HOME=home),
+        env={**environment(NEUROGC_POLICY="classic"), "PYTHONPATH": str(home / "_inject"), "NEUROGC_HOME": str(home)},
         capture_output=True,
         text=True,
         timeout=60,
