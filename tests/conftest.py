@@ -18,6 +18,8 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "needs_agent: needs the extension module; fails without it, unless NEUROGC_ALLOW_FALLBACK=1"
     )
+    config.addinivalue_line("markers", "timing: judges time, processor share or memory over time; runs on a quiet machine")
+    config.addinivalue_line("markers", "once: does not depend on the interpreter; `make test` runs it on one of them")
     config.addinivalue_line("markers", "ability(name): only for servers that are not listed as lacking it")
 
 

@@ -1,6 +1,7 @@
 """A real server under the agent, and what every server has to get right."""
 
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -106,7 +107,17 @@ class Service:
         return eventually(counted, what=f"{count} counted requests")
 
 
+# Below what the kernel gives to outgoing connections, one of which might take a port before its server does; and each
+# process that runs tests begins elsewhere.
+_PORTS = range(10_000, 32_000)
+_ports = itertools.cycle(_PORTS[os.getpid() * 64 % len(_PORTS):] or _PORTS)
+
+
 def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    for port in _ports:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass  # Somebody has it.

@@ -40,6 +40,15 @@ def fly():
     agent.snapshot_launch()
     return wait()
 
+def snapshot():
+    # What a snapshot freed. One that was late says nothing but that the machine is busy.
+    for _ in range(5):
+        found = agent.collect_snapshot()
+        if found is not None or set(failed()) != {"late"}:
+            break
+    assert found is not None, failed()
+    return found
+
 def drain(budget_ms=5, whole=True):
     freed = moved = dropped = 0
     while agent.snapshot_look()[0] == "ready":

@@ -3,18 +3,24 @@
 import ctypes
 import gc
 import json
+import os
 import random
 import re
 import sys
 import time
 
 import neurogc
+from killing import thread_named
+from observed import eventually
 
 LIBC = ctypes.PyDLL(None)
 NUMBERS = list(range(150_000))
 
-# Share of a stall without a processor up to which it counts as undisturbed.
+# Time without a processor, as a share of the stall, up to which it counts as undisturbed.
 UNDISTURBED = 0.03
+
+# More stalls than this are not injected, however few were undisturbed.
+MOST = 200
 
 
 def python_tight(seconds):
@@ -45,9 +51,8 @@ def native_sort(seconds):
 
 
 def native_match(seconds):
-    """A regular expression that backtracks."""
+    """A regular expression that backtracks, for about 35 ms."""
     re.match(r"(a+)+$", "a" * 20 + "b")
-    LIBC.usleep(int(seconds * 1e6))
 
 
 def starved(seconds):
@@ -70,40 +75,41 @@ KINDS = {
 }
 
 
-def waited():
-    """Nanoseconds that this thread has been ready to run without a processor."""
-    with open("/proc/thread-self/schedstat") as account:
+def waited(task):
+    """Nanoseconds that a thread has been ready to run without a processor."""
+    with open(f"/proc/self/task/{task}/schedstat") as account:
         return int(account.read().split()[1])
-
-
-def new_causes(before, after):
-    """The causes of the stalls between two reports."""
-    return [name for name in after for _ in range(after[name] - before[name])]
 
 
 def main(cause, count):
     """Injects stalls until so many were undisturbed, and prints what was seen of each of them.
 
-    A machine that is busy with something else takes the processor away in the middle of a stall; such a stall has two
-    causes and says nothing about the label.
+    A machine that is busy with something else takes the processor away in the middle of a stall, or from who looks on;
+    such a stall has two causes, or none that could be seen, and says nothing about the label.
     """
     neurogc.install(policy="observe", adapters=False)
     heap = [[number] for number in range(200_000)] if cause == "gc" else None
     lengths = random.Random(7)
     injected = []
-    before = neurogc.status()["stalls"]["by_cause"]
-    while count > 0 and len(injected) < 300:
+    me, conductor = os.getpid(), eventually(lambda: thread_named(os.getpid(), "neurogc"), what="the conductor")
+    before = neurogc.status()["stalls"]["count"]
+    while count > 0 and len(injected) < MOST:
         kind = KINDS[cause][len(injected) % len(KINDS[cause])]
-        waited_before, began = waited(), time.perf_counter_ns()
+        mine, its, began = waited(me), waited(conductor), time.perf_counter_ns()
         kind(lengths.uniform(0.012, 0.04))
-        share = (waited() - waited_before) / (time.perf_counter_ns() - began)
+        took = time.perf_counter_ns() - began
+        share = (waited(me) - mine) / took
+        # What happens until the stall is told is told with it.
         time.sleep(0.01)
-        after = neurogc.status()["stalls"]["by_cause"]
-        injected.append({"kind": kind.__name__, "waited": share, "seen": new_causes(before, after)})
-        before = after
-        count -= share < UNDISTURBED or cause == "cpu_starved"
+        after = neurogc.status()["stalls"]
+        disturbed = waited(me) - mine > UNDISTURBED * took or waited(conductor) - its > 3 * UNDISTURBED * took
+        new = after["recent"][before - after["count"]:] if after["count"] > before else []
+        seen, sites = [each["cause"] for each in new], [each["site"] for each in new]
+        injected.append({"kind": kind.__name__, "waited": share, "disturbed": disturbed, "seen": seen, "sites": sites})
+        before = after["count"]
+        count -= not disturbed or cause == "cpu_starved"
     del heap
-    print(json.dumps({"injected": injected, "recent": neurogc.status()["stalls"]["recent"]}))
+    print(json.dumps(injected))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ import pytest
 NEUROGC = observed.binary()
 pytestmark = [
     pytest.mark.needs_agent,
-    # The command is the same whatever interpreter it measures, and this takes a minute.
-    pytest.mark.skipif(sys.version_info[:2] != (3, 12), reason="one interpreter is enough: CPython 3.12"),
+    # The command is the same whatever interpreter it measures.
+    pytest.mark.once,
     pytest.mark.skipif(not NEUROGC, reason="the command is not built, or NEUROGC_BIN does not name it"),
 ]
 
@@ -67,6 +67,7 @@ def test_a_quick_bench_gives_figures_and_reports(tmp_path):
     assert "100 %" in err
 
 
+@pytest.mark.timing
 def test_a_service_is_driven_and_measured(tmp_path):
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
@@ -87,6 +88,7 @@ def test_a_service_is_driven_and_measured(tmp_path):
     assert figures["each"]["garbage"] <= figures["default"]["garbage"] + 1000
 
 
+@pytest.mark.timing
 def test_a_short_demo_shows_both_sides_and_leaves_a_report(tmp_path):
     folder = tmp_path / "demo"
     demo = start("demo", "--seconds", 5, "--out", folder)

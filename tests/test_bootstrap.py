@@ -157,6 +157,7 @@ print(home in [os.path.abspath(entry) for entry in sys.path])
 """)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.9"])
 def test_an_interpreter_that_is_too_old_runs_and_says_so(version):
     found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))

@@ -27,7 +27,7 @@ def report():
 """
 
 SYNC = SERVICE + """
-for _ in range(700):
+for _ in range(500):
     serve()
     time.sleep(random.uniform(0.001, 0.004))
 report()
@@ -35,7 +35,7 @@ report()
 
 ASYNC = SERVICE + """
 async def main():
-    for _ in range(700):
+    for _ in range(500):
         serve()
         await asyncio.sleep(random.uniform(0.001, 0.004))
 RUN
@@ -53,6 +53,7 @@ def left_the_requests(gc):
     return gc["in_request"]["count"] <= 0.1 * gc["in_gap"]["count"]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("code", [SYNC, ASYNC.replace("RUN", "asyncio.run(main())")], ids=["sync", "asyncio"])
 def test_collections_leave_the_requests(code):
     seen = conducted(code)
@@ -60,17 +61,19 @@ def test_collections_leave_the_requests(code):
     assert seen["policy"] == "gap" and seen["degraded"] == []
     assert left_the_requests(gc), gc
     assert gc["young"]["count"] >= 10, gc
-    # Nearly all of the garbage: 700 requests with 300 objects each.
-    assert gc["collected"] >= 150_000, gc
+    # Nearly all of the garbage: 500 requests with 300 objects each.
+    assert gc["collected"] >= 107_000, gc
 
 
+@pytest.mark.timing
 def test_collections_leave_the_requests_of_uvloop():
     pytest.importorskip("uvloop")
     code = ASYNC.replace("RUN", "import uvloop\nloop = uvloop.new_event_loop()\nloop.run_until_complete(main())")
     gc = conducted(code)["gc"]
-    assert left_the_requests(gc) and gc["collected"] >= 150_000, gc
+    assert left_the_requests(gc) and gc["collected"] >= 107_000, gc
 
 
+@pytest.mark.timing
 def test_finalizers_run_in_the_thread_of_the_event_loop():
     python(SERVICE + """
 threads = set()
@@ -91,6 +94,7 @@ assert neurogc.status()["gc"]["in_gap"]["count"] > 3
 """, NEUROGC_POLICY="gap")
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("loop", ["", "asyncio.run(main())"], ids=["sync", "asyncio"])
 def test_finalizers_close_the_programs_own_descriptors(loop):
     # The agent's sensing threads have descriptors of their own: a collection there would close the wrong ones.
@@ -194,6 +198,7 @@ assert stats[0]["collections"] > 2 and sum(each["collected"] for each in stats) 
 """, NEUROGC_POLICY="gap")
 
 
+@pytest.mark.timing
 def test_a_forked_child_is_conducted_too():
     # On a busy machine a thread may be late to end, of which CPython warns; other tests look at that.
     python(SERVICE + """
@@ -215,6 +220,7 @@ assert os.waitpid(child, 0)[1] == 0
 """, "-W", "ignore::DeprecationWarning", NEUROGC_POLICY="gap")
 
 
+@pytest.mark.timing
 def test_garbage_that_has_grown_old_is_found_by_a_snapshot():
     # Nothing but a collection of everything finds it.
     gc = conducted(SERVICE + """
@@ -245,7 +251,9 @@ def test_no_snapshots_where_the_user_wants_none():
     gc = conducted(SERVICE + """
 heap = [Node() for _ in range(600_000)]
 gc.collect(0), gc.collect(1)
-time.sleep(2)
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline and not neurogc.status()["gc"]["full"]["count"]:
+    time.sleep(0.05)
 report()
 """, NEUROGC_SNAPSHOTS="false")["gc"]
     assert gc["snapshot"]["count"] == 0 and gc["full"]["count"] >= 1, gc
@@ -265,7 +273,9 @@ neurogc.collect()
 for _ in range(700):
     serve()
     time.sleep(0.001)
-time.sleep(2.5)
+deadline = time.monotonic() + 20
+while {policy!r} == "freeze" and time.monotonic() < deadline and not neurogc.status()["gc"]["frozen"] > 1000:
+    time.sleep(0.05)
 gc_seen = neurogc.status()["gc"]
 gc_seen["full"]["count"] -= 1 if {policy!r} == "every:100" else 0
 assert {expected}, gc_seen
@@ -325,6 +335,7 @@ assert status["gc"]["forced"]["count"] >= 1
     assert b"full: memory is near its ceiling" in trace.read_bytes()
 
 
+@pytest.mark.timing
 def test_no_full_collection_falls_into_a_request():
     seen = conducted(SERVICE + """
 heap = [[Node()] for _ in range(100000)]

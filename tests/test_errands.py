@@ -122,6 +122,7 @@ def test_a_frozen_heap_is_thawed_when_the_policy_goes():
         assert int(console.evaluate("gc.get_freeze_count()")) == 0
 
 
+@pytest.mark.timing
 def test_an_event_loop_goes_on_while_a_snapshot_is_taken_from_outside():
     process = start(sys.executable, "-c", BEATING, stdin=subprocess.PIPE, NEUROGC_POLICY="observe")
     assert process.stdout.readline() == "ready\n", process.stderr.read()
@@ -136,6 +137,8 @@ def test_an_event_loop_goes_on_while_a_snapshot_is_taken_from_outside():
 
 def test_a_snapshot_is_called_off_when_the_policy_goes():
     with Console(NEUROGC_POLICY="gap") as console:
+        # The policy takes none of its own meanwhile.
+        console.evaluate("gc.disable()")
         console.evaluate("globals().update(os=__import__('os'), agent=__import__('neurogc')._native.agent)")
         console.evaluate("globals().update(live=[[] for _ in range(600_000)])")
         console.evaluate("agent.snapshot_launch()")

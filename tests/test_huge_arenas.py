@@ -219,6 +219,7 @@ soon(lambda: smaps("AnonHugePages") < 20)
 """, timeout=180)
 
 
+@pytest.mark.timing
 def test_pages_that_a_flight_breaks_are_mended():
     huge("""
 live = [[number] for number in range(1_500_000)]
@@ -236,6 +237,7 @@ assert [one[0] for one in live] == list(range(1_500_000))
 """)
 
 
+@pytest.mark.timing
 def test_what_is_shared_with_a_forked_child_is_not_mended():
     huge("""
 live = [[number] for number in range(1_500_000)]

@@ -58,6 +58,7 @@ assert (status["count"], status["in_flight"]) == (1, 0), status
 """)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("action", ["error", "always"])
 def test_forking_gives_no_warning(action):
     # CPython 3.13.0 to 3.13.9 and 3.14.0 count the threads only after the hooks of the parent have run (gh-137109),
@@ -107,6 +108,7 @@ assert child.stdout == "[0, 1, 2, 3]\\n", child
 """)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_children_are_observed(tmp_path, method):
     script = tmp_path / "program.py"
@@ -184,7 +186,13 @@ def test_each_worker_counts_its_own_requests(needs, words):
             return len(workers) == 2
 
         eventually(both_answered, what="both workers")
-        before = {pid: ask(pid)["requests"]["count"] for pid in workers}
+
+        def at_rest():
+            figures = {pid: ask(pid)["requests"] for pid in workers}
+            return not any(each["in_flight"] for each in figures.values()) and figures
+
+        # The last question may end a little after its answer.
+        before = {pid: each["count"] for pid, each in eventually(at_rest, what="workers at rest").items()}
         for _ in range(20):
             service.get("/ping")
 
@@ -370,6 +378,7 @@ for count in range(50):
 """)
 
 
+@pytest.mark.timing
 def test_exits_are_prompt():
     began = time.monotonic()
     for _ in range(5):

@@ -65,13 +65,10 @@ def test_without_us_a_full_collection_unshares_the_heap(served):
 
 def test_a_frozen_heap_does_not_bring_more_full_collections(served):
     service = served("--preload", NEUROGC_POLICY="gap")
-    before = heap(service)["stats"][2]["collections"]
-    # Half a million objects: CPython 3.11 and 3.12 would collect a small old heap five times in this.
-    for _ in range(600):
-        service.get("/session")
-    full = heap(service)["stats"][2]["collections"] - before
-    # One when start-up is over, and one in a gap, where the machine is slow enough for that to fall in here.
-    assert full <= 2, (full, ask(heap(service)["pid"])["gc"])
+    # Half a million objects: CPython 3.11 and 3.12 would collect a small old heap five times in this, and where they
+    # are made. Our own collections fall between the requests, more of them where the machine is slow.
+    full = sum(int(service.get("/session")[1]) for _ in range(600))
+    assert full <= 1, (full, ask(heap(service)["pid"])["gc"])
 
 
 FORK = """

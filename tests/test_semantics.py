@@ -263,6 +263,7 @@ while gc.get_stats()[2] == before[2]:
 """)
 
 
+@pytest.mark.timing
 def test_a_collection_of_ours_is_told_like_any_other():
     conducted("""
 seen = []
@@ -361,6 +362,7 @@ def make(start, count):
 """
 
 
+@pytest.mark.timing
 def test_finalizers_and_weak_references_run_once_in_the_thread_of_the_event_loop():
     conducted(ONCE + """
 async def main():
@@ -380,6 +382,7 @@ assert len(final) == 20_000 and set(final.values()) == {1} and final == weak
 """)
 
 
+@pytest.mark.timing
 def test_finalizers_and_weak_references_run_once_without_an_event_loop():
     conducted(ONCE + """
 for start in range(0, 20_000, 50):
@@ -391,6 +394,7 @@ assert len(final) == 20_000 and set(final.values()) == {1} and final == weak
 """)
 
 
+@pytest.mark.timing
 def test_a_finalizer_that_fails_is_reported_and_nothing_else():
     conducted("""
 import neurogc
@@ -408,6 +412,7 @@ assert neurogc.status()["degraded"] == []
 """)
 
 
+@pytest.mark.timing
 def test_a_collection_within_a_collection_is_none():
     assert set(conducted("""
 inner = []

@@ -151,15 +151,13 @@ def churn(seed):
             one = alive.get(number)
             if one is not None and (one.number != number or one.check != [number] or one.other.other is not one):
                 lost.append(number)
-threads = [threading.Thread(target=churn, args=(seed,)) for seed in range(3)]
+threads = [threading.Thread(target=churn, args=(seed,), daemon=True) for seed in range(3)]
 for thread in threads:
     thread.start()
-end = time.monotonic() + 4
+end = time.monotonic() + 2
 rounds = freed = 0
-while time.monotonic() < end:
-    found = agent.collect_snapshot()
-    assert found is not None, failed()
-    freed += found
+while time.monotonic() < end or rounds < 5:
+    freed += snapshot()
     rounds += 1
 stop = True
 for thread in threads:
@@ -173,7 +171,7 @@ nothing_is_left()
 
 
 def test_a_program_that_never_rests_keeps_what_it_holds():
-    seen = json.loads(app("snapshot_stress.py", "4"))
+    seen = json.loads(app("snapshot_stress.py", "3"))
     assert seen["flights"] >= 3 and seen["freed"] > 1000 and seen["dropped"] > 0, seen
 
 

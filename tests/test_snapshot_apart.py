@@ -26,6 +26,7 @@ MB = 1 << 20
 """
 
 
+@pytest.mark.timing
 def test_a_large_buffer_is_left_out_from_the_second_flight_on():
     snap(BUFFERS + """
 live = [[number] for number in range(100_000)]
@@ -55,26 +56,31 @@ dictionary = dict.fromkeys(range(3_000_000))
 dictionary[0] = []
 for _ in range(3):
     garbage(100)
-    assert neurogc.collect("snapshot") >= 200
-assert latest()["apart_bytes"] == 0 and not failed(), (latest(), failed())
+    assert snapshot() >= 200
+assert latest()["apart_bytes"] == 0 and failed().keys() <= {"late"}, (latest(), failed())
 """)
 
 
 def test_memory_that_is_used_anew_is_found_missing_and_the_next_flight_has_it():
     snap(BUFFERS + """
 buffer = filled(512 * MB)
-neurogc.collect("snapshot")
-neurogc.collect("snapshot")
+snapshot()
+snapshot()
 assert latest()["apart_bytes"] >= 320 * MB
+late = failed().get("late")
 where = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
 del buffer
 # Lists take its place, most likely at the same addresses. If not, there is nothing to be seen here.
 lists = [[None] * 15_000_000 for _ in range(4)]
 marker = Node()
 lists[0][7_000_000] = lists[3][7_000_000] = marker
-garbage(100)
-assert neurogc.collect("snapshot") >= 200
-assert failed() in ({}, {"missing": 1}), failed()
+for _ in range(5):
+    garbage(100)
+    assert neurogc.collect("snapshot") >= 200
+    before_that, late = late, failed().get("late")
+    if late == before_that:
+        break
+assert failed().keys() <= {"late", "missing"} and failed().get("missing", 1) == 1, failed()
 assert latest()["apart_bytes"] == 0, latest()
 assert lists[0][7_000_000] is marker and set_apart() == before
 nothing_is_left()

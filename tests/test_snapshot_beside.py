@@ -24,17 +24,17 @@ def computing(number):
 def planted():
     return [weakref.ref(cycle(data=data())) for _ in range(50)]
 
-def beside(seconds=3):
+def beside(seconds=2):
     kept = [cycle(data=data()) for _ in range(50)]
     assert work()
-    threads = [threading.Thread(target=computing, args=(number,)) for number in range(3)]
+    threads = [threading.Thread(target=computing, args=(number,), daemon=True) for number in range(3)]
     for thread in threads:
         thread.start()
     end, flights, found = time.monotonic() + seconds, 0, 0
-    while (time.monotonic() < end or min(done) < 3) and not wrong:
+    while (time.monotonic() < end or min(done) < 3 or flights < 5) and not wrong:
         seeds = planted()
-        freed = agent.collect_snapshot()
-        assert freed is not None and freed >= 100, (freed, failed())
+        freed = snapshot()
+        assert freed >= 100, freed
         assert not any(seed() for seed in seeds), "planted garbage is still there"
         flights, found = flights + 1, found + freed
     stop.set()
@@ -107,7 +107,7 @@ def beside(library, code):
     pytest.importorskip(library, reason=f"{library} is not installed for this interpreter")
     seen = json.loads(snap(BESIDE + code + "beside()\n", timeout=180))
     assert seen["flights"] >= 5 and seen["found"] >= 100 * seen["flights"] and seen["done"] >= 9, seen
-    assert seen["failed"] in ({}, {"missing": 1}), seen
+    assert seen["failed"].keys() <= {"missing", "late"} and seen["failed"].get("missing", 0) <= 1, seen
 
 
 def test_beside_numpy():
@@ -157,12 +157,12 @@ async def main():
 
 async def snapshots():
     # Another thread waits for the flights; the loop goes on meanwhile.
-    loop, end = asyncio.get_running_loop(), time.monotonic() + 3
+    loop, end = asyncio.get_running_loop(), time.monotonic() + 2
     flights = found = 0
-    while time.monotonic() < end and not wrong:
+    while (time.monotonic() < end or done < 1000 or flights < 5) and not wrong:
         seeds = [weakref.ref(cycle(data=loop.create_future())) for _ in range(50)]
-        freed = await loop.run_in_executor(None, agent.collect_snapshot)
-        assert freed is not None and freed >= 100, (freed, failed())
+        freed = await loop.run_in_executor(None, snapshot)
+        assert freed >= 100, freed
         assert not any(seed() for seed in seeds), "planted garbage is still there"
         flights, found = flights + 1, found + freed
     stop.set()
@@ -175,4 +175,4 @@ runner.close()
 assert not wrong, wrong[:5]
 nothing_is_left()
 """, timeout=120))
-    assert seen["flights"] >= 5 and seen["done"] >= 1000 and seen["failed"] == {}, seen
+    assert seen["flights"] >= 5 and seen["done"] >= 1000 and seen["failed"].keys() <= {"late"}, seen

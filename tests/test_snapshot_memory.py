@@ -94,6 +94,7 @@ assert agent.snapshot_figures()["launched"] == 1
 """, "observe")
 
 
+@pytest.mark.timing
 def test_a_flight_is_called_off_when_memory_runs_short(limited):
     limited(f"""
 import signal

@@ -64,6 +64,7 @@ def test_a_trace_holds_what_a_simulator_needs(tmp_path):
     assert kinds["collection"] >= 1 and kinds["process"] >= 1 and kinds["counts"] >= 1 and kinds["gap"] >= 1, kinds
 
 
+@pytest.mark.once
 @needs_binary
 def test_a_minute_at_500_requests_a_second_stays_small(tmp_path):
     path = tmp_path / "t.ngt"
@@ -74,6 +75,8 @@ def test_a_minute_at_500_requests_a_second_stays_small(tmp_path):
     assert per_minute <= 2_000_000, f"{per_minute:.0f} bytes per minute"
 
 
+@pytest.mark.once
+@pytest.mark.timing
 @needs_binary
 def test_a_killed_process_loses_at_most_the_last_second(tmp_path):
     path = tmp_path / "t.ngt"
@@ -93,6 +96,7 @@ while True:
     assert ended >= status["requests"]["count"] - 1.2 * rate, (ended, status["requests"])
 
 
+@pytest.mark.once
 @needs_binary
 def test_a_cut_and_a_damaged_trace_give_all_that_is_readable(tmp_path):
     path = tmp_path / "t.ngt"
@@ -129,6 +133,7 @@ if child:
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.once
 @needs_binary
 def test_a_trace_that_cannot_be_written_stops_nothing(tmp_path):
     code = "import json, neurogc; print(json.dumps(neurogc.status()['degraded']))"

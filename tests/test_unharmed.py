@@ -17,6 +17,7 @@ pytestmark = pytest.mark.needs_agent
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 
 
+@pytest.mark.timing
 def test_forks_while_the_agent_is_held_up_left_its_threads_there_each_time():
     process = start(sys.executable, "-W", "ignore", "-c", """
 import os, sys, time, neurogc
@@ -52,6 +53,8 @@ sys.stdin.readline()
     assert (process.returncode, err) == (0, "")
 
 
+@pytest.mark.once
+@pytest.mark.timing
 def test_a_question_in_drips_held_up_everybody_else():
     process = start(sys.executable, "-c", "import os; print(os.getpid(), flush=True); input()", stdin=subprocess.PIPE)
     pid = int(process.stdout.readline())
@@ -92,6 +95,7 @@ assert 200_000 < before["recv_bytes"] <= after["recv_bytes"], (before, after)
 """)
 
 
+@pytest.mark.timing
 def test_quick_questions_gave_a_processor_share_of_thousands_of_percent():
     python("""
 import os, time, neurogc
@@ -104,6 +108,7 @@ for _ in range(200):
 """)
 
 
+@pytest.mark.once
 def test_a_second_recorder_emptied_the_trace_of_the_first(tmp_path):
     trace = tmp_path / "trace.ngt"
     first = start(sys.executable, "-c", "print('ready', flush=True); input()", stdin=subprocess.PIPE, NEUROGC_TRACE=trace)
@@ -117,6 +122,7 @@ def test_a_second_recorder_emptied_the_trace_of_the_first(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.once
 def test_a_trace_into_a_pipe_held_up_every_fork_and_the_exit(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -136,6 +142,7 @@ def test_a_trace_into_the_programs_output_wrote_over_it(tmp_path):
     assert out.read_text() == "before\nafter\n"
 
 
+@pytest.mark.once
 def test_a_live_socket_of_another_container_was_removed():
     # No process has this number here, as if its owner lived in another pid namespace with the same /tmp.
     python("pass")
@@ -249,6 +256,7 @@ assert neurogc.status()["gc"]["full"]["count"] == before + 1
 """)
 
 
+@pytest.mark.timing
 def test_a_subprocess_left_a_dead_socket_and_an_empty_trace(tmp_path):
     out = python("""
 import os, subprocess, time
@@ -324,3 +332,25 @@ neurogc.install(stall_ms=7)
 print(neurogc.status()["degraded"])
 """)
     assert "did not start" in out
+
+
+def test_what_the_agent_allocates_made_cpython_collect_in_a_thread_of_ours():
+    # So near to the threshold that asking the event loop for a collection is enough to go beyond it.
+    python("""
+import asyncio, gc, threading, time, neurogc
+threads, kept = set(), []
+gc.callbacks.append(lambda phase, info: threads.add(threading.get_ident()))
+threshold = neurogc._native.agent.originals["get_threshold"]
+async def main():
+    await asyncio.sleep(0.3)
+    for turn in range(40):
+        kept.clear()
+        until = threshold()[0] - turn % 8
+        while gc.get_count()[0] < until:
+            kept.append([])
+        await asyncio.sleep(0.03)
+    assert neurogc.status()["conduct"]["orders"], "the policy gave orders"
+    assert threads == {threading.get_ident()}, threads
+    assert gc.get_count()[0] >= 0, gc.get_count()
+asyncio.run(main())
+""", NEUROGC_POLICY="gap")

@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENVS = ROOT / ".venvs"
 REQUIREMENTS = ROOT / "tests" / "requirements.txt"
+STAND_IN = ROOT / "tests" / "requirements-stand-in.txt"
+"""What the tests of the stand-in need, for interpreters without an extension."""
 
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 """Minor versions of CPython with a GIL that must be tested."""
@@ -116,8 +118,9 @@ def probe(executable: str) -> Interpreter | None:
     return found if found.numbers >= (3, 10) else None
 
 
-def environment(interpreter: Interpreter, name: str | None = None, requirements: Path = REQUIREMENTS) -> Path:
+def environment(interpreter: Interpreter, name: str | None = None, requirements: Path | None = None) -> Path:
     """The Python of the interpreter's virtual environment, which is made when it is not there or out of date."""
+    requirements = requirements or (REQUIREMENTS if interpreter.supported else STAND_IN)
     folder = VENVS / (name or f"{interpreter.tag}-{interpreter.version}")
     python = folder / "bin" / "python"
     origin = [interpreter.executable, interpreter.version, requirements.read_text()]
@@ -135,12 +138,15 @@ def environment(interpreter: Interpreter, name: str | None = None, requirements:
 
 def install(python: Path, requirements: Path) -> None:
     """Installs what the tests need, as wheels. What has no wheel for this interpreter is named and left out."""
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
-    if subprocess.run([*pip, "-r", str(requirements)], stderr=subprocess.DEVNULL).returncode == 0:
-        return
-    for line in requirements.read_text().splitlines():
-        name = line.partition("#")[0].strip()
-        if name and subprocess.run([*pip, name], stderr=subprocess.DEVNULL).returncode != 0:
-            if name == "pytest":
-                sys.exit(f"test: pytest cannot be installed for {python}: is a package index reachable?")
-            print(f"test: {name} has no wheel for {python}: its tests are skipped there", flush=True)
+    quietly = ["--quiet", "--disable-pip-version-check", "--no-compile"]
+    pip = [str(python), "-m", "pip", "install", *quietly, "--only-binary=:all:"]
+    if subprocess.run([*pip, "-r", str(requirements)], stderr=subprocess.DEVNULL).returncode != 0:
+        for line in requirements.read_text().splitlines():
+            name = line.partition("#")[0].strip()
+            if name and subprocess.run([*pip, name], stderr=subprocess.DEVNULL).returncode != 0:
+                if name == "pytest":
+                    sys.exit(f"test: pytest cannot be installed for {python}: is a package index reachable?")
+                print(f"test: {name} has no wheel for {python}: its tests are skipped there", flush=True)
+    # Half of the time goes into the tests and texts of others, which nobody imports.
+    compiler = [str(python), "-m", "compileall", "-q", "-x", "/(tests?|locale|pip)/", "."]
+    subprocess.run(compiler, cwd=python.parent.parent / "lib", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

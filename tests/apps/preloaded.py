@@ -33,5 +33,7 @@ def app(environ, start_response):
         found = {"pid": os.getpid(), "parent": os.getppid(), "frozen": gc.get_freeze_count(), "stats": gc.get_stats()}
         return [json.dumps(found).encode()]
     if path == "/session":
+        before = gc.get_stats()[2]["collections"]
         SESSIONS[hash(environ.get("REMOTE_PORT")) % 200] = [Record() for _ in range(400)]
+        return [str(gc.get_stats()[2]["collections"] - before).encode()]
     return [b"pong"]

@@ -116,11 +116,7 @@ pub(crate) fn run(py: Python<'_>, agent: &Agent, errand: Errand) {
 
 /// Goes on in the event loop, where there is one.
 fn in_the_loop(py: Python<'_>, agent: &Agent) {
-    let handed_over = agent.stage.event_loop(py).is_some_and(|event_loop| {
-        let collect = py.import("neurogc._agent").and_then(|module| module.getattr("run_errand"));
-        collect.and_then(|collect| event_loop.call_method1("call_soon_threadsafe", (collect,))).is_ok()
-    });
-    if !handed_over {
+    if !agent.stage.call_in_loop(py, agent, "run_errand", None).unwrap_or(false) {
         while !step(py, agent) {}
     }
 }

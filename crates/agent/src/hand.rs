@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use crate::agent::{Agent, lock};
 use crate::cpython::native::monotonic_ns;
 use crate::errands;
+use crate::stage::hold_off;
 
 /// An order that had to wait this long has missed its gap.
 const MISSED_NS: u64 = 300_000;
@@ -115,6 +116,7 @@ fn carry_out(agent: &Agent, task: Task) {
 fn act(py: Python<'_>, agent: &Agent, order: Order, thresholds: Option<Thresholds>) -> PyResult<()> {
     let stage = &agent.stage;
     if let Some(thresholds) = thresholds {
+        let _held = hold_off(py, agent);
         stage.set_thresholds(py, thresholds)?;
         *lock(&agent.hand.applied) = Some(thresholds);
     }
@@ -122,12 +124,8 @@ fn act(py: Python<'_>, agent: &Agent, order: Order, thresholds: Option<Threshold
         return Ok(());
     }
     // A clone runs no finalizers, so it need not wait for the event loop.
-    match stage.event_loop(py).filter(|_| order.decision != Decision::Snapshot) {
-        Some(event_loop) => {
-            stage.post(order);
-            let collect = py.import("neurogc._agent")?.getattr("collect_posted")?;
-            event_loop.call_method1("call_soon_threadsafe", (collect,)).map(drop)
-        }
-        None => stage.carry_out(py, agent, order),
+    if order.decision != Decision::Snapshot && stage.call_in_loop(py, agent, "collect_posted", Some(order))? {
+        return Ok(());
     }
+    stage.carry_out(py, agent, order)
 }

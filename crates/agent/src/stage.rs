@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::agent::{Agent, lock};
+use crate::cpython::generations::HeldOff;
 use crate::cpython::native::monotonic_ns;
 use crate::hooks::{CLONE, Ordered, REAP};
 use crate::senses::process::{has_room, resident};
@@ -314,13 +315,37 @@ impl Stage {
         *lock(&self.event_loop) = Some(event_loop);
     }
 
+    /// Has the program's event loop call a function of ours, which finds the order there, if one is given. False where no
+    /// loop runs.
+    pub(crate) fn call_in_loop(
+        &self,
+        py: Python<'_>,
+        agent: &Agent,
+        name: &str,
+        order: Option<Order>,
+    ) -> PyResult<bool> {
+        let _held = hold_off(py, agent);
+        let Some(event_loop) = self.event_loop(py) else { return Ok(false) };
+        if let Some(order) = order {
+            self.post(order);
+        }
+        let function = py.import("neurogc._agent")?.getattr(name)?;
+        event_loop.call_method1("call_soon_threadsafe", (function,))?;
+        Ok(true)
+    }
+
     /// The program's event loop, if it runs now.
-    pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+    fn event_loop<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let weak = lock(&self.event_loop).as_ref()?.clone_ref(py);
         let event_loop = weak.bind(py).call0().ok().filter(|event_loop| !event_loop.is_none())?;
         let running = event_loop.call_method0("is_running").and_then(|answer| answer.extract::<bool>());
         running.is_ok_and(|running| running).then_some(event_loop)
     }
+}
+
+/// CPython collects in the thread that allocates; until the answer is dropped it does not do so by itself.
+pub(crate) fn hold_off<'py>(py: Python<'py>, agent: &Agent) -> Option<HeldOff<'py>> {
+    agent.interpreter.collector.map(|collector| collector.generations(py).hold_off())
 }
 
 /// Who gave an order.

@@ -1,9 +1,6 @@
 //! Reports and records that the tests show and read back.
 
-use neurogc_wire::status::{
-    Agent, ByCause, Cause, Child, Conduct, Cpu, Gc, Gil, Io, Memory, Net, Orders, Pauses, Place, Requests, Spans,
-    Stall, Stalls, Status,
-};
+use neurogc_wire::status::{Agent, ByCause, Cause, Child, Conduct, Cpu, Forecasts, Gc, Gil, Io, Memory, Net, Orders, Pauses, Place, Requests, Spans, Stall, Stalls, Status};
 use neurogc_wire::trace::{self, Damage, Header, Record, Trace};
 
 fn pauses(count: u64, total_ms: f64, p50_ms: f64, p99_ms: f64, max_ms: f64) -> Pauses {
@@ -50,6 +47,15 @@ pub(crate) fn service() -> Status {
                     last_s: 60.0,
                 },
             ],
+            model: Some(Forecasts {
+                family: "gru".to_owned(),
+                gap_ms: vec![0.4, 1.1, 2.9, 6.4, 14.0],
+                gaps: 4_127,
+                covered: vec![0.11, 0.24, 0.52, 0.77, 0.9],
+                astray: 0.21,
+                drifted: false,
+                drifts: 1,
+            }),
         },
         gc: Gc {
             young: pauses(1200, 84.0, 0.06, 0.21, 0.9),

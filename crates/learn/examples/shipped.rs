@@ -45,7 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let to = given.next().ok_or("say where the model goes")?;
     let mut programs = Vec::new();
     for (seed, (shape, tenured, objects, die_young, die_old, lag)) in (1..).zip(SERVICES) {
-        let model = Model { lifetimes: Lifetimes { die_young, die_old, lag, ..Lifetimes::default() }, ..Model::default() };
+        let model =
+            Model { lifetimes: Lifetimes { die_young, die_old, lag, ..Lifetimes::default() }, ..Model::default() };
         let start = Start { at: 2_000_000_000, tenured, pending: 0.0 };
         let mut workload = shape.parse::<Shape>()?.requests(REQUESTS, &imagined(500, objects, seed), start, seed);
         if shape.starts_with("closed") {
@@ -82,7 +83,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let bytes = finished(&trained, found)?;
         let validated = course.score_of(&validation, &bytes, found);
         let loss = metrics.mean_pinball().unwrap_or(f64::NAN);
-        println!("{family}: loss {loss:.4}, {:.3} × gap in training, {:.3} in validation", score.exp(), validated.exp());
+        println!(
+            "{family}: loss {loss:.4}, {:.3} × gap in training, {:.3} in validation",
+            score.exp(),
+            validated.exp()
+        );
         models.push((validated, family.name().to_owned(), bytes));
     }
     let (reinforced, score) = reinforce(&course, &excerpts, &models[0].2, thorough, &mut |_, _| {})?;
@@ -99,7 +104,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let named: Vec<_> = models.iter().map(|(_, name, bytes)| (name.clone(), bytes.clone())).collect();
     for it in judge(&course, &course.excerpts(TEST), &[Name::Gap, Name::Cpython], &named) {
-        println!("{:<12} cost {:.3}, ÷ gap {:.3}, regret {:.2}, {:.0} MB", it.name, it.cost, it.over_rules, it.regret, it.peak_mb);
+        println!(
+            "{:<12} cost {:.3}, ÷ gap {:.3}, regret {:.2}, {:.0} MB",
+            it.name, it.cost, it.over_rules, it.regret, it.peak_mb
+        );
     }
     fs::write(to, &named.first().ok_or("nothing was trained")?.1)?;
     Ok(())

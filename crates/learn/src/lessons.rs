@@ -49,7 +49,8 @@ impl Notes {
         let window = self.window.at(observation.now, &row);
         self.looks += 1;
         if self.looks.is_multiple_of(self.every) {
-            let lesson = Lesson { at: observation.now.as_secs_f64(), window: window.to_vec(), targets: [f32::NAN; OUTPUTS] };
+            let lesson =
+                Lesson { at: observation.now.as_secs_f64(), window: window.to_vec(), targets: [f32::NAN; OUTPUTS] };
             self.lessons.push(lesson);
         }
     }

@@ -77,46 +77,50 @@ impl Workload {
     /// How long requests come, in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
-        let nanoseconds = match self.pace {
-            Pace::Open => self.requests.first().zip(self.requests.last()).map_or(0, |(first, last)| last.at - first.at),
-            // Users think, are served, and wait for others.
-            Pace::Closed(users) => {
-                let all = self.requests.iter().map(|request| request.at + request.service + request.rest);
-                all.sum::<u64>() / u64::from(users.max(1))
-            }
+        let times = self.times();
+        times.first().zip(times.last()).map_or(0.0, |(first, last)| (last - first) as f64 / 1e9)
+    }
+
+    /// When each request comes, as far as that is known: those of users who wait for their answers come when all before
+    /// them have been served.
+    fn times(&self) -> Vec<u64> {
+        let mut clock = self.start.at;
+        let users = match self.pace {
+            Pace::Open => return self.requests.iter().map(|request| request.at).collect(),
+            Pace::Closed(users) => u64::from(users.max(1)),
         };
-        nanoseconds as f64 / 1e9
+        let next = |request: &Request| {
+            clock += (request.at + request.service + request.rest) / users;
+            clock
+        };
+        self.requests.iter().map(next).collect()
     }
 
     /// Excerpts of a part of it, given as shares of its time: evenly spread, of a length, and of so long together at most.
     /// Each is like a program that has just started up: it has a moment to settle before its first request.
     #[must_use]
     pub fn excerpts(&self, (from, to): (f64, f64), length: u64, total: u64) -> Vec<Self> {
-        if self.pace != Pace::Open {
-            // Nobody comes at a time of their own: a part is a part of the requests.
-            let at = |share: f64| (self.requests.len() as f64 * share) as usize;
-            let requests = self.requests.get(at(from)..at(to)).unwrap_or_default().to_vec();
-            let mut excerpt = self.excerpt(0, 0);
-            excerpt.requests = requests;
-            return vec![excerpt];
-        }
-        let (Some(first), Some(last)) = (self.requests.first(), self.requests.last()) else { return Vec::new() };
-        let whole = (last.at - first.at) as f64;
-        let (from, to) = (first.at + (whole * from) as u64, first.at + (whole * to) as u64);
+        let times = self.times();
+        let (Some(first), Some(last)) = (times.first(), times.last()) else { return Vec::new() };
+        let whole = (last - first) as f64;
+        let (from, to) = (first + (whole * from) as u64, first + (whole * to) as u64);
         let count = ((to - from).min(total) / length).max(1);
         let apart = (to - from) / count;
-        let excerpt = |index: u64| self.excerpt(from + index * apart, from + index * apart + length.min(apart));
+        let excerpt = |index: u64| self.excerpt(&times, from + index * apart, from + index * apart + length.min(apart));
         (0..count).map(excerpt).filter(|excerpt| !excerpt.requests.is_empty()).collect()
     }
 
-    fn excerpt(&self, from: u64, to: u64) -> Self {
+    fn excerpt(&self, times: &[u64], from: u64, to: u64) -> Self {
         let start = Start { at: STARTED, pending: 0.0, ..self.start };
         let mut excerpt = Self::new(start);
         excerpt.thresholds = self.thresholds;
         excerpt.pace = self.pace;
-        let inside = self.requests.iter().filter(|request| (from..to).contains(&request.at));
-        let moved = |at: u64| at - from + STARTED + SETTLING;
-        excerpt.requests = inside.map(|request| Request { at: moved(request.at), ..*request }).collect();
+        let inside = self.requests.iter().zip(times).filter(|(_, time)| (from..to).contains(time));
+        let moved = |request: &Request| match self.pace {
+            Pace::Open => request.at - from + STARTED + SETTLING,
+            Pace::Closed(_) => request.at,
+        };
+        excerpt.requests = inside.map(|(request, _)| Request { at: moved(request), ..*request }).collect();
         excerpt.counted_from = STARTED + SETTLING;
         excerpt
     }
@@ -124,5 +128,19 @@ impl Workload {
     /// Whether the answer to somebody counts who comes at a time.
     pub(crate) fn counts(&self, at: u64) -> bool {
         at >= self.counted_from
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn excerpts_of_a_loop_are_steps_of_it() {
+        let mut workload = Workload { pace: Pace::Closed(1), ..Workload::new(Start::default()) };
+        workload.requests = vec![Request { at: 17, service: 3, ..Request::default() }; 100];
+        let excerpts = workload.excerpts((0.5, 1.0), 200, 400);
+        assert_eq!(excerpts.iter().map(|excerpt| excerpt.requests.len()).collect::<Vec<_>>(), [10, 10]);
+        assert!(excerpts.iter().flat_map(|excerpt| &excerpt.requests).all(|request| request.at == 17));
     }
 }

@@ -14,14 +14,10 @@ pub(crate) fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0;
     let rounded = t + ROUND;
     let rest = t - (rounded - ROUND);
-    // 2^rest as its Taylor series, for rest between -1/2 and 1/2.
-    let power = 1.0
-        + rest
-            * (0.693_147_2
-                + rest
-                    * (0.240_226_5
-                        + rest
-                            * (0.055_504_11 + rest * (0.009_618_129 + rest * (0.001_333_356 + rest * 0.000_154_035)))));
+    // 2^rest as its Taylor series, for rest between -1/2 and 1/2, from the highest power down.
+    const SERIES: [f32; 6] =
+        [0.000_154_035, 0.001_333_356, 0.009_618_129, 0.055_504_11, 0.240_226_5, std::f32::consts::LN_2];
+    let power = SERIES.iter().fold(0.0, |sum, factor| (sum + factor) * rest) + 1.0;
     power * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
 }
 
@@ -43,14 +39,30 @@ pub(crate) fn softplus(x: f32) -> f32 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
+/// The sum of products. Several sums run side by side, as the next addition to one has to wait for the last.
+#[inline(always)]
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0; 8];
+    let (a, a_rest) = a.as_chunks::<8>();
+    let (b, b_rest) = b.as_chunks::<8>();
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
+}
+
 /// Shifts and stretches to mean 0 and variance 1, then to a mean and a scale of each place.
 pub(crate) fn normalise(values: &[f32], scale: &[f32], shift: &[f32], to: &mut [f32]) {
     let count = values.len().max(1) as f32;
     let mean = values.iter().sum::<f32>() / count;
-    let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / count;
-    let by = 1.0 / (variance + NORMALISE_EPSILON).sqrt();
-    for (((to, value), scale), shift) in to.iter_mut().zip(values).zip(scale).zip(shift) {
-        *to = (value - mean) * by * scale + shift;
+    for (to, value) in to.iter_mut().zip(values) {
+        *to = value - mean;
+    }
+    let by = 1.0 / (dot(to, to) / count + NORMALISE_EPSILON).sqrt();
+    for ((to, scale), shift) in to.iter_mut().zip(scale).zip(shift) {
+        *to = *to * by * scale + shift;
     }
 }
 

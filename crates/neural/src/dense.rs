@@ -1,7 +1,8 @@
 //! The layer that every network is made of: each output is a weighted sum of all inputs.
 
-/// How many outputs are computed side by side: four vectors of the smallest x86-64, enough to keep it busy.
-const LANES: usize = 16;
+/// How many outputs are computed side by side: half of the registers of the smallest x86-64, so that no addition waits
+/// for the one before it.
+const LANES: usize = 32;
 
 /// Weights as they are needed: blocks of `LANES` outputs, and in each block one row for each input.
 #[derive(Clone, Debug)]

@@ -156,6 +156,36 @@ impl Generations<'_> {
     }
 }
 
+impl<'py> Generations<'py> {
+    /// Keeps CPython from beginning a collection by itself until the answer is dropped. It collects in whatever thread
+    /// allocates, which must not be one of ours where finalizers belong into another.
+    pub(crate) fn hold_off(self) -> HeldOff<'py> {
+        let gathered = self.count(YOUNG);
+        self.set_count(YOUNG, FAR_FROM_DUE);
+        HeldOff { generations: self, gathered }
+    }
+}
+
+/// A count of young objects that no threshold is reached from soon.
+const FAR_FROM_DUE: i32 = i32::MIN / 2;
+
+/// No collection is due, however many objects there are.
+#[derive(Debug)]
+pub(crate) struct HeldOff<'py> {
+    generations: Generations<'py>,
+    gathered: i32,
+}
+
+impl Drop for HeldOff<'_> {
+    fn drop(&mut self) {
+        // Another thread may have come in between and collected, which has begun a new count.
+        let since = self.generations.count(YOUNG);
+        if since < 0 {
+            self.generations.set_count(YOUNG, self.gathered.saturating_add(since - FAR_FROM_DUE));
+        }
+    }
+}
+
 /// The counts of the two younger generations before a collection that they shall not notice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aside {

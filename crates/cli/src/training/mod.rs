@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use neurogc_learn::course::{Course, Effort, Excerpt, Program, TEST, TRAINING, VALIDATION, finished, judge, reinforce};
-use neurogc_learn::models::{Options, Split, Trained, evaluate, train as train_family};
 use neurogc_learn::fit;
+use neurogc_learn::models::{Options, Split, Trained, evaluate, train as train_family};
 use neurogc_neural::{Contents, Family, Model};
 use neurogc_policy::{Name, Weights};
 use neurogc_wire::trace::Trace;

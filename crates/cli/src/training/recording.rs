@@ -60,13 +60,21 @@ impl Recording {
         let settings = [("policy".to_owned(), "gap".to_owned()), ("trace".to_owned(), text.to_owned())];
         let mut command = Command::new("sh");
         // The program stays one child: the shell is replaced by it. Its group is its own, so that all of it can be ended.
-        command.args(["-c", &format!("exec {}", self.command)]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+        command
+            .args(["-c", &format!("exec {}", self.command)])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .process_group(0);
         injection::inject(&mut command, &home, &settings).map_err(Failure::failed)?;
-        let child = command.spawn().map_err(|error| Failure::failed(format!("cannot start {}: {error}", self.command)))?;
+        let child =
+            command.spawn().map_err(|error| Failure::failed(format!("cannot start {}: {error}", self.command)))?;
         let loaded = self.load(Running(child));
         loaded?;
         trace_of(&to).ok_or_else(|| {
-            Failure::failed(format!("{} recorded nothing: is it a Python program that runs under neurogc?", self.command))
+            Failure::failed(format!(
+                "{} recorded nothing: is it a Python program that runs under neurogc?",
+                self.command
+            ))
         })
     }
 

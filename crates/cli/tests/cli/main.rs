@@ -8,4 +8,5 @@ mod doctor;
 mod run;
 mod scene;
 mod simulate;
+mod train;
 mod trace;

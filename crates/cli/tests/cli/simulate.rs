@@ -12,8 +12,13 @@ fn trace(keep: fn(&Record) -> bool) -> Vec<u8> {
 }
 
 fn trace_under(name: Name, keep: fn(&Record) -> bool) -> Vec<u8> {
+    trace_of(1_500, name, keep)
+}
+
+/// The same of so many requests, 250 in a second.
+pub(crate) fn trace_of(requests: usize, name: Name, keep: fn(&Record) -> bool) -> Vec<u8> {
     let start = Start { at: 2_000_000_000, tenured: 300_000.0, pending: 0.0 };
-    let workload = Shape::Poisson { rate: 250.0 }.requests(1_500, &imagined(100, 700.0, 1), start, 3);
+    let workload = Shape::Poisson { rate: 250.0 }.requests(requests, &imagined(100, 700.0, 1), start, 3);
     let model = Model::default();
     let trace = record(&Stage::new(&model, &workload), name);
     let mut bytes = encode_header(&trace.header);

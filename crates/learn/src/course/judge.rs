@@ -27,7 +27,12 @@ pub struct Judgement {
 
 /// Judges rules and models, each with its weights, on the same excerpts. The first is the oracle.
 #[must_use]
-pub fn judge(course: &Course, excerpts: &[Excerpt<'_>], rules: &[Name], models: &[(String, Vec<u8>)]) -> Vec<Judgement> {
+pub fn judge(
+    course: &Course,
+    excerpts: &[Excerpt<'_>],
+    rules: &[Name],
+    models: &[(String, Vec<u8>)],
+) -> Vec<Judgement> {
     let lambda = course.tuning.memory_price;
     let best: Vec<Outcome> = excerpts
         .iter()
@@ -41,7 +46,8 @@ pub fn judge(course: &Course, excerpts: &[Excerpt<'_>], rules: &[Name], models: 
     let judged = |name: &str, outcomes: &[Outcome]| {
         let costs: Vec<f64> = outcomes.iter().map(|outcome| outcome.cost(lambda)).collect();
         let count = costs.len().max(1) as f64;
-        let ratio = |(cost, excerpt): (&f64, &Excerpt<'_>)| (cost.max(LEAST_COST) / excerpt.by_rules.max(LEAST_COST)).ln();
+        let ratio =
+            |(cost, excerpt): (&f64, &Excerpt<'_>)| (cost.max(LEAST_COST) / excerpt.by_rules.max(LEAST_COST)).ln();
         Judgement {
             name: name.to_owned(),
             cost: costs.iter().sum::<f64>() / count,

@@ -44,7 +44,8 @@ pub(super) fn search(
         let drawn: Vec<Vec<f64>> = (0..effort.population.max(KEPT))
             .map(|_| center.iter().zip(&spreads).map(|(at, spread)| at + spread * normal(&mut chance)).collect())
             .collect();
-        let mut scored: Vec<(f64, Vec<f64>)> = all_scores(&drawn, effort.threads, score).into_iter().zip(drawn).collect();
+        let mut scored: Vec<(f64, Vec<f64>)> =
+            all_scores(&drawn, effort.threads, score).into_iter().zip(drawn).collect();
         scored.sort_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((least, point)) = scored.first().filter(|first| first.0 < best.1) {
             best = (point.clone(), *least);

@@ -33,7 +33,8 @@ pub(super) fn quantile(values: &mut [(f32, f32)], share: f32) -> Option<f32> {
     let mut left = all * f64::from(share);
     let reached = values.iter().find(|(_, weight)| {
         left -= f64::from(*weight);
-        left <= 0.0
+        // A level such as 0.1 is no exact number.
+        left <= 1e-6 * all
     });
     reached.or(values.last()).map(|(value, _)| *value)
 }

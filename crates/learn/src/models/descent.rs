@@ -9,10 +9,12 @@ use super::loss::{Goal, steps_head};
 use super::parameters::Parameters;
 use super::prepared::{Part, Prepared};
 use super::train::{Learner, Options, TrainError, failed};
-use super::{gru, linear, lstm, mlp, tcn, transformer};
 
-/// How many samples one step learns from.
-const BATCH: usize = 256;
+/// How many samples one step learns from at most and at least; in between it is so many that an epoch has `STEPS`, as
+/// few samples need as many steps as many do.
+const MOST_BATCH: usize = 256;
+const LEAST_BATCH: usize = 32;
+const STEPS: usize = 100;
 
 /// How many are forecast at once.
 const FORECAST_BATCH: usize = 2048;
@@ -33,6 +35,9 @@ pub(super) struct Plan<'a> {
     pub(super) says: &'a [f32],
 }
 
+/// Makes a network, and its weights in the parameters.
+pub(super) type Build = fn(&mut Parameters, &Plan<'_>) -> Result<Box<dyn Network>>;
+
 pub(super) struct Descent<'a> {
     family: Family,
     data: &'a Prepared,
@@ -44,19 +49,11 @@ pub(super) struct Descent<'a> {
 }
 
 impl<'a> Descent<'a> {
-    /// A network of a family that is one.
-    pub(super) fn new(family: Family, data: &'a Prepared, options: &Options) -> Result<Self> {
+    /// A family and how its network is built.
+    pub(super) fn new(family: Family, build: Build, data: &'a Prepared, options: &Options) -> Result<Self> {
         let mut parameters = Parameters::new(options.seed);
         let says = before_head(Head::Steps, &data.constant);
-        let plan = Plan { features: data.features, says: &says };
-        let network: Box<dyn Network> = match family {
-            Family::Mlp => Box::new(mlp::Mlp::new(&mut parameters, &plan)?),
-            Family::Lstm => Box::new(lstm::Lstm::new(&mut parameters, &plan)?),
-            Family::Gru => Box::new(gru::Gru::new(&mut parameters, &plan)?),
-            Family::Tcn => Box::new(tcn::Tcn::new(&mut parameters, &plan)?),
-            Family::Transformer => Box::new(transformer::Transformer::new(&mut parameters, &plan)?),
-            Family::Linear | Family::Trees | Family::Rl => Box::new(linear::Linear::new(&mut parameters, &plan)?),
-        };
+        let network = build(&mut parameters, &Plan { features: data.features, says: &says })?;
         let rate = if family == Family::Linear { 1e-2 } else { 3e-3 };
         Ok(Self { family, data, parameters, network, seed: options.seed, rate, epochs: options.most_epochs.max(1) })
     }
@@ -70,9 +67,10 @@ impl<'a> Descent<'a> {
     fn learn(&mut self, epoch: usize) -> Result<f64> {
         let part = &self.data.train;
         let order = shuffled(part.len(), self.seed.wrapping_add(epoch as u64));
-        let batches = order.chunks(BATCH).count().max(1);
+        let batch = (part.len() / STEPS).clamp(LEAST_BATCH, MOST_BATCH);
+        let batches = order.chunks(batch).count().max(1);
         let mut sum = 0.0;
-        for (at, rows) in order.chunks(BATCH).enumerate() {
+        for (at, rows) in order.chunks(batch).enumerate() {
             let forecasts = steps_head(&self.network.forward(&self.windows(part, rows)?)?)?;
             let loss = Goal::new(part, rows, &self.data.importance)?.loss(&forecasts)?;
             sum += f64::from(loss.to_scalar::<f32>()?) * rows.len() as f64;

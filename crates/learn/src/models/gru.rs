@@ -9,20 +9,18 @@ use super::parameters::{Dense, Parameters};
 
 const UNITS: usize = 32;
 
-pub(super) struct Gru {
+struct Gru {
     input: Dense,
     output: Dense,
     head: Dense,
 }
 
-impl Gru {
-    pub(super) fn new(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Self> {
-        Ok(Self {
-            input: parameters.dense("input", plan.features, 3 * UNITS)?,
-            output: parameters.dense("output", UNITS, 3 * UNITS)?,
-            head: parameters.head(UNITS, plan.says)?,
-        })
-    }
+pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+    Ok(Box::new(Gru {
+        input: parameters.dense("input", plan.features, 3 * UNITS)?,
+        output: parameters.dense("output", UNITS, 3 * UNITS)?,
+        head: parameters.head(UNITS, plan.says)?,
+    }))
 }
 
 impl Network for Gru {

@@ -5,14 +5,12 @@ use candle_core::{D, Result, Tensor};
 use super::descent::{Network, Plan};
 use super::parameters::{Dense, Parameters};
 
-pub(super) struct Linear {
+struct Linear {
     head: Dense,
 }
 
-impl Linear {
-    pub(super) fn new(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Self> {
-        Ok(Self { head: parameters.head(2 * plan.features, plan.says)? })
-    }
+pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+    Ok(Box::new(Linear { head: parameters.head(2 * plan.features, plan.says)? }))
 }
 
 impl Network for Linear {

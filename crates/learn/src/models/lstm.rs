@@ -16,11 +16,11 @@ pub(super) struct Lstm {
     head: Dense,
 }
 
-impl Lstm {
-    pub(super) fn new(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Self> {
-        Self::of_size(parameters, plan, LAYERS, UNITS)
-    }
+pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+    Ok(Box::new(Lstm::of_size(parameters, plan, LAYERS, UNITS)?))
+}
 
+impl Lstm {
     /// So many layers of so many units.
     pub(super) fn of_size(parameters: &mut Parameters, plan: &Plan<'_>, count: usize, units: usize) -> Result<Self> {
         let mut layers = Vec::new();

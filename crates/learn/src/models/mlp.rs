@@ -8,17 +8,14 @@ use super::parameters::{Dense, Parameters};
 
 const UNITS: usize = 64;
 
-pub(super) struct Mlp {
+struct Mlp {
     layers: [Dense; 2],
     head: Dense,
 }
 
-impl Mlp {
-    pub(super) fn new(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Self> {
-        let layers =
-            [parameters.dense("layers.0", 2 * plan.features, UNITS)?, parameters.dense("layers.1", UNITS, UNITS)?];
-        Ok(Self { layers, head: parameters.head(UNITS, plan.says)? })
-    }
+pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+    let layers = [parameters.dense("layers.0", 2 * plan.features, UNITS)?, parameters.dense("layers.1", UNITS, UNITS)?];
+    Ok(Box::new(Mlp { layers, head: parameters.head(UNITS, plan.says)? }))
 }
 
 impl Network for Mlp {

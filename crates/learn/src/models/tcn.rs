@@ -7,20 +7,18 @@ use super::parameters::{Dense, Parameters};
 
 const CHANNELS: usize = 32;
 
-pub(super) struct Tcn {
+struct Tcn {
     layers: [Dense; 3],
     head: Dense,
 }
 
-impl Tcn {
-    pub(super) fn new(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Self> {
-        let layers = [
-            parameters.dense("layers.0", 2 * plan.features, CHANNELS)?,
-            parameters.dense("layers.1", 2 * CHANNELS, CHANNELS)?,
-            parameters.dense("layers.2", 2 * CHANNELS, CHANNELS)?,
-        ];
-        Ok(Self { layers, head: parameters.head(CHANNELS, plan.says)? })
-    }
+pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+    let layers = [
+        parameters.dense("layers.0", 2 * plan.features, CHANNELS)?,
+        parameters.dense("layers.1", 2 * CHANNELS, CHANNELS)?,
+        parameters.dense("layers.2", 2 * CHANNELS, CHANNELS)?,
+    ];
+    Ok(Box::new(Tcn { layers, head: parameters.head(CHANNELS, plan.says)? }))
 }
 
 impl Network for Tcn {

@@ -11,8 +11,8 @@ use super::*;
 
 const FEATURES: usize = 6;
 
-fn data() -> Split {
-    imagined(6000, FEATURES, 5).split().unwrap()
+fn data(samples: usize) -> Split {
+    imagined(samples, FEATURES, 5).split().unwrap()
 }
 
 fn options(epochs: usize) -> Options {
@@ -25,7 +25,7 @@ fn bytes_after(family: Family, split: &Split, options: &Options) -> Vec<u8> {
 
 #[test]
 fn every_family_beats_the_forecast_that_does_not_look() {
-    let split = data();
+    let split = data(5000);
     let constant = evaluate_constant(&split.train, &split.test);
     for family in Family::ALL {
         let mut losses = Vec::new();
@@ -59,7 +59,7 @@ fn awkward() -> Dataset {
 
 #[test]
 fn the_agent_says_what_the_trainer_says() {
-    let split = data();
+    let split = data(1500);
     let options = options(4);
     let prepared = Prepared::new(&split, &options).unwrap();
     for family in Family::ALL {
@@ -86,7 +86,7 @@ fn the_agent_says_what_the_trainer_says() {
 
 #[test]
 fn the_same_seed_gives_the_same_model_and_an_interruption_changes_nothing() {
-    let split = data();
+    let split = data(1500);
     for family in Family::ALL {
         let whole = bytes_after(family, &split, &options(3));
         assert!(whole == bytes_after(family, &split, &options(3)), "{family} differs from run to run");
@@ -102,7 +102,7 @@ fn the_same_seed_gives_the_same_model_and_an_interruption_changes_nothing() {
 
 #[test]
 fn a_checkpoint_of_something_else_is_refused() {
-    let split = data();
+    let split = data(1500);
     let mut checkpoint = Vec::new();
     train(Family::Linear, &split, &options(1), &mut |it| checkpoint = it.checkpoint).unwrap();
     let refusal = |family, split: &Split, checkpoint: &[u8]| {
@@ -110,7 +110,7 @@ fn a_checkpoint_of_something_else_is_refused() {
         train(family, split, &options, &mut |_| ()).unwrap_err().to_string()
     };
     assert!(refusal(Family::Mlp, &split, &checkpoint).contains("another model"));
-    let other = imagined(6000, FEATURES, 6).split().unwrap();
+    let other = imagined(1500, FEATURES, 6).split().unwrap();
     assert!(refusal(Family::Linear, &other, &checkpoint).contains("other data"));
     let model = bytes_after(Family::Linear, &split, &options(1));
     assert!(refusal(Family::Linear, &split, &model).contains("finished model"));

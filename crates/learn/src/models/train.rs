@@ -7,11 +7,12 @@ use neurogc_neural::{
 };
 
 use super::dataset::{Split, SplitError};
-use super::descent::Descent;
+use super::descent::{Build, Descent};
 use super::evaluate::Metrics;
 use super::loss::mean_loss;
 use super::prepared::{Part, Prepared};
 use super::trees::Boosting;
+use super::{gru, linear, lstm, mlp, tcn, transformer};
 
 /// Before the names of the best tensors so far, in a checkpoint.
 const BEST: &str = "best.";
@@ -128,16 +129,23 @@ pub(super) trait Learner {
     fn restore(&mut self, state: &Contents<'_>) -> Result<(), TrainError>;
 }
 
-/// The learner of a family. To add a family: its file, and its line here or in `descent`.
+/// The learner of a family. To add a family: its file, and its line here.
 pub(super) fn learner<'a>(
     family: Family,
     data: &'a Prepared,
     options: &Options,
 ) -> Result<Box<dyn Learner + 'a>, TrainError> {
-    Ok(match family {
-        Family::Trees => Box::new(Boosting::new(data, options)),
-        _ => Box::new(Descent::new(family, data, options).map_err(|error| failed(family, &error))?),
-    })
+    let build: Build = match family {
+        Family::Trees => return Ok(Box::new(Boosting::new(data, options))),
+        Family::Linear | Family::Rl => linear::build,
+        Family::Mlp => mlp::build,
+        Family::Lstm => lstm::build,
+        Family::Gru => gru::build,
+        Family::Tcn => tcn::build,
+        Family::Transformer => transformer::build,
+    };
+    let descent = Descent::new(family, build, data, options);
+    Ok(Box::new(descent.map_err(|error| failed(family, &error))?))
 }
 
 pub(super) fn failed(family: Family, error: &candle_core::Error) -> TrainError {

@@ -11,7 +11,7 @@ const WIDTH: usize = 32;
 const EXPANDED: usize = 48;
 const LAYERS: usize = 2;
 
-pub(super) struct Transformer {
+struct Transformer {
     embed: Dense,
     places: Tensor,
     layers: Vec<Layer>,
@@ -34,16 +34,14 @@ struct Layer {
     contract: Dense,
 }
 
-impl Transformer {
-    pub(super) fn new(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Self> {
-        Ok(Self {
-            embed: parameters.dense("embed", plan.features, WIDTH)?,
-            places: parameters.drawn("places", &[WINDOW, WIDTH], 0.1)?,
-            layers: (0..LAYERS).map(|at| Layer::new(parameters, at)).collect::<Result<_>>()?,
-            norm: Norm::new(parameters, "norm")?,
-            head: parameters.head(WIDTH, plan.says)?,
-        })
-    }
+pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+    Ok(Box::new(Transformer {
+        embed: parameters.dense("embed", plan.features, WIDTH)?,
+        places: parameters.drawn("places", &[WINDOW, WIDTH], 0.1)?,
+        layers: (0..LAYERS).map(|at| Layer::new(parameters, at)).collect::<Result<_>>()?,
+        norm: Norm::new(parameters, "norm")?,
+        head: parameters.head(WIDTH, plan.says)?,
+    }))
 }
 
 impl Norm {

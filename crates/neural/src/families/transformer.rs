@@ -1,7 +1,7 @@
 //! `transformer`: rows attend to each other, and the last one answers.
 
 use super::{MOST_LAYERS, Network, Sizes};
-use crate::arithmetic::{normalise, softmax};
+use crate::arithmetic::{dot, normalise, softmax};
 use crate::dense::Dense;
 use crate::error::LoadError;
 use crate::file::Contents;
@@ -135,8 +135,7 @@ fn attend(query: &[f32], memory: &[f32], scores: &mut [f32], mixed: &mut [f32]) 
     let by = 1.0 / (part as f32).sqrt();
     for (head, (query, mixed)) in query.chunks_exact(part).zip(mixed.chunks_exact_mut(part)).enumerate() {
         for (score, row) in scores.iter_mut().zip(memory.chunks_exact(2 * width)) {
-            let key = &row[head * part..];
-            *score = by * query.iter().zip(key).map(|(query, key)| query * key).sum::<f32>();
+            *score = by * dot(query, &row[head * part..][..part]);
         }
         softmax(scores);
         mixed.fill(0.0);

@@ -92,7 +92,7 @@ impl Made<'_> {
     }
 
     fn transformer(&mut self) {
-        let (width, wide) = (32, 64);
+        let (width, wide) = (32, 48);
         self.dense("embed", FEATURES, width);
         self.floats("places", &[WINDOW, width]);
         for layer in ["layers.0", "layers.1"] {

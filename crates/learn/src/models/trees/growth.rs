@@ -72,7 +72,7 @@ struct Sums {
 
 impl Sums {
     fn new(stride: usize) -> Self {
-        Self { stride, bins: vec![0.0; stride * MOST_BINS << DEPTH] }
+        Self { stride, bins: vec![0.0; (stride * MOST_BINS) << DEPTH] }
     }
 
     fn fill(&mut self, codes: &[u8], rows: &[usize], branches: &[usize], wants: &Wants, branch_count: usize) {

@@ -1,8 +1,9 @@
 //! `trees`: gradient boosting of small symmetric trees.
 //!
-//! It is made here and not taken from a crate. `perpetual`, the liveliest, builds with nightly compilers only, grows trees
-//! as large as memory allows and has one output; `gbdt` and `forust` know no quantiles; LightGBM's binding needs C++.
-//! Trees whose every level asks one question cost the agent a few nanoseconds each, and one tree serves all quantiles.
+//! It is made here and not taken from a crate. `perpetual`, the liveliest, needs a nightly compiler in its last release
+//! (2.3), limits trees by free memory alone and has an ensemble for each output; `gbdt` and `forust` know no quantiles;
+//! LightGBM's binding needs cmake and libclang. Trees whose every level asks one question cost the agent a few nanoseconds
+//! each, and one tree serves all quantiles.
 
 mod bins;
 mod forest;

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use neurogc_neural::Model;
 
-pub use self::foresight::{Expected, Trust};
 use self::foresight::Foresight;
+pub use self::foresight::{Expected, Trust};
 use self::garbage::Garbage;
 use self::outlook::Outlook;
 pub use self::weights::{WEIGHT_NAMES, WEIGHTS, Weights};

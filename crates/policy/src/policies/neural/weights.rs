@@ -55,18 +55,7 @@ impl From<[f64; WEIGHTS]> for Weights {
 
 impl From<Weights> for [f64; WEIGHTS] {
     fn from(it: Weights) -> Self {
-        [
-            it.small,
-            it.young,
-            it.survivors,
-            it.room,
-            it.pressing,
-            it.full,
-            it.snapshot,
-            it.copies,
-            it.slice,
-            it.hurry,
-        ]
+        [it.small, it.young, it.survivors, it.room, it.pressing, it.full, it.snapshot, it.copies, it.slice, it.hurry]
     }
 }
 
