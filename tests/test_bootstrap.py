@@ -189,7 +189,6 @@ assert neurogc.status()["policy"] == "gap"
     ("call", "expected"),
     [
         ("policy='obsrve'", "Did you mean observe?"),
-        ("policy='classic'", "not in this version yet"),
         ("stal_ms=1", "Did you mean stall_ms"),
         ("stall_ms='soon'", "it must be a number from 1 to 60000"),
         ("stall_ms=[1]", "it must be a text, a number, a path or true/false"),

@@ -83,7 +83,8 @@ def source_archive(python: str, place: Path) -> None:
     stray = [name for name in names if name.endswith((".so", ".pyc"))]
     assert not stray, f"built files in the source archive: {stray}"
     [source] = (place / "source").iterdir()
-    for needed in ("README.md", "LICENSE-MIT", "python/neurogc/__init__.py", "python/neurogc/_inject/sitecustomize.py"):
+    for needed in ("README.md", "LICENSE-MIT", "python/neurogc/__init__.py", "python/neurogc/_inject/sitecustomize.py",
+                   "python/neurogc/models/classic.safetensors"):
         assert (source / needed).is_file(), f"{needed} is not in the source archive"
     command = ["cargo", "metadata", "--locked", "--format-version", "1", "--no-deps"]
     subprocess.run(command, check=True, cwd=source, stdout=subprocess.DEVNULL)

@@ -1,16 +1,12 @@
 //! From sensing to acting: the conductor's part that asks the policy and passes its orders on.
 
-use std::fs::File;
-use std::io::Read;
 use std::time::Duration;
 
-use neurogc_policy::{
-    Collected, Decision, Flown, Generation, Guarded, MOST_BYTES, Name, Observation, Order, Policy, Snapshot,
-    Thresholds, learned, policy,
-};
+use neurogc_policy::{Collected, Decision, Flown, Generation, Guarded, Observation, Order, Snapshot, Thresholds};
 
 use crate::agent::Agent;
 use crate::hooks::{CLONE, REAP};
+use crate::models::policy_of;
 use crate::senses::process::{has_room, resident};
 use crate::snapshot::{COPIES, Failure, Latest, Progress};
 use crate::stage::Waiting;
@@ -195,25 +191,6 @@ impl<'a> Conducting<'a> {
     fn since_start(&self, at: u64) -> Duration {
         Duration::from_nanos(at.saturating_sub(self.agent.installed))
     }
-}
-
-/// The policy of a name, with the model of its file. Where that is no good, rules decide, and the status says so.
-fn policy_of(agent: &Agent, name: Name) -> Box<dyn Policy> {
-    let tuning = agent.settings.tuning;
-    let Name::Neural(Some(file)) = name else { return policy(name, tuning) };
-    let loaded = read_model(file).and_then(|bytes| learned(&bytes, tuning).map_err(|error| error.to_string()));
-    loaded.unwrap_or_else(|reason| {
-        agent.ledger().trouble(format!("gap decides instead of neural: the model {file} cannot be used: {reason}"));
-        policy(Name::Gap, tuning)
-    })
-}
-
-/// Reads a model's file, however large it claims to be.
-fn read_model(file: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let open = File::open(file).map_err(|error| error.to_string())?;
-    open.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    Ok(bytes)
 }
 
 /// What an order leads to, as it is reported.

@@ -38,7 +38,7 @@ const BLOCK_NS: u64 = 500_000_000;
 
 /// Senses until it is told to stop.
 pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
-    // A look into the ledger is over before anybody else looks into it.
+    // Let go of at once: making the policy may have something to write there.
     let cpu_before = agent.ledger().conductor_cpu_ns;
     let mut conductor = Conductor {
         agent,

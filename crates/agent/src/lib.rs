@@ -13,6 +13,7 @@ mod errands;
 mod hand;
 mod hooks;
 mod ledger;
+mod models;
 mod module;
 mod orders;
 mod prefork;

@@ -22,8 +22,9 @@ pub(crate) fn exp(x: f32) -> f32 {
 }
 
 /// From 0 to 1.
+#[must_use]
 #[inline(always)]
-pub(crate) fn sigmoid(x: f32) -> f32 {
+pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 

@@ -15,8 +15,9 @@ mod forecast;
 mod inputs;
 mod metadata;
 mod model;
+mod sequence;
 
-pub use arithmetic::NORMALISE_EPSILON as TRANSFORMER_EPSILON;
+pub use arithmetic::{NORMALISE_EPSILON as TRANSFORMER_EPSILON, sigmoid};
 pub use error::LoadError;
 pub use families::Family;
 pub use families::transformer::HEADS as TRANSFORMER_HEADS;
@@ -25,3 +26,4 @@ pub use forecast::{GAP_LEVELS, Head, OUTPUT_NAMES, OUTPUTS};
 pub use inputs::{CLIP, MOST_FEATURES, Scaling, WINDOW, summarise};
 pub use metadata::{FORMAT, Metadata, TrainedOn};
 pub use model::Model;
+pub use sequence::{Sequence, Wanted};

@@ -7,6 +7,7 @@
 
 pub mod features;
 mod guards;
+pub mod metrics;
 mod name;
 mod near;
 mod observation;
@@ -19,5 +20,6 @@ pub use name::{Name, NameError};
 pub use near::suggestion;
 pub use neurogc_neural::{LoadError, MOST_BYTES};
 pub use observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
+pub use policies::classic::CLASSIC_MODEL;
 pub use policies::neural::{Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
-pub use policies::{Policy, SHIPPED, Thresholds, Tuning, learned, policy};
+pub use policies::{Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};

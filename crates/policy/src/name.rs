@@ -24,16 +24,18 @@ pub enum Name {
     Every(u32),
     /// Collections in gaps, by rules.
     Gap,
+    /// The original's way: everything, when a network finds it urgent, at so many percent of urgency.
+    Classic(u8),
     /// What costs least, by what a model expects: the one that comes with this version, or that of a file.
     Neural(Option<&'static str>),
 }
 
 /// How every policy of this version is written.
-const WRITTEN: [&str; 8] =
-    ["auto", "observe", "cpython", "threshold:G0,G1,G2", "freeze", "every:N", "gap", "neural[:FILE]"];
+const WRITTEN: [&str; 9] =
+    ["auto", "observe", "cpython", "threshold:G0,G1,G2", "freeze", "every:N", "gap", "classic[:T]", "neural[:FILE]"];
 
-/// Names that the design knows and this version does not have yet.
-const LATER: [&str; 1] = ["classic"];
+/// At how many percent of urgency the original collects, where nobody says otherwise.
+const USUALLY_URGENT: u8 = 70;
 
 impl Name {
     /// Whether it changes anything, instead of only watching.
@@ -63,6 +65,8 @@ impl fmt::Display for Name {
             Self::Freeze => to.write_str("freeze"),
             Self::Every(count) => write!(to, "every:{count}"),
             Self::Gap => to.write_str("gap"),
+            Self::Classic(USUALLY_URGENT) => to.write_str("classic"),
+            Self::Classic(percent) => write!(to, "classic:{}", f64::from(*percent) / 100.0),
             Self::Neural(None) => to.write_str("neural"),
             Self::Neural(Some(file)) => write!(to, "neural:{file}"),
         }
@@ -88,12 +92,6 @@ pub enum NameError {
         /// How it would be right.
         wanted: &'static str,
     },
-    /// It is planned.
-    #[error("policy {given:?} is not in this version yet. Policies: {}", WRITTEN.join(" "))]
-    Later {
-        /// What was written.
-        given: String,
-    },
 }
 
 impl FromStr for Name {
@@ -108,6 +106,10 @@ impl FromStr for Name {
             ("cpython", None) => Ok(Self::Cpython),
             ("freeze", None) => Ok(Self::Freeze),
             ("gap", None) => Ok(Self::Gap),
+            ("classic", None) => Ok(Self::Classic(USUALLY_URGENT)),
+            ("classic", Some(share)) => percent(share)
+                .map(Self::Classic)
+                .ok_or_else(|| wrong("classic, or classic:T with a threshold from 0 to 1, for instance classic:0.55")),
             ("neural", None) => Ok(Self::Neural(None)),
             ("neural", Some(file)) if !file.is_empty() => Ok(Self::Neural(Some(kept(file)))),
             ("neural", _) => Err(wrong("neural, or neural:FILE with a file that neurogc train wrote")),
@@ -117,9 +119,8 @@ impl FromStr for Name {
             ("every", numbers) => numbers
                 .and_then(|number| number.parse().ok().filter(|&count| count > 0).map(Self::Every))
                 .ok_or_else(|| wrong("every:N with a number above zero, for instance every:100")),
-            (kind, _) if LATER.contains(&kind) => Err(NameError::Later { given: given.to_owned() }),
             _ => {
-                let known = WRITTEN.iter().map(|written| written.split(':').next().unwrap_or(written));
+                let known = WRITTEN.iter().map(|written| written.split([':', '[']).next().unwrap_or(written));
                 Err(NameError::Unknown { given: given.to_owned(), suggestion: suggestion(kind, known) })
             }
         }
@@ -137,6 +138,12 @@ fn kept(file: &str) -> &'static str {
     let new: &'static str = Box::leak(file.to_owned().into_boxed_str());
     all.push(new);
     new
+}
+
+/// A share in whole percents.
+fn percent(share: &str) -> Option<u8> {
+    let percent = share.trim().parse::<f64>().ok()? * 100.0;
+    ((0.0..=100.0).contains(&percent) && (percent - percent.round()).abs() < 1e-9).then(|| percent.round() as u8)
 }
 
 fn three(numbers: &str) -> Option<[u32; 3]> {
@@ -162,6 +169,9 @@ mod tests {
             Name::Freeze,
             Name::Every(100),
             Name::Gap,
+            Name::Classic(70),
+            Name::Classic(7),
+            Name::Classic(100),
             Name::Neural(None),
             Name::Neural(Some("/models/a:b.safetensors")),
         ] {
@@ -174,20 +184,33 @@ mod tests {
         assert_eq!(
             error("obsrve"),
             "there is no policy \"obsrve\". Did you mean observe? \
-             Policies: auto observe cpython threshold:G0,G1,G2 freeze every:N gap neural[:FILE]"
+             Policies: auto observe cpython threshold:G0,G1,G2 freeze every:N gap classic[:T] neural[:FILE]"
         );
     }
 
     #[test]
     fn wrong_numbers_say_what_would_be_right() {
-        for given in ["threshold", "threshold:1,2", "threshold:1,2,x", "every", "every:0", "every:-1", "neural:"] {
+        for given in [
+            "threshold",
+            "threshold:1,2",
+            "threshold:1,2,x",
+            "every",
+            "every:0",
+            "every:-1",
+            "neural:",
+            "classic:2",
+            "classic:0.555",
+        ] {
             assert!(error(given).contains("is not complete"), "{given}");
         }
         assert!(error("gap:5").contains("there is no policy"));
     }
 
     #[test]
-    fn a_planned_name_says_so() {
-        assert!(error("classic").contains("not in this version yet"));
+    fn classic_has_the_threshold_of_the_original() {
+        assert_eq!("classic:0.7".parse(), Ok(Name::Classic(70)));
+        assert_eq!(Name::Classic(55).to_string(), "classic:0.55");
+        assert_eq!(Name::Classic(70).to_string(), "classic");
+        assert!(error("clasic").contains("Did you mean classic?"));
     }
 }

@@ -151,11 +151,14 @@ pub(crate) fn has_room(resident: u64, share: f64) -> bool {
     headroom().is_none_or(|room| room as f64 >= resident as f64 * share)
 }
 
+/// All memory of the machine, in bytes.
+pub(crate) fn machine_memory() -> Option<u64> {
+    kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
 /// Memory that this process could still get: what the machine has, and what its cgroup leaves.
 fn headroom() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let available = line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024;
+    let available = kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     Some(cgroup::memory_left(Path::new("/")).map_or(available, |left| left.min(available)))
 }
 

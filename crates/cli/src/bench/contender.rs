@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_list_keeps_numbers_with_their_contender() {
         let list = Contender::parse_list(
-            "default,off,threshold:50000,500,1000,freeze+threshold:50000,10,10,thread:30,every:100,gap",
+            "default,off,threshold:50000,500,1000,freeze+threshold:50000,10,10,thread:30,every:100,classic,gap",
         );
         let names: Vec<_> = list.unwrap().into_iter().map(|it| it.name).collect();
         assert_eq!(
@@ -124,6 +124,7 @@ mod tests {
                 "freeze+threshold:50000,10,10",
                 "thread:30",
                 "every:100",
+                "classic",
                 "gap"
             ]
         );
@@ -136,7 +137,7 @@ mod tests {
             ("thread:soon", "thread:30"),
             ("freeze+threshold:1", "three numbers"),
             ("off,off", "twice"),
-            ("classic", "not in this version"),
+            ("classic:7", "classic:0.55"),
         ] {
             let error = Contender::parse_list(text).unwrap_err();
             assert!(error.contains(expect), "{error}");

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
     #[arg(value_parser = process::number)]
     pid: u32,
-    /// auto, observe, cpython, gap, neural, neural:FILE, freeze, every:N or threshold:G0,G1,G2
+    /// auto, observe, cpython, gap, neural, neural:FILE, classic, freeze, every:N or threshold:G0,G1,G2
     policy: Name,
     /// Print the outcome as JSON
     #[arg(long)]

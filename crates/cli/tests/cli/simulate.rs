@@ -4,7 +4,7 @@ use neurogc_learn::{Model, Scene as Stage, Shape, Start, imagined, record};
 use neurogc_policy::Name;
 use neurogc_wire::trace::{BlockWriter, Record, encode_header};
 
-use crate::scene::{Scene, text};
+use crate::scene::{Scene, check, text};
 
 /// A trace as an agent would have written it, without the records that `keep` leaves out.
 fn trace(keep: fn(&Record) -> bool) -> Vec<u8> {
@@ -51,6 +51,30 @@ fn another_trace_shows_what_one_does_not() {
     scene.file("gap.ngct", trace_under(Name::Gap, |_| true));
     let output = text(&scene.check(&["simulate", "t.ngct", "--with", "gap.ngct", "--policies", "gap"], 0, ""));
     assert!(!output.contains("the cost of a clone"), "{output}");
+}
+
+#[test]
+fn classic_has_its_model_in_the_package() {
+    let scene = Scene::new();
+    let arguments = [
+        "simulate",
+        "--workload",
+        "poisson:50",
+        "--requests",
+        "1000",
+        "--policies",
+        "classic,classic:0.2",
+        "--no-oracle",
+        "--json",
+    ];
+    scene.check(&arguments, 2, "models/classic.safetensors: No such file");
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/neurogc");
+    let output = check(scene.neurogc(&arguments).env("NEUROGC_HOME", package), 0, "");
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = value[0]["rows"].as_array().unwrap();
+    let full = |policy: &str| rows.iter().find(|row| row["policy"] == policy).and_then(|row| row["full"].as_u64());
+    // Twenty seconds, of which the first ten are needed to have samples.
+    assert!((5..=12).contains(&(full("classic:0.2").unwrap() - full("classic").unwrap())), "{value}");
 }
 
 #[test]

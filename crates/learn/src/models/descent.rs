@@ -99,7 +99,7 @@ impl<'a> Descent<'a> {
 }
 
 /// All places up to a number, in an order that only the seed decides.
-fn shuffled(count: usize, seed: u64) -> Vec<usize> {
+pub(super) fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut chance = Chance::new(seed);
     for at in (1..count).rev() {

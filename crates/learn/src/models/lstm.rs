@@ -10,28 +10,42 @@ use super::parameters::{Dense, Parameters};
 const UNITS: usize = 32;
 const LAYERS: usize = 1;
 
-struct Lstm {
+pub(super) struct Lstm {
     layers: Vec<Dense>,
+    units: usize,
     head: Dense,
 }
 
 pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
-    let mut layers = Vec::new();
-    let mut width = plan.features;
-    for at in 0..LAYERS {
-        layers.push(parameters.dense(&format!("layers.{at}"), width + UNITS, 4 * UNITS)?);
-        width = UNITS;
-    }
-    Ok(Box::new(Lstm { layers, head: parameters.head(width, plan.says)? }))
+    Ok(Box::new(Lstm::of_size(parameters, plan, LAYERS, UNITS)?))
 }
 
-impl Network for Lstm {
-    fn forward(&self, windows: &Tensor) -> Result<Tensor> {
+impl Lstm {
+    /// So many layers of so many units.
+    pub(super) fn of_size(parameters: &mut Parameters, plan: &Plan<'_>, count: usize, units: usize) -> Result<Self> {
+        let mut layers = Vec::new();
+        let mut width = plan.features;
+        for at in 0..count {
+            layers.push(parameters.dense(&format!("layers.{at}"), width + units, 4 * units)?);
+            width = units;
+        }
+        Ok(Self { layers, units, head: parameters.head(width, plan.says)? })
+    }
+
+    /// The same as `forward`, where something is done to whatever one layer gives to the next.
+    pub(super) fn forward_with(
+        &self,
+        windows: &Tensor,
+        between: &mut dyn FnMut(&Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
         let (samples, steps, _) = windows.dims3()?;
-        let nothing = Tensor::zeros((samples, UNITS), DType::F32, &Device::Cpu)?;
+        let nothing = Tensor::zeros((samples, self.units), DType::F32, &Device::Cpu)?;
         let mut rows = (0..steps).map(|at| row(windows, at)).collect::<Result<Vec<_>>>()?;
         let mut output = nothing.clone();
-        for layer in &self.layers {
+        for (at, layer) in self.layers.iter().enumerate() {
+            if at > 0 {
+                rows = rows.iter().map(&mut *between).collect::<Result<_>>()?;
+            }
             let mut cells = nothing.clone();
             output = nothing.clone();
             for row in &mut rows {
@@ -43,5 +57,11 @@ impl Network for Lstm {
             }
         }
         self.head.apply(&output)
+    }
+}
+
+impl Network for Lstm {
+    fn forward(&self, windows: &Tensor) -> Result<Tensor> {
+        self.forward_with(windows, &mut |row| Ok(row.clone()))
     }
 }

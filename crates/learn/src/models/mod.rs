@@ -4,6 +4,7 @@
 //! the third by `evaluate`, which runs the file that the agent would load. No clock and no file here; the same seed gives
 //! the same model.
 
+mod classic;
 mod constant;
 mod dataset;
 mod descent;
@@ -24,6 +25,7 @@ mod trees;
 #[cfg(test)]
 mod tests;
 
+pub use classic::{Schooling, sampled, train_classic};
 pub use dataset::{Dataset, Sample, Split, SplitError};
 pub use evaluate::{Metrics, evaluate, evaluate_constant};
 pub use imagined::imagined;

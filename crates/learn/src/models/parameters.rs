@@ -18,6 +18,7 @@ pub(super) struct Parameters {
     all: Vec<Parameter>,
     chance: Chance,
     steps: i32,
+    weight_decay: f32,
 }
 
 struct Parameter {
@@ -50,7 +51,12 @@ impl Dense {
 
 impl Parameters {
     pub(super) fn new(seed: u64) -> Self {
-        Self { all: Vec::new(), chance: Chance::new(seed), steps: 0 }
+        Self { all: Vec::new(), chance: Chance::new(seed), steps: 0, weight_decay: WEIGHT_DECAY }
+    }
+
+    /// The same, without decay.
+    pub(super) fn without_decay(self) -> Self {
+        Self { weight_decay: 0.0, ..self }
     }
 
     /// A layer whose outputs vary about as much as its inputs.
@@ -104,7 +110,7 @@ impl Parameters {
         let first_share = 1.0 - FIRST_DECAY.powi(self.steps);
         let second_share = 1.0 - SECOND_DECAY.powi(self.steps);
         for (parameter, slopes) in self.all.iter_mut().zip(slopes) {
-            let decay = if parameter.name.ends_with("weight") { 1.0 - rate * WEIGHT_DECAY } else { 1.0 };
+            let decay = if parameter.name.ends_with("weight") { 1.0 - rate * self.weight_decay } else { 1.0 };
             let moving = parameter.values.iter_mut().zip(&mut parameter.first).zip(&mut parameter.second);
             for (((value, first), second), slope) in moving.zip(slopes) {
                 let slope = slope * shorten;

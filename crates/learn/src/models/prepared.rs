@@ -33,7 +33,8 @@ impl Prepared {
         let features = split.train.features().len();
         let train = split.train.thinned(options.most_samples);
         let validation = split.validation.thinned(options.most_samples / 4);
-        let (means, scales) = moments(&train, features);
+        let rows = train.samples().flat_map(|sample| sample.window.chunks_exact(features.max(1)));
+        let (means, scales) = moments(rows, features);
         let scaling = Scaling::new(&means, &scales);
         let (train, validation) = (Part::new(&train, &scaling), Part::new(&validation, &scaling));
         let constant = constant(train.known()).ok_or(TrainError::NoGaps)?;
@@ -64,16 +65,14 @@ impl Part {
 }
 
 /// Mean and deviation of each feature over all rows. A feature that never changes keeps its scale.
-fn moments(data: &Dataset, features: usize) -> (Vec<f32>, Vec<f32>) {
+pub(super) fn moments<'d>(rows: impl Iterator<Item = &'d [f32]>, features: usize) -> (Vec<f32>, Vec<f32>) {
     let mut sums = vec![(0.0_f64, 0.0_f64, 0.0_f64); features];
-    for sample in data.samples() {
-        for row in sample.window.chunks_exact(features.max(1)) {
-            for (value, (count, sum, squares)) in row.iter().map(|it| f64::from(*it)).zip(&mut sums) {
-                if value.is_finite() {
-                    *count += 1.0;
-                    *sum += value;
-                    *squares += value * value;
-                }
+    for row in rows {
+        for (value, (count, sum, squares)) in row.iter().map(|it| f64::from(*it)).zip(&mut sums) {
+            if value.is_finite() {
+                *count += 1.0;
+                *sum += value;
+                *squares += value * value;
             }
         }
     }

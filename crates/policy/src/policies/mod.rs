@@ -1,5 +1,6 @@
 //! The policies, one small file each, all of the same shape.
 
+pub(crate) mod classic;
 mod cpython;
 mod every;
 mod freeze;
@@ -15,7 +16,7 @@ use neurogc_neural::{LoadError, Model};
 use self::neural::{Neural, Trust, Weights};
 use crate::features::NAMES;
 use crate::name::Name;
-use crate::observation::{Collected, Flown, Observation, Order};
+use crate::observation::{Bytes, Collected, Flown, Observation, Order};
 
 /// The collector's thresholds, as `gc.set_threshold` takes them.
 pub type Thresholds = [u32; 3];
@@ -71,7 +72,8 @@ impl Default for Tuning {
 pub fn policy(name: Name, tuning: Tuning) -> Box<dyn Policy> {
     match name.resolve(true) {
         Name::Observe => Box::new(observe::Observe),
-        Name::Cpython => Box::new(cpython::Cpython),
+        // Its model is always in a file: see `classic`.
+        Name::Cpython | Name::Classic(_) => Box::new(cpython::Cpython),
         Name::Threshold(thresholds) => Box::new(threshold::Threshold(thresholds)),
         Name::Freeze => Box::new(freeze::Freeze::default()),
         Name::Every(count) => Box::new(every::Every::new(count)),
@@ -97,4 +99,14 @@ pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, LoadErro
     }
     let weights = Weights::named(&metadata.weights);
     Ok(Box::new(Neural::new(tuning, model, weights)))
+}
+
+/// The policy `classic` with the model of its file, which collects at so many percent of urgency. Memory is what the
+/// program can have, where its cgroup does not leave it less.
+///
+/// # Errors
+///
+/// When the bytes are no model, or another one.
+pub fn classic(bytes: &[u8], percent: u8, memory: Bytes) -> Result<Box<dyn Policy>, LoadError> {
+    Ok(Box::new(classic::Classic::new(bytes, percent, memory)?))
 }
