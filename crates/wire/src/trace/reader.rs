@@ -86,7 +86,8 @@ fn read_blocks(bytes: &[u8], mut offset: usize, trace: &mut Trace) {
     }
 }
 
-fn read_block(bytes: &[u8]) -> Result<(usize, Vec<Record>), &'static str> {
+/// Reads the block that begins here: its length and its records, or what is wrong with it.
+pub fn read_block(bytes: &[u8]) -> Result<(usize, Vec<Record>), &'static str> {
     const CUT: &str = "the last block is cut off";
     let mut rest = bytes.strip_prefix(BLOCK_MAGIC).ok_or("no block begins here")?;
     let length = u32::from_le_bytes(take(&mut rest).ok_or(CUT)?) as usize;

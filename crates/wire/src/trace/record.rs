@@ -1,6 +1,6 @@
 //! The records of a trace and their bytes.
 
-use super::varint;
+use crate::varint;
 use crate::status::Cause;
 
 /// Where a collection fell.
