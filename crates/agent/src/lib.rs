@@ -14,6 +14,7 @@ mod hand;
 mod hooks;
 mod ledger;
 mod module;
+mod news;
 mod orders;
 mod prefork;
 mod senses;

@@ -1,6 +1,7 @@
 //! The status report, put together from what the agent knows.
 
 use neurogc_policy::Decision;
+use neurogc_wire::report::Sample;
 use neurogc_wire::status::{Agent as Cost, Conduct, Status};
 
 use crate::agent::{Agent, lock};
@@ -56,6 +57,21 @@ pub(crate) fn report(agent: &Agent) -> Status {
             dropped: agent.hooks.dropped() + ledger.lost_blocks,
             rss_bytes: heap::allocated() as u64 + library,
         },
+    }
+}
+
+/// The report with everything that a hub keeps. Like `report`, it must not run with the program waiting.
+pub(crate) fn sample(agent: &Agent) -> Sample {
+    let status = report(agent);
+    let ledger = agent.ledger();
+    let (gil_busy_ms, gil_idle_ms) = ledger.gaps.totals_ms();
+    Sample {
+        status,
+        latency: ledger.requests.distribution(),
+        pauses: ledger.collections.distributions(),
+        stalls: ledger.stalls.distribution(),
+        gil_busy_ms,
+        gil_idle_ms,
     }
 }
 

@@ -17,6 +17,16 @@ const BITS: u32 = PER_DOUBLING.trailing_zeros();
 #[serde(transparent)]
 pub struct Buckets(Vec<(u16, u64)>);
 
+/// Counted durations and their sum, which buckets tell only roughly.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Distribution {
+    /// How many of which length.
+    pub buckets: Buckets,
+    /// All of them together.
+    pub total_ms: f64,
+}
+
 impl Buckets {
     /// Counts durations.
     pub fn add(&mut self, ns: u64, count: u64) {

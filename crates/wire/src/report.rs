@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::buckets::Buckets;
+use crate::buckets::Distribution;
 use crate::control::{Answer, Ask, MessageError};
 use crate::status::Status;
 use crate::trace::{Record, read_block};
@@ -48,11 +48,11 @@ pub struct Sample {
     /// The report that people get.
     pub status: Status,
     /// How long requests took.
-    pub latency: Buckets,
+    pub latency: Distribution,
     /// How long collections took: young, middle, full, slices of a snapshot's freeing, clones.
-    pub pauses: [Buckets; 5],
+    pub pauses: [Distribution; 5],
     /// How long stalls lasted.
-    pub stalls: Buckets,
+    pub stalls: Distribution,
     /// For how long somebody held the GIL, and for how long nobody did.
     pub gil_busy_ms: f64,
     /// See `gil_busy_ms`.
@@ -123,7 +123,7 @@ pub fn decode(body: &[u8]) -> Result<Frame, MessageError> {
     let (json, mut blocks) = rest.split_at_checked(length).ok_or_else(|| malformed("the frame is cut off"))?;
     let report: Report = serde_json::from_slice(json)?;
     if let Some(sample) = &report.sample
-        && ![&sample.latency, &sample.stalls].into_iter().chain(&sample.pauses).all(Buckets::is_sound)
+        && ![&sample.latency, &sample.stalls].into_iter().chain(&sample.pauses).all(|it| it.buckets.is_sound())
     {
         return Err(malformed("its histograms have buckets that do not exist"));
     }
