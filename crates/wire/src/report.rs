@@ -87,11 +87,13 @@ pub struct Settled {
 
 /// A report with what has happened since the one before it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Frame {
+pub struct Frame<'a> {
     /// The report.
     pub report: Report,
     /// Records, in the order in which they were booked.
     pub records: Vec<Record>,
+    /// The same as they came: whole blocks of a trace.
+    pub blocks: &'a [u8],
 }
 
 /// The bytes of a frame; `blocks` are whole blocks of a trace.
@@ -116,24 +118,30 @@ pub fn announced(first: [u8; 4]) -> Result<usize, MessageError> {
 }
 
 /// Reads a frame without its first four bytes.
-pub fn decode(body: &[u8]) -> Result<Frame, MessageError> {
+pub fn decode(body: &[u8]) -> Result<Frame<'_>, MessageError> {
     let malformed = |what: &'static str| MessageError::Broken(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
     let (json, rest) = body.split_first_chunk().ok_or_else(|| malformed("the frame is cut off"))?;
     let length = u32::from_le_bytes(*json) as usize;
-    let (json, mut blocks) = rest.split_at_checked(length).ok_or_else(|| malformed("the frame is cut off"))?;
+    let (json, blocks) = rest.split_at_checked(length).ok_or_else(|| malformed("the frame is cut off"))?;
     let report: Report = serde_json::from_slice(json)?;
     if let Some(sample) = &report.sample
         && ![&sample.latency, &sample.stalls].into_iter().chain(&sample.pauses).all(|it| it.buckets.is_sound())
     {
         return Err(malformed("its histograms have buckets that do not exist"));
     }
+    let records = read_blocks(blocks).map_err(malformed)?;
+    Ok(Frame { report, records, blocks })
+}
+
+/// The records of blocks that follow each other, or what is wrong with them.
+pub fn read_blocks(mut blocks: &[u8]) -> Result<Vec<Record>, &'static str> {
     let mut records = Vec::new();
     while !blocks.is_empty() {
-        let (length, more) = read_block(blocks).map_err(malformed)?;
+        let (length, more) = read_block(blocks)?;
         records.extend(more);
         blocks = &blocks[length..];
     }
-    Ok(Frame { report, records })
+    Ok(records)
 }
 
 #[cfg(test)]
