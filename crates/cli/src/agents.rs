@@ -55,6 +55,13 @@ impl Rendezvous {
         uids.into_iter().map(|uid| (uid, self.folder(uid))).collect()
     }
 
+    /// The sockets of all agents that this user may ask, of trusted folders only.
+    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+        let folders = self.folders().into_iter();
+        let trusted = folders.filter(|(uid, folder)| check_folder(folder, *uid) == Ok(true));
+        trusted.flat_map(|(_, folder)| sockets_in(&folder)).map(|(_, path)| path).collect()
+    }
+
     /// Asks every agent there is. Gives the reports by process id, and what the user should know besides.
     pub(crate) fn ask_all(&self, patience: Duration) -> (Vec<Status>, Vec<String>) {
         let mut warnings = Vec::new();

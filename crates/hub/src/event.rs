@@ -13,16 +13,35 @@ pub(crate) struct Event {
     pub(crate) what: What,
 }
 
-/// The kinds of events.
+/// The kinds of events; docs/api.md describes their fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "docs/api.md describes them")]
 pub(crate) enum What {
-    Collection { class: &'static str, what: &'static str, place: &'static str, ms: f64, collected: u64, uncollectable: u64 },
-    Stall { ms: f64, cause: &'static str, site: String },
-    Order { guard: bool, what: String, reason: String },
-    Dropped { count: u64 },
-    Policy { before: String, after: String },
+    Collection {
+        class: &'static str,
+        what: &'static str,
+        place: &'static str,
+        ms: f64,
+        collected: u64,
+        uncollectable: u64,
+    },
+    Stall {
+        ms: f64,
+        cause: &'static str,
+        site: String,
+    },
+    Order {
+        guard: bool,
+        what: String,
+        reason: String,
+    },
+    Dropped {
+        count: u64,
+    },
+    Policy {
+        before: String,
+        after: String,
+    },
 }
 
 /// The first word of an order that tells of another policy, and what stands between both.
@@ -86,9 +105,7 @@ pub(crate) fn policy_change(at: u64, before: &str, after: &str) -> Record {
 fn order(guard: bool, text: &str) -> What {
     let (what, reason) = text.split_once(": ").unwrap_or((text, ""));
     match reason.split_once(TO) {
-        Some((before, after)) if what == POLICY => {
-            What::Policy { before: before.to_owned(), after: after.to_owned() }
-        }
+        Some((before, after)) if what == POLICY => What::Policy { before: before.to_owned(), after: after.to_owned() },
         _ => What::Order { guard, what: what.to_owned(), reason: reason.to_owned() },
     }
 }

@@ -55,46 +55,57 @@ pub(crate) async fn follow_all(hub: Arc<Hub>, sockets: Sockets) {
 /// Follows one agent until it is gone for good.
 async fn follow(hub: &Hub, path: &Path) {
     let mut id = None;
-    let mut retries = 0;
-    while retries < RETRIES {
+    let mut refusals = 0;
+    while refusals < RETRIES {
         let before = id.clone();
-        let heard = follow_once(hub, path, &mut id).await;
+        let end = follow_once(hub, path, &mut id).await;
+        if id.is_none() {
+            // Whatever listens there, the next look finds it again.
+            return;
+        }
         // The number of a process may be given again: that is another one.
         if let Some(before) = before.filter(|before| id.as_ref() != Some(before)) {
             hub.ended(&before);
         }
-        retries = if heard { 0 } else { retries + 1 };
-        if id.is_none() {
-            return;
-        }
-        tokio::time::sleep(RETRY_AFTER).await;
+        refusals = if end == End::Nobody { refusals + 1 } else { 0 };
+        tokio::time::sleep(if end == End::Silence { LOOK_EVERY } else { RETRY_AFTER }).await;
     }
     if let Some(id) = id {
         hub.ended(&id);
     }
 }
 
-/// One connection. True where at least one report came.
-async fn follow_once(hub: &Hub, path: &Path, id: &mut Option<String>) -> bool {
-    let Ok(mut stream) = put(path, Ask::Follow).await else { return false };
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Nobody listens.
+    Nobody,
+    /// Somebody does, and says nothing: the process may be stopped.
+    Silence,
+    /// Reports came, and then no more.
+    HungUp,
+}
+
+async fn follow_once(hub: &Hub, path: &Path, id: &mut Option<String>) -> End {
+    let Ok(mut stream) = put(path, Ask::Follow).await else { return End::Nobody };
     if !matches!(timeout(PATIENCE, receive(&mut stream)).await, Ok(Ok(Answer::Following))) {
-        return false;
+        return End::Silence;
     }
     let source = Source::Socket(path.to_owned());
     let mut body = Vec::new();
-    let mut heard = false;
+    let mut end = End::Silence;
     while let Ok(Ok(())) = timeout(SILENCE, receive_frame(&mut stream, &mut body)).await {
         let Ok(frame) = decode(&body) else {
             hub.counts.refused.fetch_add(1, Ordering::Relaxed);
             break;
         };
         *id = Some(id_of(&frame.report));
-        heard = true;
+        end = End::HungUp;
         if hub.take(frame, &source).is_err() {
             break;
         }
     }
-    heard
+    end
 }
 
 /// Puts a question to an agent on this machine and waits for the outcome of what it takes on.

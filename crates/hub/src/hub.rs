@@ -121,9 +121,8 @@ impl Hub {
         let Some(row) = change.row else { return };
         let conduct = process.sample.as_ref().map(|(_, sample)| &sample.status.conduct);
         let id = process.facts.id.as_str();
-        self.clients.tell_watchers(id, || {
-            to_text(&SampleMessage { r#type: "sample", id, t: row.t, values: &row, conduct })
-        });
+        self.clients
+            .tell_watchers(id, || to_text(&SampleMessage { r#type: "sample", id, t: row.t, values: &row, conduct }));
         self.store.put(Write { facts: process.facts.clone(), what: Entry::Row(row) });
     }
 
@@ -156,7 +155,8 @@ impl Hub {
                 self.clients.tell_watchers(id, || to_text(&json!({"type": "gone", "id": id})));
             }
         }
-        processes.retain(|_, process| !process.ended || now < process.seen_ms + REMEMBERED_MS + crate::process::LOST_MS);
+        processes
+            .retain(|_, process| !process.ended || now < process.seen_ms + REMEMBERED_MS + crate::process::LOST_MS);
         self.tell_list(&processes);
     }
 

@@ -184,6 +184,11 @@ impl<'p> Summary<'p> {
         }
     }
 
+    /// Whether it is there.
+    pub(crate) fn presence(&self) -> State {
+        self.state
+    }
+
     /// One of which only history is left.
     pub(crate) fn of_history(facts: &'p Facts, seen_ms: u64) -> Self {
         Self {

@@ -122,9 +122,7 @@ pub(crate) const CATALOGUE: &[Series] = &[
     series("memory.pss", "bytes", Max, "Proportional set", |it| it.after.status.memory.pss.and_then(now)),
     series("memory.uss", "bytes", Max, "Unique set", |it| it.after.status.memory.uss.and_then(now)),
     series("memory.swap", "bytes", Max, "Swapped out", |it| now(it.after.status.memory.swap)),
-    series("memory.limit", "bytes", Last, "The smallest cgroup limit", |it| {
-        it.after.status.memory.limit.and_then(now)
-    }),
+    series("memory.limit", "bytes", Last, "The smallest cgroup limit", |it| it.after.status.memory.limit.and_then(now)),
     series("memory.children", "bytes", Max, "Resident sets of the processes below it", |it| {
         now(it.after.status.children.iter().map(|child| child.rss).sum())
     }),
@@ -172,8 +170,10 @@ impl Interval<'_> {
     }
 
     fn stalled(&self, of: fn(&ByCause) -> u64) -> Option<f64> {
-        Some(of(&self.after.status.stalls.by_cause).checked_sub(of(&self.before.status.stalls.by_cause))? as f64
-            / self.seconds)
+        Some(
+            of(&self.after.status.stalls.by_cause).checked_sub(of(&self.before.status.stalls.by_cause))? as f64
+                / self.seconds,
+        )
     }
 }
 

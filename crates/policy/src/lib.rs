@@ -14,7 +14,7 @@ mod policies;
 mod rehearsal;
 
 pub use guards::{Guarded, Limits};
-pub use name::{Name, NameError};
+pub use name::{Name, NameError, WRITTEN};
 pub use near::suggestion;
 pub use observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
 pub use policies::{Policy, Thresholds, Tuning, policy};

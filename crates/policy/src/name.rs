@@ -26,7 +26,7 @@ pub enum Name {
 }
 
 /// How every policy of this version is written.
-const WRITTEN: [&str; 7] = ["auto", "observe", "cpython", "threshold:G0,G1,G2", "freeze", "every:N", "gap"];
+pub const WRITTEN: [&str; 7] = ["auto", "observe", "cpython", "threshold:G0,G1,G2", "freeze", "every:N", "gap"];
 
 /// Names that the design knows and this version does not have yet.
 const LATER: [&str; 2] = ["classic", "neural"];

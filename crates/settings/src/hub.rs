@@ -25,7 +25,9 @@ impl FromStr for HubAddress {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim();
         if text.starts_with("https:") {
-            return Err("an agent speaks no TLS; name a hub or a proxy on this machine by http://127.0.0.1:PORT".to_owned());
+            return Err(
+                "an agent speaks no TLS; name a hub or a proxy on this machine by http://127.0.0.1:PORT".to_owned()
+            );
         }
         let rest = text.strip_prefix("http://").ok_or("it must look like http://127.0.0.1:7077")?;
         let (host, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));

@@ -119,7 +119,8 @@ pub fn announced(first: [u8; 4]) -> Result<usize, MessageError> {
 
 /// Reads a frame without its first four bytes.
 pub fn decode(body: &[u8]) -> Result<Frame<'_>, MessageError> {
-    let malformed = |what: &'static str| MessageError::Broken(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
+    let malformed =
+        |what: &'static str| MessageError::Broken(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
     let (json, rest) = body.split_first_chunk().ok_or_else(|| malformed("the frame is cut off"))?;
     let length = u32::from_le_bytes(*json) as usize;
     let (json, blocks) = rest.split_at_checked(length).ok_or_else(|| malformed("the frame is cut off"))?;

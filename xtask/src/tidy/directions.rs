@@ -14,7 +14,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-load", &[]),
     ("neurogc-settings", &["neurogc-policy"]),
     ("neurogc-agent", &["neurogc-policy", "neurogc-settings", "neurogc-wire"]),
-    ("neurogc-cli", &["neurogc-load", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
+    ("neurogc-hub", &["neurogc-policy", "neurogc-wire"]),
+    ("neurogc-cli", &["neurogc-hub", "neurogc-load", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("xtask", &["neurogc-settings", "neurogc-wire"]),
 ];
 

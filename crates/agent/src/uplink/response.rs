@@ -51,7 +51,9 @@ mod tests {
 
     #[test]
     fn odd_answers_are_errors() {
-        for text in ["SSH-2.0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n"] {
+        for text in
+            ["SSH-2.0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n"]
+        {
             assert!(read(text.as_bytes()).is_err(), "{text}");
         }
         assert!(read(&[b'x'; MOST]).is_err());

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod collect;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod hub;
 pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod run;
@@ -31,6 +32,7 @@ pub(crate) enum Verb {
     Trace(trace::Verb),
     Bench(bench::Arguments),
     Demo(demo::Arguments),
+    Hub(hub::Arguments),
 }
 
 impl Verb {
@@ -47,6 +49,7 @@ impl Verb {
             Self::Trace(verb) => verb.run(out),
             Self::Bench(arguments) => bench::run(arguments, out),
             Self::Demo(arguments) => demo::run(&arguments, out),
+            Self::Hub(arguments) => hub::run(arguments, out),
         }
     }
 }

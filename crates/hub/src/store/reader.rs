@@ -37,7 +37,8 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    fn grants(&self, event: &Event) -> bool {
+    /// Whether an event is among them.
+    pub(crate) fn grants(&self, event: &Event) -> bool {
         let within = event.t >= self.from_ms as f64 && event.t <= self.to_ms as f64;
         let long_enough = event.ms().is_none_or(|ms| ms >= self.min_ms);
         within && long_enough && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind == event.kind()))
@@ -114,7 +115,9 @@ pub(super) fn read_rows(
         let layout: i64 = row.get(1)?;
         let order = layouts.iter().find(|(id, _)| *id == layout).map(|(_, order)| order);
         let (figures, latency) = (row.get_ref(2)?.as_blob()?, row.get_ref(3)?.as_blob()?);
-        rows.extend(order.and_then(|order| Row::from_bytes(row.get::<_, i64>(0).ok()? as u64, figures, latency, order)));
+        rows.extend(
+            order.and_then(|order| Row::from_bytes(row.get::<_, i64>(0).ok()? as u64, figures, latency, order)),
+        );
     }
     Ok(rows)
 }

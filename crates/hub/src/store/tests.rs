@@ -145,8 +145,10 @@ fn a_full_store_lets_the_oldest_go_and_says_what_was_lost() {
 #[test]
 fn small_batches_of_a_minute_become_one() {
     let db = Connection::open_in_memory().unwrap();
-    db.execute_batch("CREATE TABLE events (batch INTEGER PRIMARY KEY, process, first, last, epoch, longest, notes, count, blocks)")
-        .unwrap();
+    db.execute_batch(
+        "CREATE TABLE events (batch INTEGER PRIMARY KEY, process, first, last, epoch, longest, notes, count, blocks)",
+    )
+    .unwrap();
     for second in 0..60 {
         Batch::of_records(&[collection(second * 1000, 1)], 60_000.0).unwrap().insert(&db, 1).unwrap();
     }

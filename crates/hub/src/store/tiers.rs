@@ -33,7 +33,13 @@ pub(super) fn choose(from_ms: u64, now_ms: u64, wanted_ms: u64) -> Tier {
 }
 
 /// Makes coarse rows of fine ones, as far as whole steps have passed, for one process.
-pub(super) fn roll_up(db: &Connection, layouts: &Layouts, layout: i64, process: i64, now_ms: u64) -> rusqlite::Result<()> {
+pub(super) fn roll_up(
+    db: &Connection,
+    layouts: &Layouts,
+    layout: i64,
+    process: i64,
+    now_ms: u64,
+) -> rusqlite::Result<()> {
     for tier in &TIERS[1..] {
         let step = tier.step_s * 1000;
         let done = last_of(db, process, tier.step_s)?;

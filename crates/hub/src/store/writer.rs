@@ -86,7 +86,8 @@ impl Writer {
         let layouts = layouts(&db)?;
         let now = Instant::now();
         let known = HashMap::new();
-        let mut writer = Self { db, limit, layout, layouts, known, roll_at: now + ROLL_EVERY, expire_at: now, progress };
+        let mut writer =
+            Self { db, limit, layout, layouts, known, roll_at: now + ROLL_EVERY, expire_at: now, progress };
         // What a hub that was killed has left undone.
         writer.catch_up()?;
         Ok(writer)
@@ -244,10 +245,11 @@ impl Writer {
             )?;
             return Ok(());
         }
-        let (key, alone): (i64, bool) =
-            self.db.query_row("SELECT key, (SELECT count(*) FROM processes) = 1 FROM processes ORDER BY seen LIMIT 1", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
+        let (key, alone): (i64, bool) = self.db.query_row(
+            "SELECT key, (SELECT count(*) FROM processes) = 1 FROM processes ORDER BY seen LIMIT 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
         if alone || self.known.values().any(|(known, _)| *known == key) {
             let middle: Option<i64> =
                 self.db.query_row("SELECT (min(t) + max(t)) / 2 FROM samples WHERE step = 1", [], |row| row.get(0))?;

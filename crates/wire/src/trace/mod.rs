@@ -16,7 +16,7 @@ mod writer;
 
 use serde::{Deserialize, Serialize};
 
-pub use reader::{Damage, Trace, TraceError, read, read_block};
+pub use reader::{Damage, Trace, TraceError, read, read_block, walk};
 pub use record::{Place, Record};
 pub use writer::{BlockWriter, MAX_BLOCK, encode_header};
 
