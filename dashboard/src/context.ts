@@ -41,10 +41,10 @@ export class Processes {
     return this.list.find((process) => process.id === id);
   }
 
-  /** Called now, if there is a list, and whenever one comes. */
+  /** Called as soon as the caller is done, if there is a list, and whenever one comes. */
   on(listener: () => void): () => void {
     this.listeners.add(listener);
-    if (this.loaded) listener();
+    if (this.loaded) queueMicrotask(() => this.listeners.has(listener) && listener());
     return () => this.listeners.delete(listener);
   }
 }

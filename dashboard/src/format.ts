@@ -68,7 +68,7 @@ export function figure(value: number | null | undefined, unit: string): string {
 /** The same with its sign, for differences. */
 export function signed(value: number | null | undefined, unit: string): string {
   if (value == null) return NONE;
-  const text = figure(Math.abs(value), unit);
+  const text = unit === "percent" && Math.abs(value) < 9.95 ? `${Math.abs(value).toFixed(1)} %` : figure(Math.abs(value), unit);
   if (value === 0) return `±${text}`;
   return `${value > 0 ? "+" : "−"}${text}`;
 }

@@ -150,7 +150,7 @@ whenUnauthorized(() => {
 // Colours.
 
 function showTheme(): void {
-  say(themeButton, { auto: "Auto", light: "Light", dark: "Dark" }[theme.choice]);
+  say(themeButton, `Theme: ${theme.choice}`);
   mark(themeButton, "aria-label", `Colours: ${theme.choice}. Change`);
 }
 theme.on(showTheme);

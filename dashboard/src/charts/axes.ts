@@ -48,22 +48,28 @@ export function timeAxis(group: Group): uPlot.Axis {
     grid: { show: false },
     size: 26,
     gap: 4,
-    space: group.to - group.from < 5000 ? 96 : 74,
-    ...(group.relative ? { incrs: TIMES } : {}),
+    space: group.to - group.from < 5000 ? 96 : 66,
+    incrs: TIMES,
     values: (_, splits, _axis, _space, step) =>
       splits.map((t) => (group.relative ? position(t, step < SECOND) : tick(t, step))),
   };
 }
 
-export function valueAxis(unit: string, log: boolean): uPlot.Axis {
+export function valueAxis(unit: string, log: boolean, space = 30): uPlot.Axis {
   return {
     ...plain(),
     size: LEFT,
     gap: 6,
-    space: 30,
+    space,
     ...(unit.startsWith("bytes") && !log ? { incrs: SIZES } : {}),
+    ...(log ? { grid: { stroke: colour("grid"), width: 1, filter: rounded }, ticks: { show: false } } : {}),
     values: (_, splits) => splits.map((value) => (value == null || (log && !decade(value)) ? "" : short(value, unit))),
   };
+}
+
+/** Of a logarithmic axis only the decades: the rest is noise. */
+function rounded(_: uPlot, splits: number[]): (number | null)[] {
+  return splits.map((value) => (decade(value) ? value : null));
 }
 
 function decade(value: number): boolean {

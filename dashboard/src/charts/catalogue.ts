@@ -48,8 +48,8 @@ export const PAUSES: PausePlan<Collection> = {
 
 export const CAUSES: Record<string, string> = {
   gc: "collection",
-  gil_native: "native code with the GIL",
-  python: "Python that did not give way",
+  gil_native: "native, GIL held",
+  python: "Python",
   cpu_starved: "no processor",
   unknown: "unknown",
 };
@@ -174,6 +174,14 @@ export const OBJECTS: Plan = {
   ],
 };
 
+export const FREED: Plan = {
+  id: "freed",
+  title: "Objects freed",
+  unit: "1/s",
+  help: "Objects that collections freed in a second.",
+  lines: [{ name: "gc.collected", label: "freed", colour: "gap", fill: 0.1 }],
+};
+
 export const IN_FLIGHT: Plan = {
   id: "in-flight",
   title: "In flight",
@@ -194,10 +202,10 @@ export const HANDLES: Plan = {
 };
 
 /** The smaller charts of a process, in their order. */
-export const SMALL: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, OBJECTS, IN_FLIGHT, STORAGE, NETWORK, HANDLES];
+export const SMALL: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, OBJECTS, FREED, IN_FLIGHT, STORAGE, NETWORK, HANDLES];
 
-/** Those for which a trace holds values. */
-export const TRACED: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, IN_FLIGHT];
+/** Those for which a trace may hold values. */
+export const TRACED: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, OBJECTS, FREED, IN_FLIGHT];
 
 /** Of a group of stalls at one site, in words. */
 export function siteSummary(stalls: Stall[]) {

@@ -145,7 +145,7 @@ export class LineChart implements Linked {
   step(by: number): void {
     const { t } = this.frame;
     if (t.length === 0) return;
-    const now = this.group.hovered === null ? t.length - 1 : this.nearest(this.group.hovered);
+    const now = (this.group.hovered === null ? null : this.nearest(this.group.hovered)) ?? t.length - 1;
     const next = Math.max(0, Math.min(t.length - 1, now + by));
     this.group.point(t[next]);
     const said = this.plan.lines
@@ -215,17 +215,16 @@ export class LineChart implements Linked {
         const value = column[i];
         if (value == null || t[i] < this.group.from || t[i] > this.group.to) continue;
         if (line.limit) limit = Math.max(limit, value);
-        else if (this.plan.difference) {
-          most = Math.max(most, Math.abs(value));
-        } else {
+        else {
           least = Math.min(least, value);
           most = Math.max(most, value);
         }
       }
     }
     if (this.plan.difference) {
-      const [, reach] = linear(most, this.plan.unit);
-      return [-reach, reach];
+      if (!Number.isFinite(least)) least = 0;
+      const [, reach] = linear(Math.max(most, -Math.min(least, 0)), this.plan.unit);
+      return [Math.min(least * 1.08, -reach * 0.15), Math.max(most * 1.08, reach * 0.15)];
     }
     if (limit > 0 && limit < 2.5 * most) most = Math.max(most, limit);
     return log ? decades(Number.isFinite(least) ? least : 1, most) : linear(most, this.plan.unit);
@@ -250,7 +249,7 @@ export class LineChart implements Linked {
       height,
       ms: 1,
       legend: { show: false },
-      padding: [8, 10, 0, 0],
+      padding: [8, 24, 0, 0],
       cursor: {
         y: false,
         drag: { x: true, y: false, setScale: false },
@@ -261,7 +260,7 @@ export class LineChart implements Linked {
         x: { time: !this.group.relative, auto: false, min: this.group.from, max: this.group.to },
         y: { distr: log ? 3 : 1, log: 10, range: () => this.range() },
       },
-      axes: [timeAxis(this.group), valueAxis(unit, log)],
+      axes: [timeAxis(this.group), valueAxis(unit, log, difference ? 14 : height < 130 ? 18 : 30)],
       series: [{}, ...lines.map((line) => this.series(line, Boolean(stacked), Boolean(difference)))],
       hooks: {
         setCursor: [(plot) => this.hover(plot)],

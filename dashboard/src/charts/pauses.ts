@@ -234,7 +234,7 @@ export class PauseChart<E extends Mark> implements Linked {
       height: this.plan.height ?? 190,
       ms: 1,
       legend: { show: false },
-      padding: [8, 10, 0, 0],
+      padding: [8, 24, 0, 0],
       cursor: {
         y: false,
         drag: { x: true, y: false, setScale: false },

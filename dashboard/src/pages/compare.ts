@@ -138,7 +138,7 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
     trouble,
     verdict,
     h("div", { class: "compared" }, h("div", { class: "table-frame" }, table), charts[0].element),
-    h("div", { class: "charts" }, ...charts.slice(1).map((chart) => chart.element)),
+    h("div", { class: "charts two" }, ...charts.slice(1).map((chart) => chart.element)),
     section("Pauses", "Both on the same scale.", ...pauses.map((chart) => chart.element)),
   );
 
@@ -302,7 +302,7 @@ function pair(metric: Metric, group: Group) {
     unit: metric.unit,
     help: `${metric.title} of both processes.`,
     log: metric.unit === "ms" ? "offered" : undefined,
-    height: metric.name === "requests.p99_ms" ? 210 : 150,
+    height: metric.name === "requests.p99_ms" ? 250 : 150,
     lines: [
       { name: "a", label: "A", colour: "side-a", width: 1.75 },
       { name: "b", label: "B", colour: "side-b", width: 1.75 },
@@ -313,7 +313,7 @@ function pair(metric: Metric, group: Group) {
     title: `${metric.title}: B − A`,
     unit: metric.unit,
     help: "Below zero B needs less than A.",
-    height: metric.name === "requests.p99_ms" ? 110 : 86,
+    height: metric.name === "requests.p99_ms" ? 130 : 86,
     difference: true,
     lines: [{ name: "diff", label: "B − A", colour: "good" }],
   };

@@ -32,8 +32,8 @@ const COLUMNS: Column[] = [
   { key: "rps", title: "Req/s", help: "Requests ended in the last second", sort: by("requests.rps") },
   { key: "p50", title: "p50", help: "Half of the requests took less", sort: by("requests.p50_ms") },
   { key: "p99", title: "p99", help: "99 of 100 requests took less", sort: by("requests.p99_ms") },
-  { key: "spark", title: "p99, last minute", help: "The course of p99", text: true, sort: by("requests.p99_ms") },
-  { key: "pause", title: "Longest pause", help: "The longest collection of the last second", sort: by("gc.max_ms") },
+  { key: "course", title: "Last minute", help: "The course of p99", text: true, sort: by("requests.p99_ms") },
+  { key: "pause", title: "Pause", help: "The longest collection of the last second", sort: by("gc.max_ms") },
   { key: "waited", title: "GC in requests", help: "Milliseconds of each second that requests waited for collections", sort: by("gc.in_request_ms") },
   { key: "memory", title: "RSS", help: "Resident set, and its share of the limit", sort: by("memory.rss") },
   { key: "cpu", title: "CPU", help: "100 being one core", sort: by("cpu.percent") },
@@ -97,7 +97,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
   }
 
   function sorting(): [string, number] {
-    const named = view.get("sort") ?? "-p99";
+    const named = view.get("sort") ?? "process";
     return named.startsWith("-") ? [named.slice(1), -1] : [named, 1];
   }
 
@@ -142,7 +142,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     cells.chip = h("a", { class: "chip", href: link("policy", { id: process.id }) });
     cells.due = h("small");
     cells.policy.append(cells.chip, cells.due);
-    cells.spark.append(line);
+    cells.course.append(line);
     cells.size = h("span");
     cells.fill = h("i");
     cells.bar = h("span", { class: "bar", hidden: true }, cells.fill);
@@ -203,7 +203,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
       return words.every((word) => text.includes(word)) && (old.checked || process.state !== "gone");
     };
     const [key, order] = sorting();
-    const column = COLUMNS.find((other) => other.key === key) ?? COLUMNS[4];
+    const column = COLUMNS.find((other) => other.key === key) ?? COLUMNS[0];
     const compare = (one: Process, other: Process) => {
       const [a, b] = [column.sort(one), column.sort(other)];
       return (a < b ? -1 : a > b ? 1 : one.id < other.id ? -1 : 1) * order;

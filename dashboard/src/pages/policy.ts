@@ -75,7 +75,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     toolbar.element,
     trouble,
     pauses.element,
-    h("div", { class: "charts" }, ...small.map((chart) => chart.element)),
+    h("div", { class: "charts two" }, ...small.map((chart) => chart.element)),
     h(
       "div",
       { class: "halves" },

@@ -72,6 +72,11 @@ export function playBench(root: HTMLElement, context: Context, bench: Bench): ()
   };
 }
 
+/** The title of a contender, which is written for Markdown. */
+function plain(entry: Entry): string {
+  return entry.title.replaceAll("`", "");
+}
+
 function median(values: number[]): number | null {
   if (values.length === 0) return null;
   const sorted = [...values].sort((one, other) => one - other);
@@ -93,7 +98,7 @@ function stage(scenario: Scenario, announce: Context["announce"]) {
     const swatch = h("i", { class: "swatch line", "aria-hidden": "true" });
     swatch.style.setProperty("--c", `var(--${COLOURS[i % COLOURS.length]})`);
     const cells = Array.from({ length: figures.length + 1 }, () => h("td"));
-    const row = h("tr", { "data-contender": entry.contender }, h("th", { scope: "row", class: "text" }, swatch, entry.title), ...cells);
+    const row = h("tr", { "data-contender": entry.contender }, h("th", { scope: "row", class: "text" }, swatch, plain(entry)), ...cells);
     body.append(row);
     return { entry, cells };
   });
@@ -106,7 +111,7 @@ function stage(scenario: Scenario, announce: Context["announce"]) {
   const draw = async () => {
     const canvas = curve?.canvas();
     if (!canvas) return;
-    const legend = scenario.entries.map((entry, i) => ({ text: entry.title, colour: colour(COLOURS[i % COLOURS.length]) }));
+    const legend = scenario.entries.map((entry, i) => ({ text: plain(entry), colour: colour(COLOURS[i % COLOURS.length]) }));
     download(await picture(`${scenario.scenario}: latency by share of requests`, legend, canvas), `neurogc-${scenario.scenario}.png`);
   };
   const element = section(
@@ -147,7 +152,7 @@ function stage(scenario: Scenario, announce: Context["announce"]) {
             const cell = cells[i + 1];
             say(cell, figure(value, unit));
             const percent = value !== null && against ? (100 * (value - against)) / against : null;
-            mark(cell, "title", percent === null || entry === base ? null : `${signed(percent, "percent")} against ${base.title}`);
+            mark(cell, "title", percent === null || entry === base ? null : `${signed(percent, "percent")} against ${plain(base)}`);
             mark(cell, "data-tone", percent === null || better === 0 || Math.abs(percent) < 5 ? null : Math.sign(percent) === better ? "good" : "bad");
           });
         }
@@ -213,14 +218,14 @@ class Curve {
         width,
         height: 230,
         legend: { show: false },
-        padding: [8, 10, 0, 0],
+        padding: [8, 30, 0, 0],
         cursor: { y: false, drag: { x: false, y: false } },
         scales: { x: { time: false, range: [0, 3] }, y: { distr: 3, log: 10 } },
         axes: [
           { ...axis, size: 26, splits: () => [0, 0.301, 1, 1.301, 2, 2.301, 3], values: () => ["all", "p50", "p90", "p95", "p99", "p99.5", "p99.9"] },
           { ...axis, size: 66, values: (_, splits) => splits.map((value) => (value && Math.abs(Math.log10(value) % 1) < 1e-6 ? ms(value).replace(".0 ", " ") : "")) },
         ],
-        series: [{}, ...this.scenario.entries.map((entry, i) => ({ label: entry.title, stroke: colour(COLOURS[i % COLOURS.length]), width: i < 2 ? 2 : 1.5, points: { show: false } }))],
+        series: [{}, ...this.scenario.entries.map((entry, i) => ({ label: plain(entry), stroke: colour(COLOURS[i % COLOURS.length]), width: i < 2 ? 2 : 1.5, points: { show: false } }))],
       },
       this.data,
       this.element,

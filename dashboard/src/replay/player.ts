@@ -35,8 +35,8 @@ export class Player {
       this.speed = Number(value);
       view.set({ speed: this.speed === 1 ? null : this.speed });
     });
-    const back = h("button", { type: "button", title: "To the start", "aria-label": "To the start", onclick: () => this.seek(0) }, "⏮");
-    const end = h("button", { type: "button", title: "To the end", "aria-label": "To the end", onclick: () => this.seek(this.length) }, "⏭");
+    const back = h("button", { type: "button", title: "To the start", onclick: () => this.seek(0) }, "Start");
+    const end = h("button", { type: "button", title: "To the end", onclick: () => this.seek(this.length) }, "End");
     this.element = h("div", { class: "toolbar player", role: "toolbar", "aria-label": "Playback" }, back, this.button, end, speed.element, this.slider, this.shown);
     this.show();
   }

@@ -132,7 +132,11 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
     const stood = stops.filter((event) => event.t <= at);
     stalls.set(stood);
     stalled.set(siteSummary(stood.filter((event) => event.t >= from)), at);
-    for (const chart of small) chart.set(now);
+    for (const chart of small) {
+      // What a trace does not hold is not drawn as an empty chart.
+      chart.element.hidden = loaded !== null && !chart.plan.lines.some((line) => latest(frame, line.name) !== null);
+      chart.set(now);
+    }
     const value = (name: string) => latest(now, name);
     strip.set({
       p50: value("requests.p50_ms"),
