@@ -189,7 +189,8 @@ pub(crate) fn check_folder(folder: &Path, uid: u32) -> Result<bool, String> {
     ))
 }
 
-fn sockets_in(folder: &Path) -> Vec<(u32, PathBuf)> {
+/// Sockets that are named for processes.
+pub(crate) fn sockets_in(folder: &Path) -> Vec<(u32, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     entries.flatten().filter_map(|entry| Some((control::socket_pid(&entry.path())?, entry.path()))).collect()
 }

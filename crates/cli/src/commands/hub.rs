@@ -11,8 +11,9 @@ use neurogc_hub::{Collector, Config, HubError};
 use neurogc_settings::HUB_PORT;
 use serde_json::json;
 
-use crate::agents::Rendezvous;
+use crate::agents::{Rendezvous, check_folder, sockets_in};
 use crate::failure::{Failure, Outcome};
+use crate::process;
 
 /// Collect from many processes: dashboard, history, metrics
 ///
@@ -42,8 +43,11 @@ pub(crate) struct Arguments {
     /// Send metrics to this collector of OpenTelemetry, every 10 s
     #[arg(long, value_name = "URL")]
     otlp: Option<Collector>,
-    /// Follow no agents on this machine; only those that report here
-    #[arg(long)]
+    /// Follow the agents whose sockets are in this folder, and not those of this user; for the sockets of a container
+    #[arg(long, value_name = "DIR")]
+    sockets: Option<PathBuf>,
+    /// Follow no agents on this machine, only take what is reported
+    #[arg(long, conflicts_with = "sockets")]
     no_local: bool,
     /// Print where it listens as JSON
     #[arg(long)]
@@ -58,8 +62,16 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     if let Some(folder) = arguments.recordings.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(Failure::usage(format!("there is no folder {} with recordings", folder.display())));
     }
-    let sockets: neurogc_hub::Sockets =
-        if arguments.no_local { Arc::new(Vec::new) } else { Arc::new(|| Rendezvous::of_this_machine().sockets()) };
+    let sockets: neurogc_hub::Sockets = match arguments.sockets {
+        Some(folder) => {
+            if !check_folder(&folder, process::own_uid()).map_err(Failure::usage)? {
+                return Err(Failure::usage(format!("there is no folder {} with sockets", folder.display())));
+            }
+            Arc::new(move || sockets_in(&folder).into_iter().map(|(_, path)| path).collect())
+        }
+        None if arguments.no_local => Arc::new(Vec::new),
+        None => Arc::new(|| Rendezvous::of_this_machine().sockets()),
+    };
     let config = Config {
         listen: arguments.listen,
         token: arguments.token.filter(|token| !token.is_empty()),

@@ -21,6 +21,12 @@ use crate::process::{State as Presence, Summary};
 use crate::series::CATALOGUE;
 
 #[derive(Serialize)]
+struct List<'p> {
+    now_ms: u64,
+    processes: Vec<Summary<'p>>,
+}
+
+#[derive(Serialize)]
 struct One<'p> {
     #[serde(flatten)]
     summary: Summary<'p>,
@@ -28,11 +34,12 @@ struct One<'p> {
     status_ms: Option<u64>,
 }
 
+/// Series as they are told, of processes and of recordings.
 #[derive(Serialize)]
-struct Course<'c> {
-    id: &'c str,
+pub(crate) struct Course<'c> {
+    pub(crate) id: &'c str,
     #[serde(flatten)]
-    chart: Chart,
+    pub(crate) chart: Chart,
 }
 
 /// Events as they are told, of processes and of recordings.
@@ -56,7 +63,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, parameters: Parameters) ->
     let past = history.iter().filter(|(facts, _)| !known.contains(facts.id.as_str()));
     let past = past.map(|(facts, seen_ms)| Summary::of_history(facts, *seen_ms));
     let all: Vec<_> = shown.into_iter().chain(past).collect();
-    Ok(json_text(to_text(&json!({"now_ms": now_ms, "processes": all}))))
+    Ok(json_text(to_text(&List { now_ms, processes: all })))
 }
 
 pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::chart::Chart;
 use super::error::ApiError;
 use super::parameters::Parameters;
-use super::processes::Events;
+use super::processes::{Course, Events};
 use super::{App, blocking, json_text};
 use crate::hub::to_text;
 use crate::recording;
@@ -101,9 +101,7 @@ pub(super) async fn series(
         // A row ends after what it tells of, so the last one may end after the recording.
         let rows = recording.rows.into_iter().filter(|row| row.t > from && row.t < to + 1000);
         let chart = Chart::of(&fold_into_steps(rows, step_ms), &places, (from, to), step_ms);
-        let mut whole = serde_json::to_value(chart).map_err(unreadable)?;
-        whole["id"] = json!(entry.id);
-        Ok(json_text(to_text(&whole)))
+        Ok(json_text(to_text(&Course { id: &entry.id, chart })))
     })
     .await
 }

@@ -138,7 +138,7 @@ impl Store {
     pub(crate) fn report(&self) -> Value {
         json!({
             "path": self.path.display().to_string(),
-            "bytes": fs::metadata(&self.path).map_or(0, |file| file.len()),
+            "bytes": size(&self.path) + size(&self.path.with_extension("db-wal")),
             "limit_bytes": self.limit,
             "written": self.progress.written.load(Ordering::Relaxed),
             "dropped": self.dropped(),
@@ -151,6 +151,10 @@ impl Store {
     pub(crate) fn dropped(&self) -> u64 {
         self.progress.dropped.load(Ordering::Relaxed)
     }
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len())
 }
 
 impl Drop for Store {

@@ -1,0 +1,53 @@
+// Runs all cases before one hub, in one browser, and says how many passed.
+
+import { readdir } from "node:fs/promises";
+import { parseArgs } from "node:util";
+import { Backend } from "./backend.mjs";
+import { Browser } from "./browser.mjs";
+import { pictures } from "./pictures.mjs";
+
+const { values: options } = parseArgs({
+  options: {
+    hub: { type: "string" },
+    python: { type: "string", default: "python3" },
+    only: { type: "string", default: "" },
+    images: { type: "string" },
+  },
+});
+
+const cases = [];
+for (const name of (await readdir(new URL("cases/", import.meta.url))).sort()) {
+  const { default: list } = await import(new URL(`cases/${name}`, import.meta.url));
+  for (const [title, act] of Object.entries(list)) cases.push({ title: `${name.replace(/^\d+-|\.mjs$/g, "")}: ${title}`, act });
+}
+
+const backend = new Backend(options);
+const browser = new Browser();
+let [passed, failed, skipped] = [0, 0, 0];
+try {
+  console.log(`before ${await backend.start()}`);
+  await browser.start(backend);
+  for (const { title, act } of cases.filter((each) => each.title.includes(options.only))) {
+    const began = performance.now();
+    try {
+      const said = await act(browser, backend);
+      browser.complaints();
+      const note = typeof said === "string" ? ` (${said})` : "";
+      if (said === false) skipped += 1;
+      else passed += 1;
+      console.log(`${said === false ? "skip" : "ok  "} ${title}${note} ${((performance.now() - began) / 1000).toFixed(1)} s`);
+    } catch (error) {
+      failed += 1;
+      console.log(`FAIL ${title}\n     ${String(error.stack ?? error).replaceAll("\n", "\n     ")}`);
+      const picture = await browser.picture(title).catch(() => null);
+      if (picture) console.log(`     what it looked like: ${picture}`);
+      await browser.fresh();
+    }
+  }
+  if (options.images) await pictures(browser, backend, options.images);
+} finally {
+  await browser.stop();
+  await backend.stop();
+}
+console.log(`${passed} passed, ${failed} failed, ${skipped} skipped`);
+process.exitCode = failed ? 1 : 0;
