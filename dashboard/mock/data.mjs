@@ -200,7 +200,7 @@ export function processes(now) {
   const second = Math.floor(now / 1000);
   const day = 86_400_000;
   const make = (pid, started_ms, command, more) => ({
-    id: `web-1-${pid}-${started_ms}`, host: "web-1", pid, command, python: "CPython 3.12.1", neurogc: "0.1.0", started_ms,
+    id: `web-1-${pid}-1789999990000`, host: "web-1", pid, command, python: "CPython 3.12.1", neurogc: "0.1.0", started_ms,
     source: "socket", warnings: [], changes: [], heap: 210, busy: 0.62, rps: 480, base: 180 * MIB, limit: null, blind: false, missed: 0, ...more,
   });
   return [

@@ -204,7 +204,7 @@ export interface Comparison {
 export interface Offered {
   name: string;
   example: string;
-  help: string;
+  help?: string;
 }
 
 export interface Recording {

@@ -35,6 +35,7 @@ export class Backend {
     this.#port = await freePort();
     this.#folder = await mkdtemp(join(tmpdir(), "neurogc-browser-"));
     await mkdir(join(this.#folder, "recordings"));
+    await copyFile(BENCH, join(this.#folder, "recordings", "run.json"));
     await this.up();
     if (!this.real) {
       const { processes } = await this.get("processes");

@@ -23,11 +23,13 @@ async function written() {
 export class Browser {
   #chromium;
   #complaints = [];
+  #dist;
   /** Messages that the page got from the hub, newest last. */
   heard = [];
 
-  async start(backend) {
+  async start(backend, dist) {
     this.base = backend.base;
+    this.#dist = dist;
     this.#chromium = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
     await this.fresh();
   }
@@ -38,6 +40,11 @@ export class Browser {
     this.#complaints = [];
     this.heard = [];
     this.context = await this.#chromium.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", acceptDownloads: true, ...options });
+    if (this.#dist) {
+      await this.context.route(/127\.0\.0\.1:\d+\/(\w+\.(js|css|svg|html))?(#.*)?$/, (route) => {
+        route.fulfill({ path: join(this.#dist, new URL(route.request().url()).pathname.slice(1) || "index.html") });
+      });
+    }
     this.page = await this.context.newPage();
     this.page.setDefaultTimeout(20_000);
     this.page.on("pageerror", (error) => this.#complaints.push(`error in the page: ${error.message}\n${error.stack}`));

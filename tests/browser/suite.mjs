@@ -12,6 +12,7 @@ const { values: options } = parseArgs({
     python: { type: "string", default: "python3" },
     only: { type: "string", default: "" },
     images: { type: "string" },
+    dist: { type: "string" },
   },
 });
 
@@ -26,7 +27,7 @@ const browser = new Browser();
 let [passed, failed, skipped] = [0, 0, 0];
 try {
   console.log(`before ${await backend.start()}`);
-  await browser.start(backend);
+  await browser.start(backend, options.dist);
   for (const { title, act } of cases.filter((each) => each.title.includes(options.only))) {
     const began = performance.now();
     try {

@@ -130,3 +130,6 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::unavailable("the question failed")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,7 @@ fn body_error(rejection: JsonRejection) -> ApiError {
         JsonRejection::MissingJsonContentType(_) => {
             ApiError::bad_request("the body must be JSON, with `Content-Type: application/json`")
         }
+        JsonRejection::BytesRejection(_) => ApiError::too_large("the body is over its limit"),
         other => ApiError::bad_request(other.body_text()),
     }
 }

@@ -1,0 +1,28 @@
+// A picture of each page, for the docs.
+
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+
+export async function pictures(browser, backend, folder) {
+  await mkdir(folder, { recursive: true });
+  const { recordings } = await backend.get("recordings");
+  const [trace, bench] = ["trace", "bench"].map((kind) => recordings.find((each) => each.kind === kind)?.id);
+  const list = [
+    ["overview", "#/overview?find=service.py", "light", 520],
+    ["process", `#/process?id=${backend.with}&range=1m`, "light", 1180],
+    ["process-dark", `#/process?id=${backend.with}&range=1m`, "dark", 1180],
+    ["compare", `#/compare?a=${backend.without}&b=${backend.with}&range=1m`, "light", 1180],
+    ["replay", trace && `#/replay?rec=${trace}&window=all`, "light", 1000],
+    ["replay-bench", bench && `#/replay?rec=${bench}`, "light", 900],
+    ["policy", `#/policy?id=${backend.with}&range=1m`, "light", 1180],
+  ];
+  for (const [name, hash, scheme, height] of list) {
+    if (!hash) continue;
+    const page = await browser.fresh({ viewport: { width: 1360, height }, colorScheme: scheme, deviceScaleFactor: 1 });
+    await browser.open(backend.real ? hash : hash.replace("?find=service.py", ""));
+    await page.waitForTimeout(4000);
+    if (name === "replay") await page.getByRole("button", { name: "End" }).click();
+    await page.waitForTimeout(500);
+    await page.screenshot({ path: join(folder, `dashboard-${name}.png`) });
+  }
+}
