@@ -124,14 +124,13 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def block(first_ns: int, count: int, step_ns: int) -> bytes:
-    """A block of a trace with so many collections."""
-    records, before = bytearray(), 0
-    for number in range(count):
-        at = first_ns + number * step_ns
-        records += b"\3" + varint((at - before) << 1) + b"\x10" + varint(random.randrange(50_000, 3_000_000)) + b"\0\0"
-        before = at
-    return b"NGCB" + struct.pack("<II", len(records), zlib.crc32(records)) + records
+def block(count: int, step_ns: int) -> tuple[bytes, float]:
+    """A block of a trace with so many collections, and the longest of them in milliseconds."""
+    pauses = [random.randrange(50_000, 3_000_000) for _ in range(count)]
+    records = bytearray()
+    for pause in pauses:
+        records += b"\3" + varint(step_ns << 1) + b"\x10" + varint(pause) + b"\0\0"
+    return b"NGCB" + struct.pack("<II", len(records), zlib.crc32(records)) + records, max(pauses) / 1e6
 
 
 def fill_week(path: Path, series: int) -> None:
@@ -151,8 +150,9 @@ def fill_week(path: Path, series: int) -> None:
         db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)", rows)
     for minute in range(7 * 1440):
         first = now - 7 * 86_400_000 + minute * 60_000
+        blocks, longest = block(300, 199_000_000)
         db.execute("INSERT INTO events (process, first, last, epoch, longest, notes, count, blocks) VALUES (?,?,?,?,?,?,?,?)",
-                   (key, first, first + 60_000, first, 3.0, 0, 300, block(0, 300, 200_000_000)))
+                   (key, first, first + 60_000, first, longest, 0, 300, blocks))
     db.commit()
     db.close()
 

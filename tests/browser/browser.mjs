@@ -30,7 +30,7 @@ export class Browser {
   async start(backend, dist) {
     this.base = backend.base;
     this.#dist = dist;
-    this.#chromium = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
+    this.#chromium = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu", ...(dist ? ["--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets"] : [])] });
     await this.fresh();
   }
 

@@ -16,6 +16,17 @@ const { values: options } = parseArgs({
   },
 });
 
+/** A case that takes so long has failed. */
+const LIMIT_MS = 90_000;
+
+function within(limit, work) {
+  let timer;
+  const late = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Error(`it is not done after ${limit / 1000} s`)), limit);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
 const cases = [];
 for (const name of (await readdir(new URL("cases/", import.meta.url))).sort()) {
   const { default: list } = await import(new URL(`cases/${name}`, import.meta.url));
@@ -24,6 +35,8 @@ for (const name of (await readdir(new URL("cases/", import.meta.url))).sort()) {
 
 const backend = new Backend(options);
 const browser = new Browser();
+// Asked to end, it takes along what it has started.
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => void browser.stop().then(() => backend.stop()).then(() => process.exit(1)));
 let [passed, failed, skipped] = [0, 0, 0];
 try {
   console.log(`before ${await backend.start()}`);
@@ -31,7 +44,7 @@ try {
   for (const { title, act } of cases.filter((each) => each.title.includes(options.only))) {
     const began = performance.now();
     try {
-      const said = await act(browser, backend);
+      const said = await within(LIMIT_MS, act(browser, backend));
       browser.complaints();
       const note = typeof said === "string" ? ` (${said})` : "";
       if (said === false) skipped += 1;

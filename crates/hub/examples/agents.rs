@@ -111,7 +111,7 @@ impl Fake {
             self.sample.pauses[usize::from(generation)].buckets.add(pause, 1);
             self.sample.latency.buckets.add(pause * 20, 3);
         }
-        let sample = (round % ROUNDS_A_SECOND == 0).then(|| Box::new(self.figures(now.as_secs_f64())));
+        let sample = round.is_multiple_of(ROUNDS_A_SECOND).then(|| Box::new(self.figures(now.as_secs_f64())));
         let report = Report {
             host: "fake".to_owned(),
             pid: self.pid,

@@ -154,7 +154,7 @@ fn lower_ns(index: u16) -> u64 {
         return index * UNIT_NS;
     }
     let (shift, rest) = (index / PER_DOUBLING - 1, index % PER_DOUBLING);
-    let lower = u128::from(PER_DOUBLING + rest) * u128::from(UNIT_NS) << shift;
+    let lower = (u128::from(PER_DOUBLING + rest) * u128::from(UNIT_NS)) << shift;
     u64::try_from(lower).unwrap_or(u64::MAX)
 }
 
