@@ -21,6 +21,11 @@ export interface Page {
   mount(root: HTMLElement, context: Context): () => void;
 }
 
+/** A process of which the hub has no sample yet has no values; it is not to be asked whether it has. */
+export function whole<P extends Process>(process: P): P {
+  return { ...process, latest: process.latest ?? {} };
+}
+
 /** The processes that the hub knows, as it last listed them. */
 export class Processes {
   list: Process[] = [];
@@ -32,7 +37,7 @@ export class Processes {
   }
 
   set(list: Process[]): void {
-    this.list = list;
+    this.list = list.map(whole);
     this.loaded = true;
     for (const listener of this.listeners) listener();
   }

@@ -1,7 +1,7 @@
 // Choosing a process.
 
 import { get } from "./api";
-import type { Context } from "./context";
+import { type Context, whole } from "./context";
 import { select } from "./dom";
 import { brief } from "./format";
 import type { Process } from "./types";
@@ -43,7 +43,7 @@ export class Picker {
     this.undo = context.processes.on(() => this.fill());
     get<{ processes: Process[] }>("processes", { gone: "true" })
       .then(({ processes }) => {
-        this.gone = processes;
+        this.gone = processes.map(whole);
         this.fill();
       })
       .catch(() => {});

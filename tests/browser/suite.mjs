@@ -58,6 +58,8 @@ try {
       await browser.fresh();
     }
   }
+  const { ingest, clients } = await backend.get("hub");
+  console.log(`the hub: ${JSON.stringify({ ...ingest, skipped: clients.skipped })}`);
   if (options.images) await pictures(browser, backend, options.images);
 } finally {
   await browser.stop();

@@ -1,7 +1,7 @@
 // Overview: all processes with their state, latency, pauses, memory, policy and warnings.
 
 import { aborted, get } from "../api";
-import type { Context, Page } from "../context";
+import { type Context, type Page, whole } from "../context";
 import { h, mark, say } from "../dom";
 import { ago, brief, bytes, figure, ms, span } from "../format";
 import { draw, spark } from "../spark";
@@ -106,7 +106,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     if (old.checked) {
       try {
         const answer = await get<{ processes: Process[] }>("processes", { gone: "true" }, stop.signal);
-        gone = answer.processes.filter((process) => process.state === "gone");
+        gone = answer.processes.filter((process) => process.state === "gone").map(whole);
       } catch (error) {
         if (!aborted(error)) throw error;
       }

@@ -10,7 +10,7 @@ import { commands } from "../conduct/commands";
 import { guards } from "../conduct/guards";
 import { history, orders } from "../conduct/orders";
 import { verdict } from "../conduct/verdict";
-import type { Context, Page } from "../context";
+import { type Context, type Page, whole } from "../context";
 import { h, mark, say, section } from "../dom";
 import { Follow, type Window } from "../follow";
 import { brief, span } from "../format";
@@ -111,7 +111,7 @@ function mount(root: HTMLElement, context: Context): () => void {
 
   async function look(): Promise<void> {
     try {
-      detail = await get<Detail>(`processes/${part(id)}`, {}, stop.signal);
+      detail = whole(await get<Detail>(`processes/${part(id)}`, {}, stop.signal));
     } catch (error) {
       if (aborted(error)) return;
     }

@@ -126,7 +126,8 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
     void need(from, to);
     group.window(from, to);
     back.hidden = zoomed === null;
-    const now = until(frame, at);
+    // The last step may end after the recording does.
+    const now = until(frame, at >= length ? Infinity : at);
     latency.set(now);
     pauses.set(collections.filter((event) => event.t <= at), left_out);
     const stood = stops.filter((event) => event.t <= at);
