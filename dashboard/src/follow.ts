@@ -143,7 +143,7 @@ export class Follow {
   /** Coarse windows are loaded again now and then; a process that says nothing still grows older. */
   private tick(): void {
     if (!this.moving || this.loading || this.live.connection.kind !== "live") return;
-    const due = Math.min(60_000, Math.max(2000, this.frame.step_ms));
+    const due = Math.min(60_000, Math.max(5000, this.frame.step_ms));
     if (this.frame.step_ms > 1000 || (this.window.kind === "live" && this.window.span_ms > FINE_MS)) {
       if (Date.now() - this.loaded_at >= due) void this.load();
     } else if (this.window.kind === "live" && this.live.now_ms() - this.to > 3000) {

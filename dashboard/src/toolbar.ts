@@ -49,8 +49,11 @@ export class Toolbar {
         type: "button",
         title: "Copy a link that restores this view",
         onclick: async () => {
-          await navigator.clipboard?.writeText(location.href).catch(() => {});
-          announce("The address of this view is in the clipboard");
+          const copied = await navigator.clipboard?.writeText(location.href).then(
+            () => true,
+            () => false,
+          );
+          announce(copied ? "The address of this view is in the clipboard" : "The address bar has the link to this view");
         },
       },
       "Copy link",

@@ -1,7 +1,7 @@
 // What the page stands before: a real hub with two real processes, or the stand-in.
 
 import { spawn } from "node:child_process";
-import { copyFile, mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -109,7 +109,6 @@ export class Backend {
   async trace() {
     const to = join(this.#folder, "upload.ngct");
     if (!this.real) {
-      const { writeFile } = await import("node:fs/promises");
       await writeFile(to, "NGCT");
       return to;
     }
@@ -118,8 +117,22 @@ export class Backend {
     return to;
   }
 
+  /** Puts a trace on the shelf of the hub. */
+  async upload() {
+    const body = await readFile(await this.trace());
+    const answer = await fetch(`${this.base}/api/v1/recordings?name=service.ngct`, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body });
+    return (await answer.json()).id;
+  }
+
+  /** Ends the process without NeuroGC's conductor, and returns its id. */
+  async finish() {
+    if (!this.real) return (await this.get("processes", { gone: "true" })).processes.find((process) => process.state === "gone").id;
+    await end(this.#services[0]);
+    return this.without;
+  }
+
   #service(policy, ...more) {
-    const words = ["run", "--policy", policy, ...more, "--", this.#options.python, join(here, "service.py")];
+    const words = ["run", "--policy", policy, ...more, "--", this.#options.python, join(here, "service.py"), ...(this.#options.live ? [this.#options.live] : [])];
     const service = spawn(resolve(this.#options.hub), words, { stdio: ["ignore", "ignore", "inherit"] });
     this.#services.push(service);
     return service;

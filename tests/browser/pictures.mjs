@@ -5,8 +5,11 @@ import { join } from "node:path";
 
 export async function pictures(browser, backend, folder) {
   await mkdir(folder, { recursive: true });
+  // A minute that is full.
+  await backend.until(async () => (await backend.get(`processes/${backend.with}/series`, { range: "1m" })).t.length >= 59, "no minute without a hole", 90_000);
+  const trace = await backend.upload();
   const { recordings } = await backend.get("recordings");
-  const [trace, bench] = ["trace", "bench"].map((kind) => recordings.find((each) => each.kind === kind)?.id);
+  const bench = recordings.find((each) => each.kind === "bench")?.id;
   const list = [
     ["overview", "#/overview?find=service.py", "light", 520],
     ["process", `#/process?id=${backend.with}&range=1m`, "light", 1180],

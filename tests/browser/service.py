@@ -5,7 +5,7 @@ import random
 import sys
 import time
 
-LIVE = 150_000
+LIVE = int(sys.argv[1]) if len(sys.argv) > 1 else 150_000
 
 
 class Node:

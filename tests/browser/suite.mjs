@@ -13,6 +13,7 @@ const { values: options } = parseArgs({
     only: { type: "string", default: "" },
     images: { type: "string" },
     dist: { type: "string" },
+    live: { type: "string" },
   },
 });
 
@@ -41,6 +42,7 @@ let [passed, failed, skipped] = [0, 0, 0];
 try {
   console.log(`before ${await backend.start()}`);
   await browser.start(backend, options.dist);
+  if (options.images) await pictures(browser, backend, options.images);
   for (const { title, act } of cases.filter((each) => each.title.includes(options.only))) {
     const began = performance.now();
     try {
@@ -60,7 +62,6 @@ try {
   }
   const { ingest, clients } = await backend.get("hub");
   console.log(`the hub: ${JSON.stringify({ ...ingest, skipped: clients.skipped })}`);
-  if (options.images) await pictures(browser, backend, options.images);
 } finally {
   await browser.stop();
   await backend.stop();

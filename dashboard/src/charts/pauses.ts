@@ -304,14 +304,14 @@ export class PauseChart<E extends Mark> implements Linked {
     pen.strokeStyle = colour("muted");
     pen.lineWidth = ratio;
     pen.setLineDash([3 * ratio, 3 * ratio]);
-    for (const note of this.notes) {
+    for (const [index, note] of this.notes.entries()) {
       const x = plot.valToPos(note.t, "x", true);
       pen.beginPath();
       pen.moveTo(x, bbox.top);
       pen.lineTo(x, bbox.top + bbox.height);
       pen.stroke();
       pen.textAlign = x > bbox.left + bbox.width * 0.8 ? "right" : "left";
-      pen.fillText(note.text, x + (pen.textAlign === "left" ? 5 : -5) * ratio, bbox.top + 11 * ratio);
+      pen.fillText(note.text, x + (pen.textAlign === "left" ? 5 : -5) * ratio, bbox.top + (11 + 13 * (index % 3)) * ratio);
     }
     pen.setLineDash([]);
   }

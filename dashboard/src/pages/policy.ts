@@ -122,6 +122,11 @@ function mount(root: HTMLElement, context: Context): () => void {
   function refresh(): void {
     const known = picker.find(id) ?? detail;
     if (!known) return;
+    // Its window ends with it, which is known only now.
+    if (known.state === "gone" && !over) {
+      over = true;
+      void follow.load();
+    }
     const status = detail?.status ?? null;
     const conduct = follow.conduct ?? status?.conduct ?? null;
     const up = status ? status.uptime_s + (live.now_ms() - (detail?.status_ms ?? live.now_ms())) / 1000 : null;
@@ -155,6 +160,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     return known?.state === "gone" ? known.seen_ms : null;
   };
   const follow = new Follow(id, live, asked(), ended, show);
+  let over = false;
   live.watch([id]);
   group.onHover = (t) => toolbar.point(t, group.from, group.to);
   onTheme(() => group.recolour());

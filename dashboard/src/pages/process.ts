@@ -92,6 +92,11 @@ function mount(root: HTMLElement, context: Context): () => void {
   function about(): void {
     const known = picker.find(id);
     if (!known) return;
+    // Its window ends with it, which is known only now.
+    if (known.state === "gone" && !over) {
+      over = true;
+      void follow.load();
+    }
     say(heading, brief(known.command));
     heading.title = known.command;
     document.title = `${brief(known.command)} – NeuroGC`;
@@ -162,6 +167,7 @@ function mount(root: HTMLElement, context: Context): () => void {
   }
 
   const follow = new Follow(id, live, asked(), ended, show);
+  let over = false;
   live.watch([id]);
   group.onHover = (t) => toolbar.point(t, group.from, group.to);
   const off = [
