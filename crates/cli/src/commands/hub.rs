@@ -110,7 +110,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         text => text.parse().ok(),
     };
     let parse = || {
-        if let Ok(port) = text.trim_start_matches(':').parse() {
+        if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
             return Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
         }
         if let Ok(address) = text.parse() {
