@@ -1,11 +1,15 @@
 """A small service that asks itself: live objects, cyclic garbage, requests, and now and then something that stalls it."""
 
 import asyncio
+import collections
 import random
 import sys
 import time
 
 LIVE = int(sys.argv[1]) if len(sys.argv) > 1 else 150_000
+
+# The latest answers are kept for some seconds: what dies old is what full collections are for.
+kept = collections.deque(maxlen=200)
 
 
 class Node:
@@ -22,12 +26,12 @@ def work(size):
         one, other = Node(number), Node(number)
         one.other, other.other = other, one
         pairs.append({"pair": (one, other), "scores": [number, number + 1]})
-    return len(pairs)
+    return pairs
 
 
 async def answer(mark):
     with mark("shop"):
-        work(random.randrange(100, 400))
+        kept.append(work(random.randrange(100, 400)))
         await asyncio.sleep(0.002)
         work(100)
 

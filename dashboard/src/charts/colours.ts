@@ -1,8 +1,16 @@
 // Colours as the style sheet has them, for canvases.
 
-/** The colour behind a name such as `p99`. */
+const known = new Map<string, string>();
+
+/** The colour behind a name such as `p99`. It is looked up once for each theme: asking the style sheet is dear. */
 export function colour(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || "#888888";
+  const key = `${document.documentElement.dataset.theme} ${name}`;
+  let found = known.get(key);
+  if (found === undefined) {
+    found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || "#888888";
+    known.set(key, found);
+  }
+  return found;
 }
 
 /** The same with less weight; the style sheet writes all colours with six digits. */

@@ -12,7 +12,12 @@ export default {
   async "the page is there within a second, and asks nobody but the hub"(browser, backend) {
     const page = await browser.open("#/overview");
     const painted = await page.evaluate(
-      () => new Promise((found) => new PerformanceObserver((list) => found(list.getEntriesByName("first-contentful-paint")[0]?.startTime)).observe({ type: "paint", buffered: true })),
+      () =>
+        new Promise((found) => {
+          new PerformanceObserver((list) => {
+            for (const entry of list.getEntriesByName("first-contentful-paint")) found(entry.startTime);
+          }).observe({ type: "paint", buffered: true });
+        }),
     );
     await page.waitForSelector(`tr[data-id="${backend.with}"]`);
     holds(painted < 1000 || loadavg()[0] > 2 * cpus().length, `the first paint took ${painted} ms`);
