@@ -83,13 +83,17 @@ export class Follow {
     this.fresh = [];
     const end = this.ended();
     let query: Record<string, string | number>;
-    if (this.window.kind === "fixed") query = { from: Math.floor(this.window.from), to: Math.ceil(this.window.to) };
-    else if (end !== null) query = { from: Math.floor(end - this.window.span_ms), to: Math.ceil(end) };
+    // Lines of a fixed window come in from the left and leave to the right.
+    let beyond = 0;
+    if (this.window.kind === "fixed") {
+      query = { from: Math.floor(this.window.from), to: Math.ceil(this.window.to) };
+      beyond = 2 * Math.max(1000, (this.window.to - this.window.from) / POINTS);
+    } else if (end !== null) query = { from: Math.floor(end - this.window.span_ms), to: Math.ceil(end) };
     else query = { range: `${Math.round(this.window.span_ms / 1000)}s` };
     try {
       const path = `processes/${part(this.id)}`;
       const [stretch, happened] = await Promise.all([
-        get<Stretch>(`${path}/series`, { ...query, points: POINTS }, mine.signal),
+        get<Stretch>(`${path}/series`, { ...query, ...wider(query, beyond), points: POINTS }, mine.signal),
         get<Happenings>(`${path}/events`, { ...query, limit: MOST_EVENTS }, mine.signal),
       ]);
       this.frame = framed(stretch);
@@ -152,6 +156,10 @@ export class Follow {
       this.changed();
     }
   }
+}
+
+function wider({ from, to }: Record<string, string | number>, by: number): Record<string, number> {
+  return by ? { from: Math.floor(Number(from) - by), to: Math.ceil(Number(to) + by) } : {};
 }
 
 function every_second(act: () => void): number {

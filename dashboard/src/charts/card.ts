@@ -118,15 +118,17 @@ export class Card {
   }
 
   private fill(): void {
-    const { head, rows } = this.inside.rows();
+    const { head, rows, cells } = this.inside.rows();
     const shown = rows.slice(0, 300);
+    const text = head.map((_, i) => typeof cells[0]?.[i] === "string");
+    const align = (i: number) => (text[i] ? "text" : null);
     this.table.replaceChildren(
       h(
         "table",
         {},
         h("caption", { class: "unseen" }, this.title),
-        h("thead", {}, h("tr", {}, ...head.map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", {}, ...shown.map((row) => h("tr", {}, ...row.map((cell, i) => h(i ? "td" : "th", i ? {} : { scope: "row" }, cell))))),
+        h("thead", {}, h("tr", {}, ...head.map((name, i) => h("th", { scope: "col", class: align(i) }, name)))),
+        h("tbody", {}, ...shown.map((row) => h("tr", {}, ...row.map((cell, i) => h(i ? "td" : "th", { scope: i ? null : "row", class: align(i) }, cell))))),
       ),
       rows.length > shown.length ? h("p", { class: "note" }, `${rows.length - shown.length} more rows are in the CSV.`) : "",
       rows.length === 0 ? h("p", { class: "note" }, "Nothing in this window.") : "",

@@ -67,9 +67,9 @@ export function until(frame: Frame, t: number): Frame {
   return { step_ms: frame.step_ms, t: frame.t.slice(0, end), series };
 }
 
-/** The latest value of a series that is one. */
-export function latest(frame: Frame, name: string): number | null {
+/** The latest value of a series that is one, up to a moment. */
+export function latest(frame: Frame, name: string, until = Infinity): number | null {
   const column = frame.series[name] ?? [];
-  for (let i = column.length - 1; i >= 0; i -= 1) if (column[i] != null) return column[i];
+  for (let i = column.length - 1; i >= 0; i -= 1) if (column[i] != null && frame.t[i] <= until) return column[i];
   return null;
 }

@@ -87,7 +87,7 @@ export class LineChart implements Linked {
   point(t: number | null): void {
     this.pointed = t === null ? null : this.nearest(t);
     for (const line of this.plan.lines) {
-      const value = this.pointed === null ? latest(this.frame, line.name) : (this.frame.series[line.name]?.[this.pointed] ?? null);
+      const value = this.pointed === null ? latest(this.frame, line.name, this.group.to) : (this.frame.series[line.name]?.[this.pointed] ?? null);
       this.card.value(line.name, figure(value, this.plan.unit));
     }
     const plot = this.plot;

@@ -264,6 +264,8 @@ export class PauseChart<E extends Mark> implements Linked {
     const floor = bbox.top + bbox.height;
     const inside = this.inside();
     const size = (inside.length > 600 ? 2.4 : 3.4) * ratio;
+    // Many stems side by side would be a wall.
+    const weight = Math.min(0.45, Math.max(0.05, 300 / inside.length));
     pen.save();
     pen.beginPath();
     pen.rect(bbox.left, bbox.top - size, bbox.width, bbox.height + size);
@@ -272,7 +274,7 @@ export class PauseChart<E extends Mark> implements Linked {
     for (const kind of this.plan.kinds) {
       if (!this.shown(kind.key)) continue;
       pen.fillStyle = colour(kind.colour);
-      pen.strokeStyle = faint(kind.colour, 0.45);
+      pen.strokeStyle = faint(kind.colour, weight);
       pen.lineWidth = ratio;
       for (const event of inside) {
         if (this.plan.kindOf(event) !== kind.key) continue;

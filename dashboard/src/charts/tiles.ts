@@ -1,13 +1,13 @@
 // The row of large figures above the charts of a process.
 
 import { h, mark, say } from "../dom";
-import { figure } from "../format";
+import { figure, span } from "../format";
 
 const FIGURES: [key: string, title: string, unit: string, note: string][] = [
-  ["p50", "p50", "ms", "last second"],
-  ["p95", "p95", "ms", "last second"],
-  ["p99", "p99", "ms", "last second"],
-  ["rps", "Requests", "1/s", "last second"],
+  ["p50", "p50", "ms", ""],
+  ["p95", "p95", "ms", ""],
+  ["p99", "p99", "ms", ""],
+  ["rps", "Requests", "1/s", ""],
   ["waited", "GC in requests", "ms/s", "requests waited"],
   ["pause", "Longest pause", "ms", ""],
   ["rss", "RSS", "bytes", ""],
@@ -32,6 +32,11 @@ export function tiles() {
       }
       const waited = made.get("waited");
       if (waited) mark(waited.element, "data-tone", (values.waited ?? 0) >= 10 ? "bad" : null);
+    },
+    /** How long a step of the series is, which the figures are of. */
+    step(milliseconds: number): void {
+      const text = milliseconds <= 1000 ? "last second" : `last ${span(milliseconds / 1000)}`;
+      for (const key of ["p50", "p95", "p99", "rps"]) this.note(key, text);
     },
     note(key: string, text: string): void {
       const tile = made.get(key);

@@ -146,9 +146,9 @@ function mount(root: HTMLElement, context: Context): () => void {
 
   function summary(): void {
     const { frame } = follow;
-    const at = (name: string) => latest(frame, name);
+    const at = (name: string) => latest(frame, name, follow.to);
     const limit = at("memory.limit");
-    const longest = Math.max(0, ...(frame.series["gc.max_ms"] ?? []).map((value) => value ?? 0));
+    const longest = (frame.series["gc.max_ms"] ?? []).reduce<number>((most, value, i) => (frame.t[i] >= follow.from && frame.t[i] <= follow.to ? Math.max(most, value ?? 0) : most), 0);
     strip.set({
       p50: at("requests.p50_ms"),
       p95: at("requests.p95_ms"),
@@ -161,6 +161,7 @@ function mount(root: HTMLElement, context: Context): () => void {
       gil: at("gil.busy_percent"),
     });
     strip.note("rss", limit ? `${((100 * (at("memory.rss") ?? 0)) / limit).toFixed(0)} % of the limit` : "no limit");
+    strip.step(frame.step_ms);
     strip.note("pause", "in this window");
     strip.note("cpu", `agent ${figure(at("agent.cpu_percent"), "percent")}`);
     mark(strip.element, "data-state", picker.find(id)?.state ?? null);

@@ -150,6 +150,7 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
       cpu: value("cpu.percent"),
       gil: value("gil.busy_percent"),
     });
+    strip.step(frame.step_ms);
     strip.note("pause", "so far");
     if (group.hovered === null) say(when, `${position(from)} – ${position(to)}`);
   }

@@ -19,7 +19,7 @@ export default {
     const { from, to } = await past(backend);
     await browser.open(`#/process?id=${backend.with}&from=${from}&to=${to}`);
     await browser.page.waitForSelector('[data-chart="latency"] canvas');
-    const { t, series } = await backend.get(`processes/${backend.with}/series`, { from, to, points: 1000 });
+    const { t, series } = await backend.get(`processes/${backend.with}/series`, { from: from - 2000, to: to + 2000, points: 1000 });
     holds(t.length >= 5, `there are only ${t.length} points`);
     for (const [chart, names] of [["latency", ["requests.p50_ms", "requests.p95_ms", "requests.p99_ms", "requests.p999_ms"]], ["memory", ["memory.rss"]], ["gil", ["gil.busy_percent"]]]) {
       await browser.until((key) => document.querySelector(`[data-chart="${key}"] .legend .value`).textContent !== "–", chart);
