@@ -160,12 +160,13 @@ impl Hub {
         self.tell_list(&processes);
     }
 
+    /// The list as browsers get it.
+    pub(crate) fn list(&self) -> String {
+        list_message(&self.processes())
+    }
+
     fn tell_list(&self, processes: &BTreeMap<String, Process>) {
-        self.clients.tell_list(|| {
-            let now_ms = unix_ms();
-            let processes: Vec<_> = processes.values().map(|process| Summary::of(process, now_ms)).collect();
-            to_text(&ListMessage { r#type: "processes", now_ms, processes })
-        });
+        self.clients.tell_list(|| list_message(processes));
     }
 
     /// Has an agent that posts asked for something with its next reply. The answer comes with a later report.
@@ -195,6 +196,12 @@ struct ListMessage<'m> {
     r#type: &'static str,
     now_ms: u64,
     processes: Vec<Summary<'m>>,
+}
+
+fn list_message(processes: &BTreeMap<String, Process>) -> String {
+    let now_ms = unix_ms();
+    let processes = processes.values().map(|process| Summary::of(process, now_ms)).collect();
+    to_text(&ListMessage { r#type: "processes", now_ms, processes })
 }
 
 /// JSON of something that is always JSON.

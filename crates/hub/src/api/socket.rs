@@ -26,6 +26,9 @@ const LONGEST_MESSAGE: usize = 16 * 1024;
 /// A browser that takes nothing for this long is left.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The time between two wishes of one browser.
+const WISH_PAUSE: Duration = Duration::from_millis(20);
+
 /// How often an idle connection is shown to be alive.
 const PING_EVERY: Duration = Duration::from_secs(15);
 
@@ -68,9 +71,11 @@ async fn serve(app: &App, mut socket: WebSocket) {
             received = socket.recv() => match received {
                 Some(Ok(Message::Text(text))) => match watch(&text) {
                     Ok(watch) => {
+                        let list = watch.processes;
                         client.watch(watch);
-                        app.hub.tick();
-                        true
+                        // Whoever asks again and again is answered slowly.
+                        tokio::time::sleep(WISH_PAUSE).await;
+                        !list || send(&mut socket, Message::text(app.hub.list())).await
                     }
                     Err(message) => send(&mut socket, Message::text(to_text(&json!({"type": "error", "message": message})))).await,
                 },
