@@ -58,7 +58,7 @@ export class Toolbar {
       },
       "Copy link",
     );
-    this.element = h("div", { class: "toolbar", role: "toolbar", "aria-label": "Time" }, this.ranges.element, this.pauseButton, this.back, h("span", { class: "spring" }), this.when, copy);
+    this.element = h("div", { class: "toolbar", role: "group", "aria-label": "Time" }, this.ranges.element, this.pauseButton, this.back, h("span", { class: "spring" }), this.when, copy);
   }
 
   set(state: { range: string; zoomed: boolean; paused: boolean; waiting: number }): void {

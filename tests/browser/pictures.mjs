@@ -13,8 +13,8 @@ export async function pictures(browser, backend, folder) {
   const list = [
     ["overview", "#/overview?find=service.py", "light", 520],
     ["process", `#/process?id=${backend.with}&range=1m`, "light", 1180],
-    ["process-dark", `#/process?id=${backend.with}&range=1m`, "dark", 1180],
-    ["compare", `#/compare?a=${backend.without}&b=${backend.with}&range=1m`, "light", 1180],
+    ["compare", `#/compare?a=${backend.without}&b=${backend.with}&range=1m`, "light", 960],
+    ["compare-dark", `#/compare?a=${backend.without}&b=${backend.with}&range=1m`, "dark", 960],
     ["replay", trace && `#/replay?rec=${trace}&window=all`, "light", 1000],
     ["replay-bench", bench && `#/replay?rec=${bench}`, "light", 900],
     ["policy", `#/policy?id=${backend.with}&range=1m`, "light", 1180],

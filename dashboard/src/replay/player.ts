@@ -37,7 +37,7 @@ export class Player {
     });
     const back = h("button", { type: "button", title: "To the start", onclick: () => this.seek(0) }, "Start");
     const end = h("button", { type: "button", title: "To the end", onclick: () => this.seek(this.length) }, "End");
-    this.element = h("div", { class: "toolbar player", role: "toolbar", "aria-label": "Playback" }, back, this.button, end, speed.element, this.slider, this.shown);
+    this.element = h("div", { class: "toolbar player", role: "group", "aria-label": "Playback" }, back, this.button, end, speed.element, this.slider, this.shown);
     this.show();
   }
 
