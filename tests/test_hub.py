@@ -4,12 +4,16 @@ import http.server
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+import urllib.parse
+import urllib.request
 
 import pytest
 from hub import Console, Hub
-from observed import ask, binary, eventually
+from observed import ask, binary, environment, eventually
 from websocket import Refused
 
 pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not binary(), reason="the command has not been built")]
@@ -188,3 +192,23 @@ def test_a_trace_is_replayed(hub, tmp_path):
     assert any(event["kind"] == "collection" and event["what"] == "full" for event in events)
     assert hub.ask("GET", f"/api/v1/recordings/{entry['id']}/file")[1] == trace.read_bytes()
     assert hub.ask("DELETE", f"/api/v1/recordings/{entry['id']}")[0] == 204
+
+
+def test_the_demo_is_seen_side_by_side(tmp_path):
+    words = [binary(), "demo", "--dashboard", "--seconds", "2", "--python", sys.executable, "--out", str(tmp_path)]
+    demo = subprocess.Popen(words, env=environment(), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        link = next(line.split()[1] for line in demo.stdout if line.startswith("Dashboard: "))
+        url = urllib.parse.urlsplit(link)
+        view = urllib.parse.parse_qs(url.fragment.partition("?")[2])
+        compared = f"/api/v1/compare?range=5m&names=requests.rps&a={view['a'][0]}&b={view['b'][0]}"
+        assert any("stays until Ctrl-C" in line for line in demo.stdout)
+        with urllib.request.urlopen(f"http://{url.netloc}{compared}") as answer:
+            found = json.load(answer)
+        assert (found["a"]["policy"], found["b"]["policy"]) == ("cpython", "gap")
+        assert found["whole"]["requests.rps"]["a"] > 0 and found["whole"]["requests.rps"]["b"] > 0
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(20) == 0
+    finally:
+        demo.kill()
+        demo.communicate()

@@ -337,7 +337,13 @@ def _report():
             "frozen": getattr(gc, "get_freeze_count", int)(),
             "tracked": 0,
         },
-        "conduct": {"acting": False, "due": "", "overdue_s": 0.0, "missed": 0, "deferred": 0, "orders": []},
+        "conduct": {
+            "acting": False, "due": "", "overdue_s": 0.0, "missed": 0, "deferred": 0, "orders": [],
+            "guards": {
+                name: state.settings.get(name, _NUMBERS[name][0])
+                for name in ("memory_max_mb", "memory_percent", "growth_percent", "postpone_s", "gc_percent")
+            },
+        },
         "gil": {"busy_percent": 0.0, "busy": spans, "idle": spans},
         "memory": _memory(),
         "requests": {

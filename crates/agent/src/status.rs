@@ -2,7 +2,7 @@
 
 use neurogc_policy::Decision;
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::{Agent as Cost, Conduct, Status};
+use neurogc_wire::status::{Agent as Cost, Conduct, Guards, Status};
 
 use crate::agent::{Agent, lock};
 use crate::cpython::heap;
@@ -86,6 +86,20 @@ fn conduct(agent: &Agent, orders: &Orders, now: u64) -> Conduct {
         missed: agent.hand.missed(),
         deferred: agent.stage.deferrals(),
         orders: orders.report(),
+        guards: guards(agent),
+    }
+}
+
+/// What the guards go by, as the settings have it.
+fn guards(agent: &Agent) -> Guards {
+    let limits = agent.settings.limits;
+    let percent = |share: f64| (share * 1e4).round() / 1e2;
+    Guards {
+        memory_max_mb: limits.ceiling.map_or(0, |bytes| bytes >> 20),
+        memory_percent: percent(limits.ceiling_share),
+        growth_percent: percent(limits.growth_share),
+        postpone_s: limits.patience.as_secs_f64(),
+        gc_percent: percent(limits.gc_share),
     }
 }
 

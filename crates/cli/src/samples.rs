@@ -1,8 +1,8 @@
 //! Reports and records that the tests show and read back.
 
 use neurogc_wire::status::{
-    Agent, ByCause, Cause, Child, Conduct, Cpu, Gc, Gil, Io, Memory, Net, Orders, Pauses, Place, Requests, Spans,
-    Stall, Stalls, Status,
+    Agent, ByCause, Cause, Child, Conduct, Cpu, Gc, Gil, Guards, Io, Memory, Net, Orders, Pauses, Place, Requests,
+    Spans, Stall, Stalls, Status,
 };
 use neurogc_wire::trace::{self, Damage, Header, Record, Trace};
 
@@ -50,6 +50,13 @@ pub(crate) fn service() -> Status {
                     last_s: 60.0,
                 },
             ],
+            guards: Guards {
+                memory_max_mb: 0,
+                memory_percent: 90.0,
+                growth_percent: 20.0,
+                postpone_s: 30.0,
+                gc_percent: 10.0,
+            },
         },
         gc: Gc {
             young: pauses(1200, 84.0, 0.06, 0.21, 0.9),

@@ -140,6 +140,20 @@ pub struct Conduct {
     pub deferred: u64,
     /// What was done for each reason.
     pub orders: Vec<Orders>,
+    /// What the guards go by: the settings of these names.
+    pub guards: Guards,
+}
+
+/// What the guards go by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "they are named as the settings are")]
+pub struct Guards {
+    pub memory_max_mb: u64,
+    pub memory_percent: f64,
+    pub growth_percent: f64,
+    pub postpone_s: f64,
+    pub gc_percent: f64,
 }
 
 /// Orders of one kind.
