@@ -55,6 +55,7 @@ function conduct(process, second) {
     overdue_s,
     missed: acting ? Math.floor(up / 37) : 0,
     deferred: 0,
+    guards: { memory_max_mb: 0, memory_percent: 90, growth_percent: 20, postpone_s: 30, gc_percent: 10 },
     orders: acting
       ? [
           order("young", "young objects have gathered", false, 1, 0),

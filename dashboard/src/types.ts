@@ -62,6 +62,15 @@ export interface Forecast {
   calibration?: { quantile: number; share: number }[];
 }
 
+/** What the guards go by: settings of these names. */
+export interface Guarded {
+  memory_max_mb: number;
+  memory_percent: number;
+  growth_percent: number;
+  postpone_s: number;
+  gc_percent: number;
+}
+
 export interface Conduct {
   acting: boolean;
   due: string;
@@ -69,6 +78,7 @@ export interface Conduct {
   missed: number;
   deferred: number;
   orders: Orders[];
+  guards?: Guarded;
   forecast?: Forecast | null;
 }
 

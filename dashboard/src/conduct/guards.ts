@@ -17,17 +17,25 @@ const GUARDS: Guard[] = [
     title: "Memory ceiling",
     about: "Near the limit everything is collected at once.",
     mine: (order) => order.reason.includes("ceiling"),
-    near: (process) => {
-      const [rss, limit] = [process.latest["memory.rss"], process.latest["memory.limit"]];
+    near: (process, conduct) => {
+      const rss = process.latest["memory.rss"];
       if (rss == null) return ["–", null];
-      return limit ? [`${bytes(rss)} of ${bytes(limit)}`, rss / limit] : [`${bytes(rss)}, no limit`, null];
+      const own = conduct?.guards?.memory_max_mb ? conduct.guards.memory_max_mb * 2 ** 20 : Infinity;
+      const ceiling = Math.min(own, process.latest["memory.limit"] ?? Infinity);
+      if (ceiling === Infinity) return [`${bytes(rss)}, and no limit`, null];
+      const acts = (ceiling * (conduct?.guards?.memory_percent ?? 100)) / 100;
+      return [`${bytes(rss)}; it acts at ${bytes(acts)}`, rss / acts];
     },
   },
   {
     title: "Growth",
     about: "Memory that has grown since the last full collection makes another one due, in the end without a gap.",
     mine: (order) => order.reason.includes("grown"),
-    near: (_, conduct) => [conduct && conduct.overdue_s > 0 ? `overdue for ${span(conduct.overdue_s)}` : "not overdue", null],
+    near: (_, conduct) => {
+      const [overdue, set] = [conduct?.overdue_s ?? 0, conduct?.guards];
+      if (overdue > 0) return [`overdue for ${span(overdue)}${set ? ` of ${span(set.postpone_s)}` : ""}`, set ? overdue / set.postpone_s : null];
+      return [set ? `not overdue; it is from ${set.growth_percent} % growth on` : "not overdue", null];
+    },
   },
   {
     title: "Garbage that waits",
@@ -39,9 +47,11 @@ const GUARDS: Guard[] = [
     title: "Time",
     about: "Full collections never take more than their share of the time.",
     mine: () => false,
-    near: (process) => {
+    near: (process, conduct) => {
       const paused = process.latest["gc.paused_ms"];
-      return paused == null ? ["–", null] : [`${ms(paused)} of each second in collections`, paused / 1000];
+      if (paused == null) return ["–", null];
+      const share = conduct?.guards?.gc_percent;
+      return [`${ms(paused)} of each second in collections${share ? `; full ones may take ${share} %` : ""}`, share ? paused / 10 / share : null];
     },
   },
 ];

@@ -26,7 +26,7 @@ export function verdict() {
       const overdue = conduct?.overdue_s ?? process.overdue_s;
       say(chip, process.policy || "–");
       mark(chip, "data-acting", String(acting));
-      const [headline, reason] = words(process, acting, due, overdue);
+      const [headline, reason] = words(process, acting, due, overdue, conduct?.guards?.postpone_s);
       say(state, process.state !== "live" ? process.state : !acting ? "watches" : due ? "waits for a gap" : "rests");
       say(what, headline);
       say(why, reason);
@@ -38,7 +38,7 @@ export function verdict() {
   };
 }
 
-function words(process: Process, acting: boolean, due: string, overdue: number): [string, string] {
+function words(process: Process, acting: boolean, due: string, overdue: number, postpone: number | undefined): [string, string] {
   if (process.state === "gone") return ["The process has ended.", "What is shown below is its history."];
   if (process.state === "silent") return ["The process says nothing.", "It may be stopped, starved of processor time, or out of reach."];
   if (!acting) {
@@ -49,6 +49,6 @@ function words(process: Process, acting: boolean, due: string, overdue: number):
   const [what, ...rest] = due.split(": ");
   const reason = rest.join(": ");
   const sentence = reason ? `${reason[0].toUpperCase()}${reason.slice(1)}.` : "";
-  const patience = overdue > 0 ? ` It has waited for ${span(overdue)}; the longer it waits, the shorter a gap it takes, and in the end a guard acts without one.` : " It acts as soon as nobody wants the GIL for long enough.";
+  const patience = overdue > 0 ? ` It has waited for ${span(overdue)}; the longer it waits, the shorter a gap it takes, and ${postpone === undefined ? "in the end" : `after ${span(postpone)}`} a guard acts without one.` : " It acts as soon as nobody wants the GIL for long enough.";
   return [`Due: ${what}`, `${sentence}${patience}`];
 }

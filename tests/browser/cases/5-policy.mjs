@@ -27,7 +27,10 @@ export default {
       const counts = rows.map((row) => Number(row.match(/(\d[\d,]*)\s+(?:now|\d+ [smhd])/)?.[1].replaceAll(",", "")));
       return counts.some((count) => Math.abs(count - order.count) <= Math.max(50, order.count * 0.02));
     }, "the counts differ", 15_000);
-    holds((await page.locator(".guards tbody tr").count()) >= 4, "the guards are not there");
+    const { guards } = status.conduct;
+    const rows = await page.locator(".guards tbody tr").allInnerTexts();
+    holds(rows.length >= 4, "the guards are not there");
+    holds(rows.some((row) => row.includes(`full ones may take ${guards.gc_percent} %`)), "what the guards go by is not there");
     await page.getByText("Real gaps").waitFor();
   },
 
