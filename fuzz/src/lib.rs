@@ -5,6 +5,7 @@
 mod mend;
 
 use neurogc_wire::control::{self, Ask, MAX_QUESTION, MessageError, Question};
+use neurogc_wire::report::{self, Report};
 use neurogc_wire::status::Cause;
 use neurogc_wire::trace::{self, BlockWriter, Header, Place, Record};
 
@@ -21,8 +22,9 @@ pub struct Target {
 }
 
 /// All readers.
-pub const TARGETS: [Target; 2] = [
+pub const TARGETS: [Target; 3] = [
     Target { name: "control", check: check_control, seeds: control_seeds },
+    Target { name: "report", check: check_report, seeds: report_seeds },
     Target { name: "trace", check: check_trace, seeds: trace_seeds },
 ];
 
@@ -43,6 +45,16 @@ pub fn check_control(bytes: &[u8]) {
         }
         Err(MessageError::Malformed(_) | MessageError::Broken(_)) => {}
     }
+}
+
+/// A report to a hub: it is refused, or what was read can be written and read again.
+pub fn check_report(bytes: &[u8]) {
+    let Some((first, body)) = bytes.split_first_chunk() else { return };
+    let Ok(length) = report::announced(*first) else { return };
+    let Ok(frame) = report::decode(body.get(..length).unwrap_or(body)) else { return };
+    let again = report::encode(&frame.report, frame.blocks).expect("what was read can be written");
+    let back = report::decode(&again[4..]).expect("and read again");
+    assert_eq!((back.report, back.records), (frame.report, frame.records));
 }
 
 /// A trace file: it is refused, or what is damaged is named once, in order and within the file, and the readable
@@ -77,6 +89,16 @@ fn control_seeds() -> Vec<Vec<u8>> {
     let mut two = question.clone();
     two.extend_from_slice(&question);
     vec![question, two, vec![0; 4], vec![0xff; 4]]
+}
+
+fn report_seeds() -> Vec<Vec<u8>> {
+    let mut writer = BlockWriter::new();
+    one_of_each(0).iter().for_each(|record| writer.push(record));
+    let mut sample = report::Sample::default();
+    sample.latency.buckets.add(5_000_000, 3);
+    let whole = Report { host: "here".into(), pid: 7, at_s: 1.5, sample: Some(Box::new(sample)), ..Report::default() };
+    let encoded = |report: &Report, blocks: &[u8]| report::encode(report, blocks).unwrap_or_default();
+    vec![encoded(&whole, &writer.take()), encoded(&Report::default(), &[])]
 }
 
 fn trace_seeds() -> Vec<Vec<u8>> {

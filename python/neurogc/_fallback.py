@@ -237,7 +237,7 @@ _NUMBERS = {
 
 def _resolve(keywords):
     """The effective settings: keyword, then environment, then default."""
-    effective = {"policy": "auto", "trace": None, "adapters": True, "explicit_collect": "keep"}
+    effective = {"policy": "auto", "trace": None, "hub": None, "hub_token": None, "adapters": True, "explicit_collect": "keep"}
     effective |= {"snapshots": True, "huge_arenas": True}
     effective |= {name: default for name, (default, _, _) in _NUMBERS.items()}
     for variable, value in os.environ.items():
@@ -265,7 +265,7 @@ def _take(effective, name, value, origin):
         if value.strip().lower() not in ("true", "1", "on", "yes", "false", "0", "off", "no"):
             wrong = "it must be true or false"
         effective[name] = value.strip().lower() in ("true", "1", "on", "yes")
-    elif name == "trace":
+    elif name in ("trace", "hub", "hub_token"):
         effective[name] = value or None
     elif name == "explicit_collect":
         if value.strip() not in ("keep", "defer"):
@@ -308,7 +308,7 @@ def _report():
         "uptime_s": now - state.since,
         "degraded": [
             *([] if hasattr(gc, "callbacks") else ["this interpreter does not tell of its collections: none is counted"]),
-            f"{_reason}: stalls, GIL gaps, processor, I/O, traces and the control socket are not available",
+            f"{_reason}: stalls, GIL gaps, processor, I/O, traces, hubs and the control socket are not available",
             *state.troubles,
         ],
         "gc": {
@@ -337,7 +337,13 @@ def _report():
             "frozen": getattr(gc, "get_freeze_count", int)(),
             "tracked": 0,
         },
-        "conduct": {"acting": False, "due": "", "overdue_s": 0.0, "missed": 0, "deferred": 0, "orders": []},
+        "conduct": {
+            "acting": False, "due": "", "overdue_s": 0.0, "missed": 0, "deferred": 0, "orders": [],
+            "guards": {
+                name: state.settings.get(name, _NUMBERS[name][0])
+                for name in ("memory_max_mb", "memory_percent", "growth_percent", "postpone_s", "gc_percent")
+            },
+        },
         "gil": {"busy_percent": 0.0, "busy": spans, "idle": spans},
         "memory": _memory(),
         "requests": {

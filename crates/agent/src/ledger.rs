@@ -4,6 +4,7 @@ use neurogc_policy::Order;
 use neurogc_wire::trace::{BlockWriter, Record};
 
 use crate::hooks::Event;
+use crate::news::News;
 use crate::orders::{Orders, is_notable, what};
 use crate::senses::collections::{Collection, Collections};
 use crate::senses::gaps::{Gap, Gaps};
@@ -31,6 +32,8 @@ pub(crate) struct Ledger {
     pub(crate) lost_blocks: u64,
     /// The block of the trace that is being filled, if one is recorded.
     pub(crate) trace: Option<BlockWriter>,
+    /// What those who follow this process have not been told yet, if somebody does.
+    pub(crate) news: Option<News>,
     dropped_noted: u64,
 }
 
@@ -49,6 +52,7 @@ impl Ledger {
             uplink_cpu_ns: 0,
             lost_blocks: 0,
             trace: traced.then(BlockWriter::new),
+            news: None,
             dropped_noted: 0,
         }
     }
@@ -140,8 +144,15 @@ impl Ledger {
     }
 
     fn record(&mut self, at: u64, record: impl FnOnce(u64) -> Record) {
+        if self.trace.is_none() && self.news.is_none() {
+            return;
+        }
+        let record = record(at.saturating_sub(self.installed));
+        if let Some(news) = &mut self.news {
+            news.take_in(&record);
+        }
         if let Some(trace) = &mut self.trace {
-            trace.push(&record(at.saturating_sub(self.installed)));
+            trace.push(&record);
         }
     }
 }

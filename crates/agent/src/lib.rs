@@ -15,6 +15,7 @@ mod hooks;
 mod ledger;
 mod models;
 mod module;
+mod news;
 mod orders;
 mod prefork;
 mod senses;

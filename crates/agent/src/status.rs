@@ -1,7 +1,8 @@
 //! The status report, put together from what the agent knows.
 
 use neurogc_policy::Decision;
-use neurogc_wire::status::{Agent as Cost, Conduct, Forecasts, Status};
+use neurogc_wire::report::Sample;
+use neurogc_wire::status::{Agent as Cost, Conduct, Forecasts, Guards, Status};
 
 use crate::agent::{Agent, lock};
 use crate::cpython::heap;
@@ -59,6 +60,21 @@ pub(crate) fn report(agent: &Agent) -> Status {
     }
 }
 
+/// The report with everything that a hub keeps. Like `report`, it must not run with the program waiting.
+pub(crate) fn sample(agent: &Agent) -> Sample {
+    let status = report(agent);
+    let ledger = agent.ledger();
+    let (gil_busy_ms, gil_idle_ms) = ledger.gaps.totals_ms();
+    Sample {
+        status,
+        latency: ledger.requests.distribution(),
+        pauses: ledger.collections.distributions(),
+        stalls: ledger.stalls.distribution(),
+        gil_busy_ms,
+        gil_idle_ms,
+    }
+}
+
 /// What the policy does.
 fn conduct(agent: &Agent, orders: &Orders, now: u64) -> Conduct {
     let Waiting { due, overdue_since, trust } = agent.stage.waiting();
@@ -79,6 +95,20 @@ fn conduct(agent: &Agent, orders: &Orders, now: u64) -> Conduct {
             drifted: trust.drifted,
             drifts: trust.drifts,
         }),
+        guards: guards(agent),
+    }
+}
+
+/// What the guards go by, as the settings have it.
+fn guards(agent: &Agent) -> Guards {
+    let limits = agent.settings.limits;
+    let percent = |share: f64| (share * 1e4).round() / 1e2;
+    Guards {
+        memory_max_mb: limits.ceiling.map_or(0, |bytes| bytes >> 20),
+        memory_percent: percent(limits.ceiling_share),
+        growth_percent: percent(limits.growth_share),
+        postpone_s: limits.patience.as_secs_f64(),
+        gc_percent: percent(limits.gc_share),
     }
 }
 

@@ -55,6 +55,13 @@ impl Rendezvous {
         uids.into_iter().map(|uid| (uid, self.folder(uid))).collect()
     }
 
+    /// The sockets of all agents that this user may ask, of trusted folders only.
+    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+        let folders = self.folders().into_iter();
+        let trusted = folders.filter(|(uid, folder)| check_folder(folder, *uid) == Ok(true));
+        trusted.flat_map(|(_, folder)| sockets_in(&folder)).map(|(_, path)| path).collect()
+    }
+
     /// Asks every agent there is. Gives the reports by process id, and what the user should know besides.
     pub(crate) fn ask_all(&self, patience: Duration) -> (Vec<Status>, Vec<String>) {
         let mut warnings = Vec::new();
@@ -182,7 +189,8 @@ pub(crate) fn check_folder(folder: &Path, uid: u32) -> Result<bool, String> {
     ))
 }
 
-fn sockets_in(folder: &Path) -> Vec<(u32, PathBuf)> {
+/// Sockets that are named for processes.
+pub(crate) fn sockets_in(folder: &Path) -> Vec<(u32, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     entries.flatten().filter_map(|entry| Some((control::socket_pid(&entry.path())?, entry.path()))).collect()
 }

@@ -1,6 +1,9 @@
 //! Reports and records that the tests show and read back.
 
-use neurogc_wire::status::{Agent, ByCause, Cause, Child, Conduct, Cpu, Forecasts, Gc, Gil, Io, Memory, Net, Orders, Pauses, Place, Requests, Spans, Stall, Stalls, Status};
+use neurogc_wire::status::{
+    Agent, ByCause, Cause, Child, Conduct, Cpu, Forecasts, Gc, Gil, Guards, Io, Memory, Net, Orders, Pauses, Place,
+    Requests, Spans, Stall, Stalls, Status,
+};
 use neurogc_wire::trace::{self, Damage, Header, Record, Trace};
 
 fn pauses(count: u64, total_ms: f64, p50_ms: f64, p99_ms: f64, max_ms: f64) -> Pauses {
@@ -56,6 +59,13 @@ pub(crate) fn service() -> Status {
                 drifted: false,
                 drifts: 1,
             }),
+            guards: Guards {
+                memory_max_mb: 0,
+                memory_percent: 90.0,
+                growth_percent: 20.0,
+                postpone_s: 30.0,
+                gc_percent: 10.0,
+            },
         },
         gc: Gc {
             young: pauses(1200, 84.0, 0.06, 0.21, 0.9),

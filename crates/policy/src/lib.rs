@@ -16,7 +16,7 @@ mod policies;
 mod rehearsal;
 
 pub use guards::{Guarded, Limits};
-pub use name::{Name, NameError};
+pub use name::{Name, NameError, WRITTEN};
 pub use near::suggestion;
 pub use neurogc_neural::{LoadError, MOST_BYTES};
 pub use observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};

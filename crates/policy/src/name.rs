@@ -31,7 +31,7 @@ pub enum Name {
 }
 
 /// How every policy of this version is written.
-const WRITTEN: [&str; 9] =
+pub const WRITTEN: [&str; 9] =
     ["auto", "observe", "cpython", "threshold:G0,G1,G2", "freeze", "every:N", "gap", "classic[:T]", "neural[:FILE]"];
 
 /// At how many percent of urgency the original collects, where nobody says otherwise.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use neurogc_policy::{Limits, Name, Tuning};
 
+use crate::hub::{HubAddress, Secret};
+
 /// The values that an agent runs with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -12,6 +14,10 @@ pub struct Settings {
     pub policy: Name,
     /// Where to record a trace.
     pub trace: Option<PathBuf>,
+    /// The hub to report to, and the word that it wants to hear.
+    pub hub: Option<HubAddress>,
+    /// See `hub`.
+    pub hub_token: Secret,
     /// What counts as a stall.
     pub stall: Duration,
     /// How often the process is looked at.
@@ -45,6 +51,8 @@ impl Default for Settings {
         Self {
             policy: Name::Auto,
             trace: None,
+            hub: None,
+            hub_token: Secret::default(),
             stall: Duration::from_millis(5),
             sample: Duration::from_secs(1),
             adapters: true,
@@ -70,6 +78,9 @@ pub struct Setting {
     pub show: fn(&Settings) -> String,
 }
 
+/// The setting whose value is shown to nobody.
+pub(crate) const HUB_TOKEN: &str = "hub_token";
+
 /// All settings.
 pub const CATALOGUE: &[Setting] = &[
     Setting {
@@ -89,6 +100,24 @@ pub const CATALOGUE: &[Setting] = &[
             Ok(())
         },
         show: |settings| settings.trace.as_ref().map_or_else(String::new, |path| path.display().to_string()),
+    },
+    Setting {
+        name: "hub",
+        help: "hub on another machine to report to, for instance http://10.1.2.3:7077; one on this machine finds its agents by itself",
+        apply: |settings, text| {
+            settings.hub = if text.is_empty() { None } else { Some(text.parse()?) };
+            Ok(())
+        },
+        show: |settings| settings.hub.as_ref().map_or_else(String::new, ToString::to_string),
+    },
+    Setting {
+        name: HUB_TOKEN,
+        help: "the token of that hub; better in the environment than in a file",
+        apply: |settings, text| {
+            settings.hub_token = Secret::new(text)?;
+            Ok(())
+        },
+        show: |settings| if settings.hub_token.is_empty() { String::new() } else { "(hidden)".to_owned() },
     },
     Setting {
         name: "stall_ms",

@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod hub;
 mod resolve;
 
 pub use catalogue::{CATALOGUE, ExplicitCollect, Setting, Settings};
+pub use hub::{HUB_PORT, HubAddress, Secret};
 pub use resolve::{Effective, Origin, SettingsError, Sources, resolve};
 
 /// Where every setting is looked for in the environment: `NEUROGC_` and its name in capitals.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use neurogc_policy::suggestion;
 
-use crate::catalogue::{CATALOGUE, Setting, Settings};
+use crate::catalogue::{CATALOGUE, HUB_TOKEN, Setting, Settings};
 use crate::{ENVIRONMENT_PREFIX, env};
 
 /// Where values may come from, weakest last. Each is a list of names and written values.
@@ -126,7 +126,7 @@ impl Effective {
         let Setting { name, apply, .. } = &CATALOGUE[index];
         apply(&mut self.settings, value).map_err(|reason| SettingsError::Value {
             name,
-            value: value.to_owned(),
+            value: if *name == HUB_TOKEN { "(hidden)" } else { value }.to_owned(),
             origin: origin.clone(),
             reason,
         })?;

@@ -1,7 +1,7 @@
 //! The control protocol: where an agent listens and how a message looks on its socket.
 //!
 //! A message is a little-endian `u32` length and that many bytes of JSON. One connection carries one question and
-//! one answer. Lengths are checked before anything is read, so that a peer cannot make the other side allocate.
+//! one answer, unless the question is `Follow`: then reports come until one side hangs up. Lengths are checked before anything is read, so that a peer cannot make the other side allocate.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -67,6 +67,8 @@ pub enum Ask {
     Collect(How),
     /// What has become of a ticket.
     Outcome(u64),
+    /// Reports from now on, see `report`.
+    Follow,
 }
 
 /// Ways to collect.
@@ -126,6 +128,8 @@ pub enum Answer {
     Pending,
     /// It is done.
     Outcome(Outcome),
+    /// Reports follow on this connection.
+    Following,
     /// The question could not be answered; the text says why.
     Refused(String),
 }

@@ -1,9 +1,13 @@
-//! What agents, the command line and files say to each other: status reports, control messages and traces.
+//! What agents, the command line and files say to each other: status reports, control messages, reports
+//! to a hub, and traces.
 //!
 //! Nothing here opens a socket, reads a clock or knows about Python.
 
 #![forbid(unsafe_code)]
 
+pub mod buckets;
 pub mod control;
+pub mod report;
 pub mod status;
 pub mod trace;
+mod varint;

@@ -142,6 +142,8 @@ pub struct Conduct {
     pub orders: Vec<Orders>,
     /// The model by which `neural` decides; null for other policies.
     pub model: Option<Forecasts>,
+    /// What the guards go by: the settings of these names.
+    pub guards: Guards,
 }
 
 /// A model at work, and how far it can be relied on.
@@ -162,6 +164,18 @@ pub struct Forecasts {
     pub drifted: bool,
     /// How often that has begun.
     pub drifts: u64,
+}
+
+/// What the guards go by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "they are named as the settings are")]
+pub struct Guards {
+    pub memory_max_mb: u64,
+    pub memory_percent: f64,
+    pub growth_percent: f64,
+    pub postpone_s: f64,
+    pub gc_percent: f64,
 }
 
 /// Orders of one kind.

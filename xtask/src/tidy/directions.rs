@@ -16,9 +16,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-settings", &["neurogc-policy"]),
     ("neurogc-agent", &["neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),
+    ("neurogc-hub", &["neurogc-policy", "neurogc-wire"]),
     (
         "neurogc-cli",
-        &["neurogc-learn", "neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-settings", "neurogc-wire"],
+        &[
+            "neurogc-hub",
+            "neurogc-learn",
+            "neurogc-load",
+            "neurogc-neural",
+            "neurogc-policy",
+            "neurogc-settings",
+            "neurogc-wire",
+        ],
     ),
     ("xtask", &["neurogc-settings", "neurogc-wire"]),
 ];

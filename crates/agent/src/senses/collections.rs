@@ -1,5 +1,6 @@
 //! Collections: how often, how long, what they freed, and where they fell.
 
+use neurogc_wire::buckets::Distribution;
 use neurogc_wire::status::Gc;
 use neurogc_wire::trace::Place;
 
@@ -59,6 +60,11 @@ impl Collections {
         place.add(collection.pause);
         self.collected += u64::from(collection.collected);
         self.uncollectable += u64::from(collection.uncollectable);
+    }
+
+    /// How long they took, by generation, then slices and clones of snapshots.
+    pub(crate) fn distributions(&self) -> [Distribution; 5] {
+        self.kinds.each_ref().map(Spans::distribution)
     }
 
     pub(crate) fn report(&self, now_s: u64) -> Gc {

@@ -2,7 +2,7 @@
 
 use neurogc_wire::status::Gil;
 
-use super::spans::Spans;
+use super::spans::{Spans, ms};
 
 /// A busy span and the gap after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,11 @@ impl Gaps {
     /// How long the GIL has been free.
     pub(crate) fn idle_for(&self) -> u64 {
         self.last.map_or(0, |(at, held)| if held { 0 } else { at - self.since })
+    }
+
+    /// For how long somebody held it and nobody did, in milliseconds.
+    pub(crate) fn totals_ms(&self) -> (f64, f64) {
+        (ms(self.busy_ns), ms(self.idle_ns))
     }
 
     pub(crate) fn report(&self) -> Gil {

@@ -1,5 +1,6 @@
 //! Requests: latency from start to last byte, and the rate.
 
+use neurogc_wire::buckets::Distribution;
 use neurogc_wire::status::Requests as Report;
 
 use super::spans::Spans;
@@ -47,6 +48,11 @@ impl Requests {
     /// Requests ended so far.
     pub(crate) fn count(&self) -> u64 {
         self.latency.count()
+    }
+
+    /// How long they took.
+    pub(crate) fn distribution(&self) -> Distribution {
+        self.latency.distribution()
     }
 
     fn recent_p99_ms(&self, window: u64) -> f64 {

@@ -1,6 +1,7 @@
 //! Durations of one kind: how many, how long in total, the longest, and their distribution.
 
 use hdrhistogram::Histogram;
+use neurogc_wire::buckets::{Buckets, Distribution};
 use neurogc_wire::status::{Pauses, Place, Spans as SpanReport};
 
 const SHORTEST_NS: u64 = 1_000;
@@ -90,6 +91,15 @@ impl Spans {
             p99_ms: self.quantile_ms(0.99),
             max_ms: self.max_ms(),
         }
+    }
+
+    /// All durations, in the buckets that everybody has.
+    pub(crate) fn distribution(&self) -> Distribution {
+        let mut buckets = Buckets::default();
+        for step in self.histogram.iter_recorded() {
+            buckets.add(step.value_iterated_to(), step.count_at_value().into());
+        }
+        Distribution { buckets, total_ms: ms(self.sum.total_ns) }
     }
 
     pub(crate) fn report(&self) -> SpanReport {

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use neurogc_wire::buckets::Distribution;
 use neurogc_wire::status::{Cause, Stall, Stalls as Report};
 
 use super::schedule::Schedule;
@@ -311,6 +312,7 @@ fn most_frequent(sites: &[(Sample, String, u32)]) -> Option<String> {
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
     report: Report,
+    lengths: Distribution,
     recent: VecDeque<Stall>,
 }
 
@@ -319,6 +321,8 @@ impl Stalls {
         self.report.count += 1;
         self.report.max_ms = self.report.max_ms.max(ms(verdict.duration));
         *self.report.by_cause.of(verdict.cause) += 1;
+        self.lengths.buckets.add(verdict.duration, 1);
+        self.lengths.total_ms += ms(verdict.duration);
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
@@ -328,6 +332,11 @@ impl Stalls {
             cause: verdict.cause,
             site: verdict.site.clone(),
         });
+    }
+
+    /// How long they lasted.
+    pub(crate) fn distribution(&self) -> Distribution {
+        self.lengths.clone()
     }
 
     pub(crate) fn report(&self) -> Report {

@@ -1,4 +1,5 @@
-//! The control socket: one question and one answer per connection, for the same user and root alone.
+//! The control socket: one question and one answer per connection, for the same user and root alone. Whoever asks to
+//! follow is handed on.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Read};
@@ -59,16 +60,20 @@ impl Control {
         poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    /// Answers everybody who is waiting.
-    pub(crate) fn answer_all(&self, agent: &Agent) {
+    /// Answers everybody who is waiting, and gives the connections of those who want to follow.
+    pub(crate) fn answer_all(&self, agent: &Agent) -> Vec<UnixStream> {
+        let mut followers = Vec::new();
         for _ in 0..PER_ROUND {
             if agent.stopping() {
-                return;
+                break;
             }
-            let Ok((stream, _)) = self.listener.accept() else { return };
+            let Ok((stream, _)) = self.listener.accept() else { break };
             // Whatever goes wrong here is the peer's loss.
-            let _ = answer(&stream, agent);
+            if let Ok(true) = answer(&stream, agent) {
+                followers.push(stream);
+            }
         }
+        followers
     }
 }
 
@@ -131,10 +136,11 @@ fn make_private_folder(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn answer(stream: &UnixStream, agent: &Agent) -> Result<(), control::MessageError> {
+/// Answers one peer. True where it wants to follow.
+fn answer(stream: &UnixStream, agent: &Agent) -> Result<bool, control::MessageError> {
     let uid = getsockopt(stream, PeerCredentials).map_err(io::Error::from)?.uid();
     if uid != geteuid().as_raw() && uid != 0 {
-        return Ok(());
+        return Ok(false);
     }
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -149,10 +155,12 @@ fn answer(stream: &UnixStream, agent: &Agent) -> Result<(), control::MessageErro
         Err(error) => Answer::Refused(error.to_string()),
     };
     let mut stream = stream;
-    control::write(&mut stream, &answer)
+    control::write(&mut stream, &answer)?;
+    Ok(answer == Answer::Following)
 }
 
-fn answer_to(ask: Ask, agent: &Agent) -> Answer {
+/// The answer to a question, whoever has asked it.
+pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
     match ask {
         Ask::Status => Answer::Status(Box::new(status::report(agent))),
         Ask::Policy(name) => match name.parse() {
@@ -164,6 +172,7 @@ fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Ok(outcome) => outcome.map_or(Answer::Pending, Answer::Outcome),
             Err(reason) => Answer::Refused(reason.to_owned()),
         },
+        Ask::Follow => Answer::Following,
     }
 }
 

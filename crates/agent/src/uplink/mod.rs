@@ -1,9 +1,15 @@
-//! The thread that speaks to the outside: it looks at the process, answers on the control socket and writes the trace.
+//! The thread that speaks to the outside: it looks at the process, answers on the control socket, reports to hubs and
+//! writes the trace.
 //!
 //! It works with descriptors of its own. Where the kernel does not give it a private table it opens nothing that it
 //! would write to: the program could close such a descriptor and open a file of its own under the same number.
 
+mod backlog;
 mod control;
+mod follower;
+mod listeners;
+mod push;
+mod response;
 mod trace_file;
 
 use std::path::Path;
@@ -17,10 +23,14 @@ use crate::crew::Crew;
 use crate::snapshot::left_behind::LeftBehind;
 use crate::takeover::leave_to_cpython;
 use control::Control;
+use listeners::Listeners;
 use trace_file::TraceFile;
 
 /// How often questions and trace blocks are looked for.
 const ROUND: Duration = Duration::from_millis(200);
+
+/// The same while a hub listens, which wants to show things as they happen.
+const LISTENED_ROUND: Duration = Duration::from_millis(100);
 
 /// What is done for huge pages is done a little at a time: whoever touches one meanwhile waits.
 const UPKEEP: Duration = Duration::from_micros(200);
@@ -48,7 +58,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
         agent.rounds.uplink.fetch_add(1, Ordering::AcqRel);
         left_behind.look(&agent.snapshots);
         let more = upkeep.round(UPKEEP);
-        std::thread::park_timeout(if more { UPKEEP_ROUND } else { ROUND });
+        std::thread::park_timeout(if more { UPKEEP_ROUND } else { uplink.pace() });
     }
     // The conductor closes its last block when it stops, which it does at once.
     while crew.senses() {
@@ -72,20 +82,23 @@ struct Uplink<'a> {
     control: Option<Control>,
     descriptors: Descriptors,
     trace: Option<TraceFile>,
+    listeners: Listeners,
     cpu_before: u64,
 }
 
 impl<'a> Uplink<'a> {
     fn open(agent: &'a Agent, descriptors: Descriptors) -> Self {
         let mut trace = None;
+        let mut listeners = Listeners::default();
         if descriptors == Descriptors::Private {
             trace = agent.settings.trace.as_deref().and_then(|path| open_trace(agent, path));
+            listeners = Listeners::new(agent);
         } else {
-            let reason = "the kernel gives the agent no descriptors of its own: no control socket, no trace";
+            let reason = "the kernel gives the agent no descriptors of its own: no control socket, no hub, no trace";
             agent.ledger().trouble(reason.to_owned());
         }
         let cpu_before = agent.ledger().uplink_cpu_ns;
-        let mut uplink = Self { agent, look_due: 0, control: None, descriptors, trace, cpu_before };
+        let mut uplink = Self { agent, look_due: 0, control: None, descriptors, trace, listeners, cpu_before };
         uplink.open_control();
         uplink
     }
@@ -100,7 +113,7 @@ impl<'a> Uplink<'a> {
         let now = monotonic_ns();
         let asked = self.agent.rounds.wanted.swap(false, Ordering::AcqRel)
             || self.control.as_ref().is_some_and(Control::somebody_waits);
-        if now >= self.look_due || asked || last {
+        if now >= self.look_due || asked || last || self.listeners.want_figures(now) {
             self.look_due = now + self.agent.settings.sample.as_nanos() as u64;
             let seen = lock(&self.agent.process).look(asked);
             let mut ledger = self.agent.ledger();
@@ -118,11 +131,19 @@ impl<'a> Uplink<'a> {
             self.open_control();
         }
         if let Some(control) = &self.control {
-            control.answer_all(self.agent);
+            for stream in control.answer_all(self.agent) {
+                self.listeners.add(self.agent, stream);
+            }
         }
+        self.listeners.round(self.agent, now);
         while let Some(block) = self.agent.blocks.pop() {
             self.write(&block);
         }
+    }
+
+    /// How long the next round may wait.
+    fn pace(&self) -> Duration {
+        if self.listeners.are_there() { LISTENED_ROUND } else { ROUND }
     }
 
     fn write(&mut self, block: &[u8]) {

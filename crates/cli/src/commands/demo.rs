@@ -20,6 +20,7 @@ use crate::bench::scripts;
 use crate::bench::staged::{Setting, Silence, Staged};
 use crate::bench::trial::{self, Ended, Window};
 use crate::commands::bench::moment;
+use crate::demo::dashboard::Dashboard;
 use crate::demo::side::Side;
 use crate::demo::{lines, report, screen};
 use crate::failure::{Failure, Outcome};
@@ -32,6 +33,8 @@ const UTILISATION: f64 = 0.35;
 const TRYING: Duration = Duration::from_millis(700);
 /// How often the screen is drawn and the memory looked at.
 const STEP: Duration = Duration::from_millis(100);
+/// What the first one runs under where the dashboard shall see it: CPython's own collector, measured.
+const MEASURED_DEFAULT: &str = "cpython";
 const SCRIPT: &str = "demo.py";
 
 /// See what NeuroGC does: one service twice, without and with it, side by side
@@ -39,7 +42,9 @@ const SCRIPT: &str = "demo.py";
 /// Both get the same load, live on the terminal. At the end there is a table and an HTML report. Nothing is installed and
 /// nothing is left behind; Python's standard library is all that is needed.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  neurogc demo\n  neurogc demo --seconds 20 --policy gap")]
+#[command(
+    after_help = "Examples:\n  neurogc demo\n  neurogc demo --seconds 20 --policy gap\n  neurogc demo --dashboard"
+)]
 pub(crate) struct Arguments {
     /// How long both are driven
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=3600))]
@@ -50,13 +55,17 @@ pub(crate) struct Arguments {
     /// The interpreter
     #[arg(long, value_name = "EXE")]
     python: Option<PathBuf>,
+    /// Watch both in the dashboard, too; it stays until Ctrl-C. The first one then has an agent that only measures
+    #[arg(long)]
+    dashboard: bool,
     /// Where the report goes; by default a new folder in neurogc-bench/
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
-    let contenders = [Contender::parse(DEFAULT), Contender::parse(&arguments.policy)];
+    let default = if arguments.dashboard { MEASURED_DEFAULT } else { DEFAULT };
+    let contenders = [Contender::parse(default), Contender::parse(&arguments.policy)];
     let [Ok(without), Ok(with)] = contenders else {
         let wrong = contenders.into_iter().find_map(Result::err).unwrap_or_default();
         return Err(Failure::usage(wrong));
@@ -77,6 +86,15 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     writeln!(out, "starting the same service twice, without and with NeuroGC ({})…", with.name)?;
     out.flush()?;
     let mut services = demo.start(setting, [&without, &with])?;
+    let pids = [services[0].staged.pid(), services[1].staged.pid()];
+    let dashboard = match arguments.dashboard {
+        true => Some(Dashboard::start(folder.join("hub"), pids).map_err(Failure::failed)?),
+        false => None,
+    };
+    if let Some(dashboard) = &dashboard {
+        writeln!(out, "Dashboard: {}", dashboard.side_by_side(pids).map_err(Failure::failed)?)?;
+        out.flush()?;
+    }
     let rate = demo.rate(&services)?;
     let sides = [Side::default(), Side::default()];
     let trials = demo.drive(&mut services, &sides, rate, [&without, &with], out)?;
@@ -99,6 +117,11 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     writeln!(out, "\n{}\nReport: {}", report::table(&run.scenarios[0]), page.display())?;
     for doubt in run.scenarios[0].entries.iter().flat_map(|entry| &entry.trials).flat_map(|trial| &trial.doubts) {
         writeln!(out, "Doubtful: {doubt}")?;
+    }
+    if let Some(dashboard) = dashboard {
+        writeln!(out, "The dashboard stays until Ctrl-C.")?;
+        out.flush()?;
+        dashboard.stay();
     }
     Ok(())
 }

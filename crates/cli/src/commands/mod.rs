@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod collect;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod hub;
 pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod run;
@@ -35,6 +36,7 @@ pub(crate) enum Verb {
     Train(train::Arguments),
     Bench(bench::Arguments),
     Demo(demo::Arguments),
+    Hub(hub::Arguments),
 }
 
 impl Verb {
@@ -53,6 +55,7 @@ impl Verb {
             Self::Train(arguments) => train::run(&arguments, out),
             Self::Bench(arguments) => bench::run(arguments, out),
             Self::Demo(arguments) => demo::run(&arguments, out),
+            Self::Hub(arguments) => hub::run(arguments, out),
         }
     }
 }

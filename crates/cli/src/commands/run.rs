@@ -11,6 +11,7 @@ use std::process::Command;
 use clap::Args;
 use nix::unistd::{AccessFlags, access};
 
+use crate::commands::hub;
 use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use crate::notice::say;
@@ -36,6 +37,10 @@ pub(crate) struct Arguments {
     /// Record a trace in this file, over what is there; child processes add their pid to the name
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Report to a hub on another machine, too; one on this machine needs no word. A token is taken from
+    /// NEUROGC_HUB_TOKEN
+    #[arg(long, value_name = "URL")]
+    hub: Option<String>,
     /// Change a setting; `neurogc doctor` lists them all
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
     settings: Vec<(String, String)>,
@@ -84,6 +89,9 @@ fn settings(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
     if let Some(trace) = &arguments.trace {
         let trace = trace.to_str().ok_or_else(|| Failure::usage("the path of --trace must be valid UTF-8"))?;
         given.push(("trace".to_owned(), trace.to_owned()));
+    }
+    if let Some(hub) = &arguments.hub {
+        given.push(("hub".to_owned(), hub::with_address(hub).map_err(Failure::usage)?));
     }
     given.extend(arguments.settings.iter().cloned());
     for (name, value) in &mut given {

@@ -12,12 +12,11 @@
 
 mod reader;
 mod record;
-mod varint;
 mod writer;
 
 use serde::{Deserialize, Serialize};
 
-pub use reader::{Damage, Trace, TraceError, read};
+pub use reader::{Damage, Trace, TraceError, read, read_block, walk};
 pub use record::{Place, Record};
 pub use writer::{BlockWriter, MAX_BLOCK, encode_header};
 

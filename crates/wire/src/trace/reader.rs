@@ -50,6 +50,13 @@ pub enum TraceError {
 
 /// Reads a whole trace.
 pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
+    let mut records = Vec::new();
+    let (header, damage) = walk(bytes, &mut |block| records.extend(block))?;
+    Ok(Trace { header, records, damage })
+}
+
+/// Goes through a trace a block at a time, for those who do not want all of it in memory.
+pub fn walk(bytes: &[u8], each: &mut impl FnMut(Vec<Record>)) -> Result<(Header, Vec<Damage>), TraceError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(TraceError::NotATrace)?;
     let mut rest = rest;
     let version = u16::from_le_bytes(take(&mut rest).ok_or(TraceError::Header)?);
@@ -57,9 +64,8 @@ pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
         return Err(TraceError::Version(version));
     }
     let header = read_header(&mut rest).ok_or(TraceError::Header)?;
-    let mut trace = Trace { header, records: Vec::new(), damage: Vec::new() };
-    read_blocks(bytes, bytes.len() - rest.len(), &mut trace);
-    Ok(trace)
+    let damage = read_blocks(bytes, bytes.len() - rest.len(), each);
+    Ok((header, damage))
 }
 
 fn read_header(from: &mut &[u8]) -> Option<Header> {
@@ -70,23 +76,26 @@ fn read_header(from: &mut &[u8]) -> Option<Header> {
     (crc32fast::hash(json) == crc).then(|| serde_json::from_slice(json).ok())?
 }
 
-fn read_blocks(bytes: &[u8], mut offset: usize, trace: &mut Trace) {
+fn read_blocks(bytes: &[u8], mut offset: usize, each: &mut impl FnMut(Vec<Record>)) -> Vec<Damage> {
+    let mut damage = Vec::new();
     while offset < bytes.len() {
         match read_block(&bytes[offset..]) {
             Ok((length, records)) => {
-                trace.records.extend(records);
+                each(records);
                 offset += length;
             }
             Err(what) => {
                 let next = find_block(&bytes[offset + 1..]).map_or(bytes.len(), |found| offset + 1 + found);
-                trace.damage.push(Damage { offset, length: next - offset, what });
+                damage.push(Damage { offset, length: next - offset, what });
                 offset = next;
             }
         }
     }
+    damage
 }
 
-fn read_block(bytes: &[u8]) -> Result<(usize, Vec<Record>), &'static str> {
+/// Reads the block that begins here: its length and its records, or what is wrong with it.
+pub fn read_block(bytes: &[u8]) -> Result<(usize, Vec<Record>), &'static str> {
     const CUT: &str = "the last block is cut off";
     let mut rest = bytes.strip_prefix(BLOCK_MAGIC).ok_or("no block begins here")?;
     let length = u32::from_le_bytes(take(&mut rest).ok_or(CUT)?) as usize;

@@ -1,7 +1,7 @@
 //! The records of a trace and their bytes.
 
-use super::varint;
 use crate::status::Cause;
+use crate::varint;
 
 /// Where a collection fell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

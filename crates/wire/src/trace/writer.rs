@@ -52,6 +52,12 @@ impl BlockWriter {
         self.bytes.len() == BLOCK_HEADER
     }
 
+    /// How long the block has become.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether the block should be taken before more is added.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -1,0 +1,246 @@
+"""What a hub bears and how quick it is: the figures of docs/hub.md, measured on this machine.
+
+    python bench/hub.py [PART…] [--agents 200] [--events 50] [--seconds 60] [--json FILE]
+
+Parts: load, latency, week, kill, host; all where none is named. Needs `make build` and
+`cargo build --profile fast -p neurogc-hub --example agents`. Bars are printed beside the figures, not enforced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fast"
+os.environ.setdefault("NEUROGC_BIN", str(TARGET / "neurogc"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests")]
+
+from hub import Console, Hub  # noqa: E402
+
+TICK = os.sysconf("SC_CLK_TCK")
+MEGABYTE = 1 << 20
+
+
+def on_core(core: int):
+    """What puts a process that is being started on one core."""
+    cores = sorted(os.sched_getaffinity(0))
+    return lambda: os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def peak_rss(pid: int) -> int:
+    """The most memory that a process has had."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def rounded(values: list[float]) -> dict:
+    """The figures that people read."""
+    ordered = sorted(values)
+    at = lambda share: round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1)  # noqa: E731
+    return {"median": at(0.5), "p95": at(0.95), "max": at(1.0), "count": len(ordered)}
+
+
+def load(options) -> dict:
+    """Many agents at once, and a browser that watches: processor time, memory and losses of the hub."""
+    with tempfile.TemporaryDirectory() as folder:
+        sockets = Path(folder, "sockets")
+        sockets.mkdir(mode=0o700)
+        words = [TARGET / "examples" / "agents", sockets, options.agents, options.events, options.seconds + 15]
+        agents = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True, preexec_fn=on_core(1))
+        assert agents.stdout.readline() == "ready\n"
+        with Hub(Path(folder, "data"), "--sockets", str(sockets), preexec_fn=on_core(0)) as hub:
+            while hub.get("hub")["processes"]["live"] < options.agents:
+                time.sleep(0.1)
+            with hub.live() as browser:
+                one = hub.get("processes")["processes"][0]["id"]
+                browser.send({"type": "watch", "processes": True, "ids": [one]})
+                time.sleep(3)
+                before, began = cpu_seconds(hub.process.pid), time.monotonic()
+                messages = 0
+                while time.monotonic() < began + options.seconds:
+                    browser.receive()
+                    messages += 1
+                share = 100 * (cpu_seconds(hub.process.pid) - before) / (time.monotonic() - began)
+            told = hub.get("hub")
+            out, _ = agents.communicate()
+            sent = json.loads(out)
+            last = hub.get("hub")
+            return {
+                "agents": options.agents,
+                "events_per_second": options.agents * options.events,
+                "cpu_percent_of_a_core (bar 25)": round(share, 1),
+                "peak_rss_mb (bar 150)": round(peak_rss(hub.process.pid) / MEGABYTE, 1),
+                "events_sent": sent["events"],
+                "events_taken": last["ingest"]["events"],
+                "lost (bar 0)": sent["events"] - last["ingest"]["events"],
+                "rows_dropped (bar 0)": last["store"]["dropped"],
+                "messages_skipped": told["clients"]["skipped"],
+                "messages_to_the_browser": messages,
+                "store_mb": round(last["store"]["bytes"] / MEGABYTE, 1),
+            }
+
+
+def latency(_options) -> dict:
+    """From the end of a collection in a real program to a browser that is told of it."""
+    took = []
+    with tempfile.TemporaryDirectory() as folder, Hub(folder) as hub, Console(NEUROGC_POLICY="observe") as program:
+        found = hub.wait_for(program.pid)
+        with hub.live() as browser:
+            browser.send({"type": "watch", "ids": [found["id"]]})
+            browser.until(lambda message: message["type"] == "sample")
+            for _ in range(100):
+                time.sleep(random.uniform(0, 0.2))
+                ended = float(program.do("(gc.collect(), time.time())[1]"))
+                browser.until(lambda message: message["type"] == "events")
+                took.append(1000 * (time.time() - ended))
+    return {"ms (bar 250)": rounded(took)}
+
+
+def varint(value: int) -> bytes:
+    """Seven bits a byte, low ones first."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def block(count: int, step_ns: int) -> tuple[bytes, float]:
+    """A block of a trace with so many collections, and the longest of them in milliseconds."""
+    pauses = [random.randrange(50_000, 3_000_000) for _ in range(count)]
+    records = bytearray()
+    for pause in pauses:
+        records += b"\3" + varint(step_ns << 1) + b"\x10" + varint(pause) + b"\0\0"
+    return b"NGCB" + struct.pack("<II", len(records), zlib.crc32(records)) + records, max(pauses) / 1e6
+
+
+def fill_week(path: Path, series: int) -> None:
+    """Seven days of one process at one sample and five events a second, as a hub keeps them."""
+    now = int(time.time()) * 1000
+    db = sqlite3.connect(path)
+    db.execute("INSERT INTO processes (id, host, pid, command, python, neurogc, policy, started, seen) "
+               "VALUES ('week-1-1', 'week', 1, 'x', 'x', 'x', 'gap', ?, ?)", (now - 7 * 86_400_000, now))
+    (key,), (layout,) = db.execute("SELECT key FROM processes"), db.execute("SELECT max(id) FROM layouts")
+    key, layout = key[0], layout[0]
+    latency = b"".join(varint(1 if place else 200) + varint(random.randrange(1, 2000)) for place in range(60))
+    figures = struct.pack(f"<{series}f", *(random.random() * 1000 for _ in range(series)))
+    for step, keep in [(1, 7200), (10, 86_400), (60, 604_800)]:
+        first = now - keep * 1000
+        rows = ((key, step, first // 1000 // step * step * 1000 + n * step * 1000, layout, figures, latency)
+                for n in range(1, keep // step))
+        db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)", rows)
+    for minute in range(7 * 1440):
+        first = now - 7 * 86_400_000 + minute * 60_000
+        blocks, longest = block(300, 199_000_000)
+        db.execute("INSERT INTO events (process, first, last, epoch, longest, notes, count, blocks) VALUES (?,?,?,?,?,?,?,?)",
+                   (key, first, first + 60_000, first, longest, 0, 300, blocks))
+    db.commit()
+    db.close()
+
+
+def week(_options) -> dict:
+    """Charts of seven days of one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        with Hub(folder, "--no-local") as hub:
+            series = len(hub.get("series")["series"])
+        fill_week(Path(folder, "hub.db"), series)
+        figures = {}
+        with Hub(folder, "--no-local") as hub:
+            for name, path in {
+                "all series, 7d": "series?range=7d",
+                "all series, 7d, 2000 points": "series?range=7d&points=2000",
+                "four series, 7d": "series?range=7d&names=requests.p50_ms,requests.p99_ms,memory.rss,cpu.percent",
+                "all series, 1d": "series?range=1d",
+                "all series, 1h": "series?range=1h",
+                "longest 2000 events, 7d": "events?range=7d",
+            }.items():
+                took = []
+                for _ in range(20):
+                    began = time.monotonic()
+                    answer = hub.get(f"processes/week-1-1/{path}")
+                    took.append(1000 * (time.monotonic() - began))
+                points = len(answer.get("t", answer.get("events", [])))
+                figures[f"{name}: ms (bar 300)"] = {**rounded(took), "points": points}
+        return figures
+
+
+def kill(_options) -> dict:
+    """How much of what a browser had seen is not there after `kill -9`."""
+    lost = []
+    with tempfile.TemporaryDirectory() as folder, Console() as program, Hub(folder) as hub:
+        found = hub.wait_for(program.pid)
+        for _ in range(10):
+            with hub.live() as browser:
+                browser.send({"type": "watch", "ids": [found["id"]]})
+                for _ in range(3):
+                    last = browser.until(lambda message: message["type"] == "sample")["t"]
+                time.sleep(random.uniform(0, 0.9))
+                hub.stop(signal.SIGKILL)
+            hub.start()
+            kept = hub.get(f"processes/{found['id']}/series?range=5m&names=memory.rss")["t"]
+            lost.append((last - max(t for t in kept if t <= last)) / 1000)
+    return {"seconds_lost (bar 1)": rounded(lost)}
+
+
+def host(_options) -> dict:
+    """Processor time of an idle and of a busy program, alone and followed."""
+    figures = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, work in {"idle": "time.sleep(20)", "200 requests a second": "requests(4000, 0.005)"}.items():
+            for followed in (False, True):
+                with Console(NEUROGC_POLICY="observe") as program:
+                    hub = Hub(folder) if followed else None
+                    if hub:
+                        hub.wait_for(program.pid)
+                    before, began = cpu_seconds(program.pid), time.monotonic()
+                    program.do(work)
+                    share = 100 * (cpu_seconds(program.pid) - before) / (time.monotonic() - began)
+                    figures[f"{name}, {'followed' if followed else 'alone'}: cpu_percent"] = round(share, 2)
+                    if hub:
+                        hub.stop()
+    return figures
+
+
+PARTS = {"load": load, "latency": latency, "week": week, "kill": kill, "host": host}
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[[], *PARTS], default=[])
+    parser.add_argument("--agents", type=int, default=200)
+    parser.add_argument("--events", type=int, default=50)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    figures = {}
+    for part in options.parts or PARTS:
+        figures[part] = PARTS[part](options)
+        print(f"{part}: {PARTS[part].__doc__.strip()}")
+        for name, value in figures[part].items():
+            print(f"  {name}: {value}")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+//! What has happened since those who follow this process were last told.
+
+use neurogc_wire::trace::{BlockWriter, Record};
+
+/// More than this is not kept from one round of the uplink to the next.
+const MOST: usize = 64 * 1024;
+
+/// Records that somebody waits for.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    block: BlockWriter,
+    events: u64,
+    missed: u64,
+}
+
+/// A closed block and what it holds.
+#[derive(Debug)]
+pub(crate) struct Bulletin {
+    pub(crate) block: Vec<u8>,
+    pub(crate) events: u64,
+    /// Events that found no room.
+    pub(crate) missed: u64,
+}
+
+impl News {
+    /// Adds what is news to a hub. Requests and gaps are too many for that; figures tell of them.
+    pub(crate) fn take_in(&mut self, record: &Record) {
+        let news = matches!(
+            record,
+            Record::Collection { .. } | Record::Stall { .. } | Record::Order { .. } | Record::Dropped { .. }
+        );
+        if !news {
+            return;
+        }
+        if self.block.size() > MOST {
+            self.missed += 1;
+            return;
+        }
+        self.block.push(record);
+        self.events += 1;
+    }
+
+    /// Hands out what there is, and starts anew.
+    pub(crate) fn take(&mut self) -> Bulletin {
+        let block = if self.block.is_empty() { Vec::new() } else { self.block.take() };
+        Bulletin { block, events: std::mem::take(&mut self.events), missed: std::mem::take(&mut self.missed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neurogc_wire::trace::read_block;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_and_counted() {
+        let mut news = News::default();
+        for at in 0..100_000 {
+            news.take_in(&Record::Dropped { at, count: 1 });
+            news.take_in(&Record::RequestStart { at, id: at });
+        }
+        let told = news.take();
+        assert_eq!(told.events + told.missed, 100_000);
+        assert!(told.missed > 0 && told.block.len() < MOST + 100);
+        assert_eq!(read_block(&told.block).map(|(_, records)| records.len() as u64), Ok(told.events));
+        assert_eq!((news.take().events, news.take().block.len()), (0, 0));
+    }
+}

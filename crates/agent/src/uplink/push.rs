@@ -1,0 +1,249 @@
+//! The hub that the settings name: frames are posted to it over plain HTTP, one request at a time, without ever waiting.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+
+use neurogc_settings::{HubAddress, Secret};
+use neurogc_wire::control::{Answer, Ask};
+use neurogc_wire::report::{INGEST_PATH, Reply, Settled, Wanted};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
+
+use super::backlog::Backlog;
+use super::control::answer_to;
+use super::response::{self, MOST};
+use crate::agent::Agent;
+use crate::news::Bulletin;
+
+/// How long a hub may take to accept, to read and to answer.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// How soon a lost hub is looked for again, at first and at last.
+const SOON_NS: u64 = 500_000_000;
+const LATE_NS: u64 = 30_000_000_000;
+
+/// The hub and what is on its way there.
+#[derive(Debug)]
+pub(super) struct Push {
+    pub(super) backlog: Backlog,
+    address: SocketAddr,
+    /// The head of every request, up to the length of its body.
+    head: String,
+    /// A connection that is free.
+    stream: Option<TcpStream>,
+    exchange: Option<Exchange>,
+    retry_at: u64,
+    retry_after: u64,
+    /// What the hub has asked for: its number for it and our ticket.
+    errand: Option<(u64, u64)>,
+    answers: Vec<Settled>,
+}
+
+/// A request and its answer, as far as they have come.
+#[derive(Debug)]
+struct Exchange {
+    stream: TcpStream,
+    request: Vec<u8>,
+    gone: usize,
+    answer: Vec<u8>,
+    deadline: u64,
+    events: u64,
+}
+
+impl Push {
+    pub(super) fn new(hub: &HubAddress, token: &Secret) -> Self {
+        let mut head = format!("POST {}{INGEST_PATH} HTTP/1.1\r\nHost: {}\r\n", hub.prefix, hub.host);
+        if !token.is_empty() {
+            head.push_str(&format!("Authorization: Bearer {}\r\n", token.reveal()));
+        }
+        head.push_str("Content-Type: application/octet-stream\r\nContent-Length: ");
+        Self {
+            backlog: Backlog::default(),
+            address: hub.address,
+            head,
+            stream: None,
+            exchange: None,
+            retry_at: 0,
+            retry_after: SOON_NS,
+            errand: None,
+            answers: Vec::new(),
+        }
+    }
+
+    /// Goes on with what is under way, and sends what there is to tell.
+    pub(super) fn round(&mut self, agent: &Agent, host: &str, now: u64, bulletin: &Bulletin) {
+        self.backlog.add(bulletin);
+        self.settle(agent);
+        self.proceed(agent, now);
+        if self.exchange.is_none() && now >= self.retry_at {
+            let answers = std::mem::take(&mut self.answers);
+            if let Some((frame, events)) = self.backlog.frame(agent, host, now, answers) {
+                match self.begin(&frame, events, now) {
+                    Ok(exchange) => self.exchange = Some(exchange),
+                    Err(_) => self.fail(events, now),
+                }
+                self.proceed(agent, now);
+            }
+        }
+    }
+
+    fn begin(&mut self, frame: &[u8], events: u64, now: u64) -> io::Result<Exchange> {
+        let stream = self.stream.take().map_or_else(|| open(self.address), Ok)?;
+        let mut request = format!("{}{}\r\n\r\n", self.head, frame.len()).into_bytes();
+        request.extend_from_slice(frame);
+        Ok(Exchange { stream, request, gone: 0, answer: Vec::new(), deadline: now + PATIENCE_NS, events })
+    }
+
+    fn proceed(&mut self, agent: &Agent, now: u64) {
+        let Some(mut exchange) = self.exchange.take() else { return };
+        let done = exchange.proceed();
+        let found = match done {
+            Ok(()) => response::read(&exchange.answer),
+            Err(_) => return self.fail(exchange.events, now),
+        };
+        match found {
+            Ok(Some(answer)) if answer.status == 200 => {
+                let reply: Reply = serde_json::from_slice(answer.body).unwrap_or_default();
+                self.stream = (!answer.closes).then_some(exchange.stream);
+                self.retry_after = SOON_NS;
+                reply.wanted.into_iter().for_each(|wanted| self.take_on(agent, wanted));
+            }
+            Ok(Some(answer)) => {
+                agent.ledger().trouble(refusal(answer.status));
+                self.retry_after = LATE_NS;
+                self.fail(exchange.events, now);
+            }
+            Ok(None) if now < exchange.deadline => self.exchange = Some(exchange),
+            Ok(None) => self.fail(exchange.events, now),
+            Err(reason) => {
+                agent.ledger().trouble(format!("the hub is not reported to: {reason}"));
+                self.fail(exchange.events, now);
+            }
+        }
+    }
+
+    /// Lets the hub be for a while, longer each time.
+    fn fail(&mut self, events: u64, now: u64) {
+        self.backlog.lost(events);
+        self.retry_at = now + self.retry_after;
+        self.retry_after = (self.retry_after * 2).min(LATE_NS);
+    }
+
+    /// Does what the hub asks for, if it is one of the things that people may ask for.
+    fn take_on(&mut self, agent: &Agent, Wanted { number, ask }: Wanted) {
+        let answer = match ask {
+            Ask::Policy(_) | Ask::Collect(_) => answer_to(ask, agent),
+            _ => Answer::Refused("a hub may ask for a policy or for a collection".to_owned()),
+        };
+        match answer {
+            Answer::Ticket(ticket) => self.errand = Some((number, ticket)),
+            answer => self.answers.push(Settled { number, answer }),
+        }
+    }
+
+    /// Tells the hub what has become of it.
+    fn settle(&mut self, agent: &Agent) {
+        let Some((number, ticket)) = self.errand else { return };
+        match answer_to(Ask::Outcome(ticket), agent) {
+            Answer::Pending => {}
+            answer => {
+                self.answers.push(Settled { number, answer });
+                self.errand = None;
+            }
+        }
+    }
+}
+
+impl Exchange {
+    /// Writes and reads as much as goes without waiting.
+    fn proceed(&mut self) -> io::Result<()> {
+        while self.gone < self.request.len() {
+            match self.stream.write(&self.request[self.gone..]) {
+                Ok(count) => self.gone += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut part = [0; 4096];
+        while self.answer.len() < MOST {
+            match self.stream.read(&mut part) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.answer.extend_from_slice(&part[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+            if matches!(response::read(&self.answer), Ok(Some(_))) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Begins to connect. What becomes of it is seen when something is written.
+fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket(family, SockType::Stream, flags, None)?;
+    match connect(socket.as_raw_fd(), &SockaddrStorage::from(address)) {
+        Ok(()) | Err(Errno::EINPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn refusal(status: u16) -> String {
+    match status {
+        401 => "the hub refuses the token: set NEUROGC_HUB_TOKEN to the hub's own".to_owned(),
+        403 | 404 => format!("what listens at the hub's address is no hub, or refuses this machine (HTTP {status})"),
+        _ => format!("the hub could not take a report (HTTP {status})"),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_exchange_comes_to_its_answer_without_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = open(listener.local_addr().unwrap()).unwrap();
+        let (answer, request) = (Vec::new(), b"POST / HTTP/1.1\r\n\r\n".to_vec());
+        let mut exchange = Exchange { stream, request, gone: 0, answer, deadline: 0, events: 0 };
+        exchange.proceed().unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        while exchange.gone < exchange.request.len() {
+            exchange.proceed().unwrap();
+        }
+        assert_eq!(response::read(&exchange.answer), Ok(None));
+        peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+        while response::read(&exchange.answer) == Ok(None) {
+            exchange.proceed().unwrap();
+        }
+        drop(peer);
+        exchange.answer.clear();
+        while exchange.proceed().is_ok() {}
+    }
+
+    #[test]
+    fn nobody_there_is_seen_when_something_is_written() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let refused = open(address).and_then(|mut stream| {
+            loop {
+                match stream.write(b"x") {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => return other,
+                }
+            }
+        });
+        assert!(refused.is_err());
+    }
+}

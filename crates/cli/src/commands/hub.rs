@@ -1,0 +1,168 @@
+//! `neurogc hub`: collects from many processes, keeps history, serves the dashboard.
+
+use std::env;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use neurogc_hub::{Collector, Config, HubError};
+use neurogc_settings::HUB_PORT;
+use serde_json::json;
+
+use crate::agents::{Rendezvous, check_folder, sockets_in};
+use crate::failure::{Failure, Outcome};
+use crate::process;
+
+/// Collect from many processes: dashboard, history, metrics
+///
+/// Agents on this machine are found by themselves; those on others report with `neurogc run --hub URL`. History is kept for
+/// 7 days. Prometheus finds its metrics at /metrics.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  neurogc hub\n  neurogc hub --listen 0.0.0.0:7077      (with NEUROGC_HUB_TOKEN set)\n  \
+                        neurogc hub --otlp http://127.0.0.1:4318"
+)]
+pub(crate) struct Arguments {
+    /// Where to listen: an address, a port, or both; port 0 takes a free one. Other than loopback needs a token
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7077", value_parser = listen_address)]
+    listen: SocketAddr,
+    /// The token that every request must carry; better given by the environment, where no other user sees it
+    #[arg(long, value_name = "TOKEN", env = "NEUROGC_HUB_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Where history and uploads are kept [default: ~/.local/state/neurogc]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// What history may take on disk, in megabytes; the oldest goes first
+    #[arg(long, value_name = "MB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    disk_mb: u64,
+    /// A folder with traces and results of `neurogc bench` to replay
+    #[arg(long, value_name = "DIR")]
+    recordings: Option<PathBuf>,
+    /// Send metrics to this collector of OpenTelemetry, every 10 s
+    #[arg(long, value_name = "URL")]
+    otlp: Option<Collector>,
+    /// Follow the agents whose sockets are in this folder, and not those of this user; for the sockets of a container
+    #[arg(long, value_name = "DIR")]
+    sockets: Option<PathBuf>,
+    /// Follow no agents on this machine, only take what is reported
+    #[arg(long, conflicts_with = "sockets")]
+    no_local: bool,
+    /// Print where it listens as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
+    let data = arguments
+        .data
+        .or_else(default_data)
+        .ok_or_else(|| Failure::usage("there is no home folder to keep history in. Name a folder with --data"))?;
+    if let Some(folder) = arguments.recordings.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err(Failure::usage(format!("there is no folder {} with recordings", folder.display())));
+    }
+    let sockets: neurogc_hub::Sockets = match arguments.sockets {
+        Some(folder) => {
+            if !check_folder(&folder, process::own_uid()).map_err(Failure::usage)? {
+                return Err(Failure::usage(format!("there is no folder {} with sockets", folder.display())));
+            }
+            Arc::new(move || sockets_in(&folder).into_iter().map(|(_, path)| path).collect())
+        }
+        None if arguments.no_local => Arc::new(Vec::new),
+        None => Arc::new(|| Rendezvous::of_this_machine().sockets()),
+    };
+    let config = Config {
+        listen: arguments.listen,
+        token: arguments.token.filter(|token| !token.is_empty()),
+        data,
+        limit: arguments.disk_mb << 20,
+        recordings: arguments.recordings,
+        collector: arguments.otlp,
+        sockets,
+    };
+    let with_token = config.token.is_some();
+    let mut told = Ok(());
+    let ran = neurogc_hub::run(config, |address| {
+        let line = if arguments.json {
+            json!({"listen": address.to_string(), "url": format!("http://{address}/"), "token": with_token}).to_string()
+        } else {
+            format!("NeuroGC hub: http://{address}/ (Ctrl-C ends it; programs go on without it)")
+        };
+        told = writeln!(out, "{line}").and_then(|()| out.flush());
+    });
+    ran.map_err(|error| match error {
+        HubError::Open(_) | HubError::Token => Failure::usage(error.to_string()),
+        error => Failure::failed(error.to_string()),
+    })?;
+    Ok(told?)
+}
+
+fn default_data() -> Option<PathBuf> {
+    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    Some(state.join("neurogc"))
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let ip = |text: &str| match text.trim_start_matches('[').trim_end_matches(']') {
+        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        text => text.parse().ok(),
+    };
+    let parse = || {
+        if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+            return Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+        }
+        if let Ok(address) = text.parse() {
+            return Some(address);
+        }
+        if let Some(ip) = ip(text) {
+            return Some(SocketAddr::new(ip, HUB_PORT));
+        }
+        let (name, port) = text.rsplit_once(':')?;
+        Some(SocketAddr::new(ip(name)?, port.parse().ok()?))
+    };
+    parse().ok_or_else(|| "it must be an address such as 127.0.0.1:7077, or a port".to_owned())
+}
+
+/// The URL of a hub with its name looked up: agents do not do that, because it may take long.
+pub(crate) fn with_address(url: &str) -> Result<String, String> {
+    let Some(rest) = url.strip_prefix("http://") else { return Ok(url.to_owned()) };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if url.parse::<neurogc_settings::HubAddress>().is_ok() {
+        return Ok(url.to_owned());
+    }
+    let named = if host.contains(':') { host.to_owned() } else { format!("{host}:{HUB_PORT}") };
+    let found = named.to_socket_addrs().map_err(|error| format!("there is no machine {host} for --hub: {error}"))?;
+    let address =
+        found.min_by_key(SocketAddr::is_ipv6).ok_or_else(|| format!("there is no machine {host} for --hub"))?;
+    Ok(format!("http://{address}{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Option<&str>) {
+        assert_eq!(listen_address(text).ok().map(|address| address.to_string()).as_deref(), expect, "{text}");
+    }
+
+    #[test]
+    fn addresses_and_ports_are_read() {
+        check("8000", Some("127.0.0.1:8000"));
+        check(":8000", Some("127.0.0.1:8000"));
+        check("0.0.0.0", Some("0.0.0.0:7077"));
+        check("localhost:1", Some("127.0.0.1:1"));
+        check("[::1]:5", Some("[::1]:5"));
+        check("::1", Some("[::1]:7077"));
+        check("hub.example:5", None);
+        check("70000", None);
+    }
+
+    #[test]
+    fn names_are_looked_up_for_agents() {
+        assert_eq!(with_address("http://10.0.0.1/x").as_deref(), Ok("http://10.0.0.1/x"));
+        assert_eq!(with_address("https://x").as_deref(), Ok("https://x"));
+        assert!(with_address("http://no-such-machine.invalid").is_err());
+    }
+}

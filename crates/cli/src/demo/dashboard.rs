@@ -1,0 +1,85 @@
+//! The dashboard beside the demo: a hub of its own, which follows both services and nothing else.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use neurogc_hub::{Config, HubError};
+use neurogc_load::{Target, get};
+use neurogc_wire::control::socket_pid;
+use serde_json::Value;
+
+use crate::agents::Rendezvous;
+
+/// What the history of a demo may take on disk.
+const LIMIT: u64 = 64 << 20;
+
+/// How long the hub may take to begin, to find both services, and to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+const STEP: Duration = Duration::from_millis(100);
+
+/// A hub that runs.
+#[derive(Debug)]
+pub(crate) struct Dashboard {
+    address: SocketAddr,
+    hub: JoinHandle<Result<(), HubError>>,
+}
+
+impl Dashboard {
+    /// Starts a hub for two processes, on a free port.
+    pub(crate) fn start(data: PathBuf, pids: [u32; 2]) -> Result<Self, String> {
+        let is_ours = move |path: &PathBuf| socket_pid(path).is_some_and(|pid| pids.contains(&pid));
+        let config = Config {
+            listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
+            token: None,
+            data,
+            limit: LIMIT,
+            recordings: None,
+            collector: None,
+            sockets: Arc::new(move || Rendezvous::of_this_machine().sockets().into_iter().filter(is_ours).collect()),
+        };
+        let (to, begun) = channel();
+        let hub = thread::spawn(move || {
+            neurogc_hub::run(config, |address| {
+                // Whoever waits for it has only given up.
+                let _ = to.send(address);
+            })
+        });
+        match begun.recv_timeout(PATIENCE) {
+            Ok(address) => Ok(Self { address, hub }),
+            Err(_) if hub.is_finished() => Err(match hub.join() {
+                Ok(Err(error)) => error.to_string(),
+                _ => "the hub ended before it began".to_owned(),
+            }),
+            Err(_) => Err("the hub does not begin".to_owned()),
+        }
+    }
+
+    /// Where both are seen side by side, once the hub knows them.
+    pub(crate) fn side_by_side(&self, pids: [u32; 2]) -> Result<String, String> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let [Some(without), Some(with)] = pids.map(|pid| self.id_of(pid)) {
+                return Ok(format!("http://{}/#/compare?a={without}&b={with}&range=1m", self.address));
+            }
+            thread::sleep(STEP);
+        }
+        Err("the hub has not found both services".to_owned())
+    }
+
+    fn id_of(&self, pid: u32) -> Option<String> {
+        let text = get(Target::port(self.address.port()), "/api/v1/processes", PATIENCE).ok()?;
+        let list: Value = serde_json::from_str(&text).ok()?;
+        let process = list["processes"].as_array()?.iter().find(|process| process["pid"] == pid)?;
+        Some(process["id"].as_str()?.to_owned())
+    }
+
+    /// Stays until somebody ends it.
+    pub(crate) fn stay(self) {
+        // It ends by a signal, or because it fails; there is nothing more to do in either case.
+        let _ = self.hub.join();
+    }
+}

@@ -1,0 +1,145 @@
+//! Agents that report without any program behind them: what a hub has to bear is made by `bench/hub.py` with this.
+//!
+//! `agents FOLDER COUNT EVENTS SECONDS` listens on COUNT sockets in FOLDER; each agent sends EVENTS a second to whoever
+//! follows it, in ten frames, and figures once a second. At the end it prints what was sent.
+#![expect(clippy::print_stdout, reason = "its output is its result")]
+
+use std::env;
+use std::error::Error;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use neurogc_wire::control::{Answer, socket_path};
+use neurogc_wire::report::{Report, Sample, encode};
+use neurogc_wire::trace::{BlockWriter, Place, Record};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+
+/// No process has such a number.
+const FIRST_PID: u32 = 1_000_000_000;
+const ROUND: Duration = Duration::from_millis(100);
+const ROUNDS_A_SECOND: u64 = 10;
+
+#[derive(Default)]
+struct Sent {
+    frames: AtomicU64,
+    events: AtomicU64,
+    bytes: AtomicU64,
+    followers: AtomicU64,
+}
+
+struct Fake {
+    pid: u32,
+    events: u64,
+    installed: Instant,
+    started_unix_ms: u64,
+    sample: Sample,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = env::args().collect();
+    let [_, folder, count, events, seconds] = &words[..] else {
+        return Err("usage: agents FOLDER COUNT EVENTS SECONDS".into());
+    };
+    let (count, events, seconds): (u32, u64, u64) = (count.parse()?, events.parse()?, seconds.parse()?);
+    let sent = Arc::new(Sent::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        for pid in FIRST_PID..FIRST_PID + count {
+            let path = socket_path(Path::new(folder), pid);
+            let _ = std::fs::remove_file(&path);
+            let listener = UnixListener::bind(path)?;
+            tokio::spawn(listen(listener, pid, events, Arc::clone(&sent)));
+        }
+        println!("ready");
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        Ok::<_, io::Error>(())
+    })?;
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    println!(
+        "{{\"frames\": {}, \"events\": {}, \"bytes\": {}, \"followers\": {}}}",
+        read(&sent.frames),
+        read(&sent.events),
+        read(&sent.bytes),
+        read(&sent.followers)
+    );
+    Ok(())
+}
+
+async fn listen(listener: UnixListener, pid: u32, events: u64, sent: Arc<Sent>) {
+    let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    while let Ok((stream, _)) = listener.accept().await {
+        sent.followers.fetch_add(1, Ordering::Relaxed);
+        let fake = Fake { pid, events, installed: Instant::now(), started_unix_ms, sample: Sample::default() };
+        let _ = fake.tell(stream, &sent).await;
+    }
+}
+
+impl Fake {
+    async fn tell(mut self, mut stream: UnixStream, sent: &Sent) -> Result<(), Box<dyn Error>> {
+        let mut question = vec![0; stream.read_u32_le().await? as usize];
+        stream.read_exact(&mut question).await?;
+        stream.write_all(&neurogc_wire::control::encode(&Answer::Following)?).await?;
+        // They do not all speak at once.
+        tokio::time::sleep(ROUND * (self.pid % 97) / 97).await;
+        let mut rounds = tokio::time::interval(ROUND);
+        for round in 0.. {
+            rounds.tick().await;
+            let (frame, events) = self.frame(round)?;
+            stream.write_all(&frame).await?;
+            sent.frames.fetch_add(1, Ordering::Relaxed);
+            sent.events.fetch_add(events, Ordering::Relaxed);
+            sent.bytes.fetch_add(frame.len() as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, round: u64) -> Result<(Vec<u8>, u64), Box<dyn Error>> {
+        let now = self.installed.elapsed();
+        let ns = now.as_nanos() as u64;
+        let count = self.events / ROUNDS_A_SECOND;
+        let mut writer = BlockWriter::new();
+        for number in 0..count {
+            let at = ns - (count - number) * 1_000_000;
+            let pause = 100_000 + (self.pid as u64 * 7919 + round * 31 + number * 17) % 900_000;
+            let (generation, place) =
+                ((number % 3) as u8, if number % 2 == 0 { Place::InGap } else { Place::InRequest });
+            writer.push(&Record::Collection { at, pause, generation, place, collected: 100, uncollectable: 0 });
+            self.sample.pauses[usize::from(generation)].buckets.add(pause, 1);
+            self.sample.latency.buckets.add(pause * 20, 3);
+        }
+        let sample = round.is_multiple_of(ROUNDS_A_SECOND).then(|| Box::new(self.figures(now.as_secs_f64())));
+        let report = Report {
+            host: "fake".to_owned(),
+            pid: self.pid,
+            started_unix_ms: self.started_unix_ms,
+            at_s: now.as_secs_f64(),
+            sample,
+            ..Report::default()
+        };
+        Ok((encode(&report, &writer.take())?, count))
+    }
+
+    fn figures(&mut self, uptime_s: f64) -> Sample {
+        let status = &mut self.sample.status;
+        status.pid = self.pid;
+        status.command = "uvicorn shop.app:app --workers 4 --port 8000".to_owned();
+        status.python = "CPython 3.12.1".to_owned();
+        status.neurogc = env!("CARGO_PKG_VERSION").to_owned();
+        status.policy = "gap".to_owned();
+        status.uptime_s = uptime_s;
+        status.requests.count = self.sample.latency.buckets.count();
+        status.requests.max_ms = 20.0;
+        status.gc.young.count += 10;
+        status.gc.young.max_ms = 1.0;
+        status.memory.rss = (200 << 20) + u64::from(self.pid % 1000) * 4096;
+        status.memory.pss = Some(180 << 20);
+        status.cpu.percent = 42.0;
+        self.sample.gil_busy_ms += 300.0;
+        self.sample.gil_idle_ms += 700.0;
+        self.sample.clone()
+    }
+}

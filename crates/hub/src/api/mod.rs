@@ -1,0 +1,135 @@
+//! The API: every path there is. docs/api.md describes it.
+
+mod chart;
+mod compare;
+mod error;
+mod orders;
+mod own;
+mod parameters;
+mod processes;
+mod recordings;
+mod socket;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use neurogc_wire::report::{INGEST_PATH, MAX_FRAME};
+use tokio::sync::Semaphore;
+
+pub(crate) use error::ApiError;
+
+use crate::assets;
+use crate::export::prometheus;
+use crate::gate::Gate;
+use crate::hub::Hub;
+use crate::shelf::{LONGEST, Shelf};
+
+/// Bodies of requests that hold a few words.
+const SHORT_BODY: usize = 64 * 1024;
+
+/// Everything that requests need.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) gate: Gate,
+    pub(crate) shelf: Shelf,
+    pub(crate) reading: Arc<Semaphore>,
+}
+
+/// What every answer carries: nothing of it runs or is framed elsewhere.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:; \
+         frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// All paths, behind the gate. Tests call it without a port.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let one = "/api/v1/processes/{id}";
+    let recording = "/api/v1/recordings/{id}";
+    Router::new()
+        .route("/api/v1/hub", get(own::hub))
+        .route("/api/v1/processes", get(processes::list))
+        .route(one, get(processes::one))
+        .route(&format!("{one}/series"), get(processes::series))
+        .route(&format!("{one}/events"), get(processes::events))
+        .route(&format!("{one}/policy"), post(orders::policy))
+        .route(&format!("{one}/collect"), post(orders::collect))
+        .route("/api/v1/series", get(processes::catalogue))
+        .route("/api/v1/policies", get(orders::policies))
+        .route("/api/v1/compare", get(compare::compare))
+        .route("/api/v1/live", get(socket::live))
+        .route(recording, get(recordings::one))
+        .route(recording, delete(recordings::remove))
+        .route(&format!("{recording}/file"), get(recordings::file))
+        .route(&format!("{recording}/series"), get(recordings::series))
+        .route(&format!("{recording}/events"), get(recordings::events))
+        .layer(DefaultBodyLimit::max(SHORT_BODY))
+        .route(
+            "/api/v1/recordings",
+            get(recordings::list).merge(post(recordings::add).layer(DefaultBodyLimit::max(LONGEST as usize))),
+        )
+        .route(INGEST_PATH, post(own::ingest).layer(DefaultBodyLimit::max(MAX_FRAME)))
+        .route("/metrics", get(prometheus::metrics))
+        .fallback(get(elsewhere).fallback(wrong_method))
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(Arc::clone(&app), guard))
+        .with_state(app)
+}
+
+/// The gate, and the headers of every answer. Refusals by the framework become errors of ours.
+async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let checked = app.gate.check(request.method(), request.uri(), request.headers());
+    let mut answer = match checked {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    if answer.status() == StatusCode::PAYLOAD_TOO_LARGE && !is_json(&answer) {
+        answer = ApiError::too_large("the body is over its limit").into_response();
+    }
+    for (name, value) in HEADERS {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+fn is_json(answer: &Response) -> bool {
+    answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
+async fn elsewhere(uri: Uri, headers: axum::http::HeaderMap) -> Response {
+    if uri.path().starts_with("/api") {
+        return ApiError::not_found("there is nothing at this path; docs/api.md lists what there is").into_response();
+    }
+    assets::serve(uri.path(), &headers)
+}
+
+async fn wrong_method(method: Method) -> Response {
+    ApiError::bad_request(format!("{method} is not for this path")).into_response()
+}
+
+/// Text that is JSON already.
+fn json_text(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], text).into_response()
+}
+
+/// Runs what may take long where it holds nobody up.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::unavailable("the question failed")))
+}
+
+#[cfg(test)]
+mod tests;

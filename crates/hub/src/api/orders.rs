@@ -1,0 +1,112 @@
+//! Asking a process to do something: another policy, or a collection now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use neurogc_policy::{Name, NameError, WRITTEN};
+use neurogc_wire::control::{Answer, Ask, How, Outcome};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::App;
+use super::error::ApiError;
+use super::processes::known;
+use crate::follow::have_done;
+use crate::process::{Source, State as Presence};
+
+/// How long a process may take to come to it.
+const LONGEST: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize)]
+pub(super) struct PolicyOrder {
+    policy: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct CollectOrder {
+    #[serde(default)]
+    how: How,
+}
+
+pub(super) async fn policies() -> Response {
+    let offers = WRITTEN.iter().map(|written| {
+        let name = written.split(':').next().unwrap_or(written);
+        let example = written.replace("G0,G1,G2", "50000,10,10").replace('N', "100");
+        json!({"name": name, "written": written, "example": example})
+    });
+    Json(json!({"policies": offers.collect::<Vec<_>>()})).into_response()
+}
+
+pub(super) async fn policy(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    order: Result<Json<PolicyOrder>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let Json(order) = order.map_err(body_error)?;
+    // What is wrong for all is told here; what a process cannot do, it tells itself.
+    let name: Name = order.policy.parse().map_err(|error: NameError| ApiError::bad_request(error.to_string()))?;
+    match have_it_done(&app, &id, Ask::Policy(name.to_string())).await? {
+        Outcome::Policy { before, after } => Ok(Json(json!({"before": before, "after": after})).into_response()),
+        other => Err(ApiError::refused(format!("the process did something else: {other:?}"))),
+    }
+}
+
+pub(super) async fn collect(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    order: Result<Json<CollectOrder>, JsonRejection>,
+) -> Result<Response, ApiError> {
+    let Json(order) = order.map_err(body_error)?;
+    match have_it_done(&app, &id, Ask::Collect(order.how)).await? {
+        Outcome::Collected { how, found, pause_ms } => {
+            Ok(Json(json!({"how": how, "found": found, "pause_ms": pause_ms})).into_response())
+        }
+        other => Err(ApiError::refused(format!("the process did something else: {other:?}"))),
+    }
+}
+
+fn body_error(rejection: JsonRejection) -> ApiError {
+    match rejection {
+        JsonRejection::MissingJsonContentType(_) => {
+            ApiError::bad_request("the body must be JSON, with `Content-Type: application/json`")
+        }
+        JsonRejection::BytesRejection(_) => ApiError::too_large("the body is over its limit"),
+        other => ApiError::bad_request(other.body_text()),
+    }
+}
+
+async fn have_it_done(app: &Arc<App>, id: &str, ask: Ask) -> Result<Outcome, ApiError> {
+    let gone = || ApiError::gone("the process has ended, or does not answer");
+    let source = {
+        let processes = app.hub.processes();
+        processes.get(id).map(|process| (process.source.clone(), process.state(crate::clock::unix_ms())))
+    };
+    let Some((source, state)) = source else {
+        known(app, id).await?;
+        return Err(gone());
+    };
+    if state != Presence::Live {
+        return Err(gone());
+    }
+    let answer = async {
+        match source {
+            Source::Socket(path) => have_done(&path, ask)
+                .await
+                .map_err(|error| if error.kind() == std::io::ErrorKind::TimedOut { late() } else { gone() }),
+            Source::Push => app.hub.want(id, ask).ok_or_else(gone)?.await.map_err(|_| gone()),
+        }
+    };
+    match tokio::time::timeout(LONGEST, answer).await.map_err(|_| late())?? {
+        Answer::Outcome(Outcome::Failed(reason)) | Answer::Refused(reason) => Err(ApiError::refused(reason)),
+        Answer::Outcome(outcome) => Ok(outcome),
+        other => Err(ApiError::refused(format!("the agent gave a strange answer: {other:?}"))),
+    }
+}
+
+fn late() -> ApiError {
+    ApiError::timeout("the process has not come to it in time; it will when its threads let go of the interpreter")
+}

@@ -1,0 +1,135 @@
+//! Processes: the list, one of them, its series and its events.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use neurogc_wire::status::Status;
+use serde::Serialize;
+use serde_json::json;
+
+use super::chart::Chart;
+use super::error::ApiError;
+use super::parameters::Parameters;
+use super::{App, blocking, json_text};
+use crate::clock::unix_ms;
+use crate::event::Event;
+use crate::facts::Facts;
+use crate::hub::to_text;
+use crate::process::{State as Presence, Summary};
+use crate::series::CATALOGUE;
+
+#[derive(Serialize)]
+struct List<'p> {
+    now_ms: u64,
+    processes: Vec<Summary<'p>>,
+}
+
+#[derive(Serialize)]
+struct One<'p> {
+    #[serde(flatten)]
+    summary: Summary<'p>,
+    status: Option<&'p Status>,
+    status_ms: Option<u64>,
+}
+
+/// Series as they are told, of processes and of recordings.
+#[derive(Serialize)]
+pub(crate) struct Course<'c> {
+    pub(crate) id: &'c str,
+    #[serde(flatten)]
+    pub(crate) chart: Chart,
+}
+
+/// Events as they are told, of processes and of recordings.
+#[derive(Serialize)]
+pub(crate) struct Events<'e> {
+    pub(crate) id: &'e str,
+    pub(crate) from_ms: u64,
+    pub(crate) to_ms: u64,
+    pub(crate) left_out: u64,
+    pub(crate) events: Vec<Event>,
+}
+
+pub(super) async fn list(State(app): State<Arc<App>>, parameters: Parameters) -> Result<Response, ApiError> {
+    let gone = parameters.is_on("gone");
+    let history = if gone { past(&app).await? } else { Vec::new() };
+    let now_ms = unix_ms();
+    let processes = app.hub.processes();
+    let there = processes.values().map(|process| Summary::of(process, now_ms));
+    let shown: Vec<_> = there.filter(|summary| gone || !summary.is_gone()).collect();
+    let known: BTreeSet<_> = processes.keys().map(String::as_str).collect();
+    let past = history.iter().filter(|(facts, _)| !known.contains(facts.id.as_str()));
+    let past = past.map(|(facts, seen_ms)| Summary::of_history(facts, *seen_ms));
+    let all: Vec<_> = shown.into_iter().chain(past).collect();
+    Ok(json_text(to_text(&List { now_ms, processes: all })))
+}
+
+pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let now_ms = unix_ms();
+    if let Some(process) = app.hub.processes().get(&id) {
+        let status = process.sample.as_ref().map(|(_, sample)| &sample.status);
+        let status_ms = status.map(|_| process.sample_ms);
+        return Ok(json_text(to_text(&One { summary: Summary::of(process, now_ms), status, status_ms })));
+    }
+    let history = past(&app).await?;
+    let (facts, seen_ms) = history.iter().find(|(facts, _)| facts.id == id).ok_or_else(|| ApiError::no_process(&id))?;
+    let summary = Summary::of_history(facts, *seen_ms);
+    Ok(json_text(to_text(&One { summary, status: None, status_ms: None })))
+}
+
+pub(super) async fn series(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Parameters,
+) -> Result<Response, ApiError> {
+    let (span, places) = (parameters.span()?, parameters.series()?);
+    known(&app, &id).await?;
+    blocking(move || {
+        let course = app.hub.store.course(&id, span).map_err(ApiError::unavailable)?;
+        let chart = Chart::of(&course.rows, &places, (span.from_ms, span.to_ms), course.step_ms);
+        Ok(json_text(to_text(&Course { id: &id, chart })))
+    })
+    .await
+}
+
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Parameters,
+) -> Result<Response, ApiError> {
+    let wish = parameters.wish(parameters.bounds_until_now()?)?;
+    known(&app, &id).await?;
+    blocking(move || {
+        let found = app.hub.store.events(&id, &wish).map_err(ApiError::unavailable)?;
+        let (from_ms, to_ms) = (wish.from_ms, wish.to_ms);
+        Ok(json_text(to_text(&Events { id: &id, from_ms, to_ms, left_out: found.left_out, events: found.events })))
+    })
+    .await
+}
+
+pub(super) async fn catalogue() -> Response {
+    axum::Json(json!({"series": CATALOGUE})).into_response()
+}
+
+/// The process, wherever it is known from.
+pub(super) async fn known(app: &Arc<App>, id: &str) -> Result<Facts, ApiError> {
+    if let Some(process) = app.hub.processes().get(id) {
+        return Ok(Facts::clone(&process.facts));
+    }
+    let history = past(app).await?;
+    let found = history.into_iter().find(|(facts, _)| facts.id == id);
+    found.map(|(facts, _)| facts).ok_or_else(|| ApiError::no_process(id))
+}
+
+async fn past(app: &Arc<App>) -> Result<Vec<(Facts, u64)>, ApiError> {
+    let app = Arc::clone(app);
+    blocking(move || app.hub.store.processes().map_err(ApiError::unavailable)).await
+}
+
+impl Summary<'_> {
+    fn is_gone(&self) -> bool {
+        self.presence() == Presence::Gone
+    }
+}

@@ -1,0 +1,274 @@
+//! The API as its users see it, without a port.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use neurogc_wire::control::Ask;
+use neurogc_wire::report::{Frame, Report, Sample, encode};
+use neurogc_wire::trace::{BlockWriter, Header, Place, Record, encode_header};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+use crate::process::Source;
+use crate::store::Store;
+
+/// A hub in a folder of its own.
+struct Scene {
+    app: Arc<App>,
+    router: Router,
+    _folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with_token(None)
+    }
+
+    fn with_token(token: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), 64 << 20).unwrap();
+        let app = Arc::new(App {
+            hub: Arc::new(Hub::new("here".to_owned(), store)),
+            gate: Gate::new(token.map(str::to_owned), "127.0.0.1:7077".parse().unwrap()),
+            shelf: Shelf::new(folder.path(), None),
+            reading: Arc::new(Semaphore::new(1)),
+        });
+        Self { router: router(Arc::clone(&app)), app, _folder: folder }
+    }
+
+    async fn send(&self, request: Request<Body>) -> (StatusCode, Value) {
+        let answer = self.router.clone().oneshot(request).await.unwrap();
+        let status = answer.status();
+        assert!(answer.headers().contains_key(header::CONTENT_SECURITY_POLICY));
+        let body = to_bytes(answer.into_body(), 64 << 20).await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    async fn get(&self, path: &str) -> (StatusCode, Value) {
+        self.send(Request::get(path).header("host", "localhost").body(Body::empty()).unwrap()).await
+    }
+
+    async fn post(&self, path: &str, kind: &str, body: impl Into<Body>) -> (StatusCode, Value) {
+        let request = Request::post(path).header("host", "localhost").header("content-type", kind);
+        self.send(request.body(body.into()).unwrap()).await
+    }
+
+    /// Has a process report twice, a second apart, and once more with events.
+    fn report(&self, pid: u32, policy: &str) -> String {
+        for second in 1..=2_u32 {
+            let mut sample = Sample::default();
+            sample.status.policy = policy.to_owned();
+            sample.status.memory.rss = 1000 * u64::from(pid);
+            sample.status.requests.count = 100 * u64::from(second);
+            sample.latency.buckets.add(u64::from(pid) * 1_000_000, 100 * u64::from(second));
+            let report = Report { sample: Some(Box::new(sample)), ..about(pid, f64::from(second)) };
+            self.app.hub.take(Frame { report, records: vec![], blocks: &[] }, &Source::Push).unwrap();
+        }
+        let records = vec![collection(2_100_000_000, 3_000_000)];
+        let mut writer = BlockWriter::new();
+        records.iter().for_each(|record| writer.push(record));
+        let blocks = writer.take();
+        let frame = Frame { report: about(pid, 2.2), records, blocks: &blocks };
+        self.app.hub.take(frame, &Source::Push).unwrap();
+        format!("there-{pid}-5")
+    }
+
+    /// Asks until the store has written what was reported.
+    async fn eventually(&self, path: &str, found: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..400 {
+            let (status, body) = self.get(path).await;
+            assert_eq!(status, StatusCode::OK, "{body}");
+            if found(&body) {
+                return body;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("{path} never told what was expected");
+    }
+}
+
+fn about(pid: u32, at_s: f64) -> Report {
+    Report { host: "there".to_owned(), pid, started_unix_ms: 5, at_s, ..Report::default() }
+}
+
+fn collection(at: u64, pause: u64) -> Record {
+    Record::Collection { at, pause, generation: 2, place: Place::InRequest, collected: 7, uncollectable: 0 }
+}
+
+fn check_error((status, body): (StatusCode, Value), expect: u16, code: &str) {
+    assert_eq!((status.as_u16(), body["error"]["code"].as_str()), (expect, Some(code)), "{body}");
+    assert!(body["error"]["message"].as_str().is_some_and(|message| message.len() > 10), "{body}");
+}
+
+#[tokio::test]
+async fn a_process_that_reports_is_listed_drawn_and_told_of() {
+    let scene = Scene::new();
+    let id = scene.report(7, "gap");
+    let (_, list) = scene.get("/api/v1/processes").await;
+    let process = &list["processes"][0];
+    assert_eq!((process["id"].as_str(), process["state"].as_str()), (Some(id.as_str()), Some("live")));
+    assert_eq!((&process["policy"], &process["latest"]["memory.rss"]), (&json!("gap"), &json!(7000.0)));
+    let (_, one) = scene.get(&format!("/api/v1/processes/{id}")).await;
+    assert_eq!(one["status"]["memory"]["rss"], 7000);
+    let path = format!("/api/v1/processes/{id}/series?range=1m&names=memory.rss,requests.rps");
+    let chart = scene.eventually(&path, |body| body["t"] != json!([])).await;
+    assert_eq!((&chart["series"]["memory.rss"], &chart["step_ms"]), (&json!([7000.0]), &json!(1000)));
+    assert_eq!(chart["series"].as_object().unwrap().len(), 2);
+    let path = format!("/api/v1/processes/{id}/events?range=1m");
+    let found = scene.eventually(&path, |body| body["events"] != json!([])).await;
+    let event = &found["events"][0];
+    assert_eq!(
+        (&event["kind"], &event["class"], &event["ms"]),
+        (&json!("collection"), &json!("in_request"), &json!(3.0))
+    );
+}
+
+#[tokio::test]
+async fn another_policy_is_an_event() {
+    let scene = Scene::new();
+    let id = scene.report(7, "observe");
+    let mut sample = Sample::default();
+    sample.status.policy = "gap".to_owned();
+    let report = Report { sample: Some(Box::new(sample)), ..about(7, 3.0) };
+    scene.app.hub.take(Frame { report, records: vec![], blocks: &[] }, &Source::Push).unwrap();
+    let path = format!("/api/v1/processes/{id}/events?range=1m&kinds=policy");
+    let found = scene.eventually(&path, |body| body["events"] != json!([])).await;
+    assert_eq!((&found["events"][0]["before"], &found["events"][0]["after"]), (&json!("observe"), &json!("gap")));
+}
+
+#[tokio::test]
+async fn two_processes_are_compared() {
+    let scene = Scene::new();
+    let (a, b) = (scene.report(10, "observe"), scene.report(5, "gap"));
+    let path = format!("/api/v1/compare?a={a}&b={b}&range=1m&names=requests.p50_ms,memory.rss");
+    let found = scene.eventually(&path, |body| !body["whole"]["memory.rss"]["diff"].is_null()).await;
+    assert_eq!(found["whole"]["memory.rss"], json!({"a": 10000.0, "b": 5000.0, "diff": -5000.0, "percent": -50.0}));
+    assert_eq!(found["series"]["memory.rss"]["diff"], json!([-5000.0]));
+    assert!(found["whole"]["requests.p50_ms"]["diff"].as_f64().unwrap() < -4.0);
+    check_error(scene.get("/api/v1/compare?a=x").await, 404, "not_found");
+    check_error(scene.get(&format!("/api/v1/compare?a={a}")).await, 400, "bad_request");
+}
+
+#[tokio::test]
+async fn an_agent_that_posts_gets_its_orders_with_the_reply() {
+    let scene = Arc::new(Scene::new());
+    let id = scene.report(7, "observe");
+    let asking = {
+        let (scene, id) = (Arc::clone(&scene), id.clone());
+        tokio::spawn(async move {
+            let path = format!("/api/v1/processes/{id}/policy");
+            scene.post(&path, "application/json", json!({"policy": "gap"}).to_string()).await
+        })
+    };
+    let post = async |report: &Report| {
+        let frame = encode(report, &[]).unwrap();
+        scene.post(INGEST_PATH, "application/octet-stream", frame).await
+    };
+    let wanted = loop {
+        let (status, reply) = post(&about(7, 3.0)).await;
+        assert_eq!(status, StatusCode::OK);
+        if let Some(wanted) = reply["wanted"].get(0) {
+            break wanted.clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(serde_json::from_value::<Ask>(wanted["ask"].clone()).unwrap(), Ask::Policy("gap".to_owned()));
+    let outcome = json!({"outcome": {"policy": {"before": "observe", "after": "gap"}}});
+    let settled = serde_json::from_value(json!({"number": wanted["number"], "answer": outcome})).unwrap();
+    post(&Report { answers: vec![settled], ..about(7, 4.0) }).await;
+    assert_eq!(asking.await.unwrap(), (StatusCode::OK, json!({"before": "observe", "after": "gap"})));
+}
+
+#[tokio::test]
+async fn wrong_requests_are_told_what_is_wrong() {
+    let scene = Scene::new();
+    let id = scene.report(7, "gap");
+    let process = format!("/api/v1/processes/{id}");
+    for path in [
+        "series?range=8d",
+        "series?names=x",
+        "series?points=1",
+        "events?kinds=x",
+        "events?limit=0",
+        "series?from=9&to=3",
+    ] {
+        check_error(scene.get(&format!("{process}/{path}")).await, 400, "bad_request");
+    }
+    check_error(scene.get("/api/v1/processes/nobody").await, 404, "not_found");
+    check_error(scene.get("/api/v1/processes/nobody/series").await, 404, "not_found");
+    check_error(scene.get("/api/v1/processes/%2e%2e%2f%2e%2e/series").await, 404, "not_found");
+    check_error(scene.get("/api/v2").await, 404, "not_found");
+    let policy = format!("{process}/policy");
+    check_error(scene.post(&policy, "application/json", r#"{"policy": "gapp"}"#).await, 400, "bad_request");
+    check_error(scene.post(&policy, "application/json", "{").await, 400, "bad_request");
+    check_error(scene.post(&policy, "text/plain", r#"{"policy": "gap"}"#).await, 400, "bad_request");
+    check_error(
+        scene.post("/api/v1/processes/nobody/policy", "application/json", r#"{"policy": "gap"}"#).await,
+        404,
+        "not_found",
+    );
+    check_error(scene.post("/api/v1/hub", "application/json", "{}").await, 400, "bad_request");
+}
+
+#[tokio::test]
+async fn no_size_of_a_request_can_hurt() {
+    let scene = Scene::new();
+    let long = vec![b' '; SHORT_BODY + 1];
+    check_error(scene.post("/api/v1/processes/x/policy", "application/json", long).await, 413, "too_large");
+    let long = vec![0; MAX_FRAME + 1];
+    check_error(scene.post(INGEST_PATH, "application/octet-stream", long).await, 413, "too_large");
+    for hostile in [vec![0xff; 4], vec![9, 0, 0, 0, 1], [&[8, 0, 0, 0][..], &[0xff; 8]].concat()] {
+        check_error(scene.post(INGEST_PATH, "application/octet-stream", hostile).await, 400, "bad_request");
+    }
+    let (_, hub) = scene.get("/api/v1/hub").await;
+    assert_eq!(hub["ingest"]["refused"], 3);
+}
+
+#[tokio::test]
+async fn a_recording_is_uploaded_drawn_and_deleted() {
+    let scene = Scene::new();
+    let mut trace = encode_header(&Header { started_unix_ns: 1_000_000_000, pid: 3, ..Header::default() });
+    let mut writer = BlockWriter::new();
+    writer.push(&Record::Process { at: 0, rss: 55, cpu_us: 0 });
+    writer.push(&collection(500_000_000, 2_000_000));
+    trace.extend(writer.take());
+    let (status, entry) = scene.post("/api/v1/recordings?name=a.ngct", "application/octet-stream", trace.clone()).await;
+    assert_eq!((status, &entry["kind"], &entry["name"]), (StatusCode::CREATED, &json!("trace"), &json!("a.ngct")));
+    let path = format!("/api/v1/recordings/{}", entry["id"].as_str().unwrap());
+    let (_, one) = scene.get(&path).await;
+    assert_eq!((&one["process"]["pid"], &one["from_ms"]), (&json!(3), &json!(1000)));
+    let (_, chart) = scene.get(&format!("{path}/series?names=memory.rss,fds")).await;
+    assert_eq!((&chart["t"], &chart["series"]), (&json!([2000]), &json!({"memory.rss": [55.0], "fds": [null]})));
+    let (_, found) = scene.get(&format!("{path}/events")).await;
+    assert_eq!(found["events"][0]["t"], 1500.0);
+    let gone = Request::delete(&path).header("host", "localhost").body(Body::empty()).unwrap();
+    assert_eq!(scene.send(gone).await.0, StatusCode::NO_CONTENT);
+    check_error(scene.get(&path).await, 404, "not_found");
+    check_error(scene.post("/api/v1/recordings", "application/octet-stream", "what").await, 400, "bad_request");
+}
+
+#[tokio::test]
+async fn without_the_token_there_are_no_data() {
+    let scene = Scene::with_token(Some("0123456789abcdef"));
+    for path in ["/api/v1/hub", "/api/v1/processes", "/metrics", "/api/v1/live"] {
+        check_error(scene.get(path).await, 401, "unauthorized");
+    }
+    check_error(scene.post(INGEST_PATH, "application/octet-stream", "").await, 401, "unauthorized");
+    let with = Request::get("/api/v1/hub").header("authorization", "Bearer 0123456789abcdef");
+    assert_eq!(scene.send(with.body(Body::empty()).unwrap()).await.0, StatusCode::OK);
+    assert_eq!(scene.get("/").await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn too_many_processes_are_refused_and_the_others_stay() {
+    let scene = Scene::new();
+    let mut refused = 0;
+    for pid in 0..6000 {
+        let frame = Frame { report: about(pid, 1.0), records: vec![], blocks: &[] };
+        refused += u32::from(scene.app.hub.take(frame, &Source::Push).is_err());
+    }
+    assert_eq!(refused, 1000);
+    let frame = Frame { report: about(0, 2.0), records: vec![], blocks: &[] };
+    assert!(scene.app.hub.take(frame, &Source::Push).is_ok());
+}

@@ -1,0 +1,60 @@
+//! Who a process is: what stays the same for as long as it lives, or nearly.
+
+use neurogc_wire::report::Report;
+use neurogc_wire::status::Status;
+use serde::Serialize;
+
+/// A process as the hub knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Facts {
+    /// The same for as long as the process lives, also over restarts of the hub.
+    pub(crate) id: String,
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+    pub(crate) command: String,
+    pub(crate) python: String,
+    pub(crate) neurogc: String,
+    pub(crate) policy: String,
+    pub(crate) started_ms: u64,
+}
+
+/// Longer texts are cut: they come from outside.
+const LONGEST_NAME: usize = 64;
+const LONGEST_TEXT: usize = 1000;
+
+/// The id of the process that reports.
+pub(crate) fn id_of(report: &Report) -> String {
+    let plain = |it: char| if it.is_ascii_alphanumeric() || "._-".contains(it) { it } else { '_' };
+    let host: String = report.host.chars().take(LONGEST_NAME).map(plain).collect();
+    let host = if host.is_empty() { "unnamed" } else { &host };
+    format!("{host}-{}-{}", report.pid, report.started_unix_ms)
+}
+
+impl Facts {
+    /// What a report says about its process.
+    pub(crate) fn of(id: &str, report: &Report, status: &Status) -> Self {
+        let cut = |text: &str| text.chars().take(LONGEST_TEXT).collect::<String>();
+        Self {
+            id: id.to_owned(),
+            host: cut(&report.host),
+            pid: report.pid,
+            command: cut(&status.command),
+            python: cut(&status.python),
+            neurogc: cut(&status.neurogc),
+            policy: cut(&status.policy),
+            started_ms: report.started_unix_ms,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_can_stand_in_a_path() {
+        let report = Report { host: "a/b c".to_owned(), pid: 7, started_unix_ms: 9, ..Report::default() };
+        assert_eq!(id_of(&report), "a_b_c-7-9");
+        assert_eq!(id_of(&Report::default()), "unnamed-0-0");
+    }
+}

@@ -1,0 +1,30 @@
+//! Collects from many agents, keeps their history, and serves it to people and programs.
+//!
+//! `follow` and `api` bring reports in, `hub` knows who reports and tells browsers, `store` keeps history, `export` has
+//! figures for other systems. Nothing here waits for an agent, a browser or a disk.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod assets;
+mod clock;
+mod event;
+mod export;
+mod facts;
+mod follow;
+mod gate;
+mod hub;
+mod live;
+mod own_cost;
+mod process;
+mod recording;
+mod row;
+mod series;
+mod server;
+mod shelf;
+mod store;
+
+pub use export::otlp::Collector;
+pub use follow::Sockets;
+pub use server::{Config, HubError, run};
+pub use store::StoreError;

@@ -1,0 +1,139 @@
+//! Browsers that watch: each has a queue of fixed size, and what finds it full is skipped and counted.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// Messages that may wait for one browser: some ten seconds of a few processes.
+const QUEUE: usize = 256;
+
+/// Processes that one browser may watch closely.
+pub(crate) const MOST_WATCHED: usize = 16;
+
+/// A message, written once for all.
+pub(crate) type Message = Arc<str>;
+
+/// All browsers.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    clients: RwLock<Vec<Arc<Client>>>,
+    skipped: AtomicU64,
+}
+
+/// One browser.
+#[derive(Debug)]
+pub(crate) struct Client {
+    queue: Sender<Message>,
+    watch: Mutex<Watch>,
+    skipped: AtomicU64,
+}
+
+/// What a browser wants to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Watch {
+    pub(crate) processes: bool,
+    pub(crate) ids: HashSet<String>,
+}
+
+impl Client {
+    /// Wants something else from now on.
+    pub(crate) fn watch(&self, watch: Watch) {
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+    }
+
+    /// Messages skipped since this was last asked.
+    pub(crate) fn take_skipped(&self) -> u64 {
+        self.skipped.swap(0, Ordering::Relaxed)
+    }
+
+    fn wants(&self, wish: impl Fn(&Watch) -> bool) -> bool {
+        wish(&self.watch.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Clients {
+    /// One more. It is told nothing until it says what it wants.
+    pub(crate) fn add(&self) -> (Arc<Client>, Receiver<Message>) {
+        let (queue, messages) = channel(QUEUE);
+        let client = Arc::new(Client { queue, watch: Mutex::default(), skipped: AtomicU64::new(0) });
+        self.clients.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&client));
+        (client, messages)
+    }
+
+    /// One less.
+    pub(crate) fn remove(&self, client: &Arc<Client>) {
+        self.clients.write().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, client));
+    }
+
+    /// Tells everybody who watches a process. The message is written only if somebody does.
+    pub(crate) fn tell_watchers(&self, id: &str, message: impl FnOnce() -> String) {
+        self.tell(|watch| watch.ids.contains(id), message);
+    }
+
+    /// Tells everybody who watches the list.
+    pub(crate) fn tell_list(&self, message: impl FnOnce() -> String) {
+        self.tell(|watch| watch.processes, message);
+    }
+
+    fn tell(&self, wish: impl Fn(&Watch) -> bool, message: impl FnOnce() -> String) {
+        let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+        let mut wanting = clients.iter().filter(|client| client.wants(&wish)).peekable();
+        if wanting.peek().is_none() {
+            return;
+        }
+        let message: Message = message().into();
+        for client in wanting {
+            if client.queue.try_send(Arc::clone(&message)).is_err() {
+                client.skipped.fetch_add(1, Ordering::Relaxed);
+                self.skipped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn connected(&self) -> usize {
+        self.clients.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(id: &str) -> Watch {
+        Watch { processes: false, ids: HashSet::from([id.to_owned()]) }
+    }
+
+    #[test]
+    fn only_watchers_are_told_and_nothing_is_written_for_nobody() {
+        let clients = Clients::default();
+        let (client, mut messages) = clients.add();
+        clients.tell_watchers("a", || unreachable!("nobody watches"));
+        client.watch(watch("a"));
+        clients.tell_watchers("b", || unreachable!("nobody watches"));
+        clients.tell_watchers("a", || "x".to_owned());
+        assert_eq!(messages.try_recv().as_deref(), Ok("x"));
+        clients.remove(&client);
+        clients.tell_watchers("a", || unreachable!("nobody is there"));
+    }
+
+    #[test]
+    fn a_slow_browser_skips_and_the_others_do_not() {
+        let clients = Clients::default();
+        let (slow, _never_read) = clients.add();
+        let (quick, mut messages) = clients.add();
+        slow.watch(watch("a"));
+        quick.watch(watch("a"));
+        for number in 0..2 * QUEUE {
+            clients.tell_watchers("a", || number.to_string());
+            assert_eq!(messages.try_recv().as_deref(), Ok(number.to_string().as_str()));
+        }
+        assert_eq!((slow.take_skipped(), quick.take_skipped(), slow.take_skipped()), (QUEUE as u64, 0, 0));
+        assert_eq!(clients.skipped(), QUEUE as u64);
+    }
+}

@@ -1,0 +1,262 @@
+//! A process that reports: its latest figures, and what they say about the second before.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use neurogc_wire::control::Answer;
+use neurogc_wire::report::{Report, Sample, Wanted};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use crate::facts::Facts;
+use crate::row::Row;
+
+/// A process without a report for this long is silent.
+const SILENT_MS: u64 = 5_000;
+
+/// A silent process whose end nobody could see is taken for gone after this long.
+pub(crate) const LOST_MS: u64 = 60_000;
+
+/// The step of samples, and how far one may be off before the steps begin anew.
+const STEP_MS: u64 = 1000;
+const SLACK_MS: u64 = 700;
+
+/// Where reports come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The control socket of an agent on this machine.
+    Socket(PathBuf),
+    /// An agent that posts.
+    Push,
+}
+
+/// Whether a process is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    Live,
+    Silent,
+    Gone,
+}
+
+/// A process and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) source: Source,
+    /// When its agent was installed, by the clock of the hub: milliseconds since 1970.
+    pub(crate) epoch_ms: f64,
+    pub(crate) seen_ms: u64,
+    pub(crate) ended: bool,
+    /// The latest figures, and when they were taken, in seconds since the agent was installed.
+    pub(crate) sample: Option<(f64, Box<Sample>)>,
+    pub(crate) sample_ms: u64,
+    pub(crate) row: Option<Row>,
+    /// Events that found no room in the agent.
+    pub(crate) missed: u64,
+    /// What is to be asked of an agent that posts, and who waits for the outcome.
+    pub(crate) wanted: Vec<Wanted>,
+    pub(crate) waiting: HashMap<u64, oneshot::Sender<Answer>>,
+}
+
+/// What a sample changes.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// The second that it closes.
+    pub(crate) row: Option<Row>,
+    /// Another policy: before and after.
+    pub(crate) policy: Option<(String, String)>,
+}
+
+impl Process {
+    pub(crate) fn new(id: &str, report: &Report, source: Source, now_ms: f64) -> Self {
+        let facts = Facts::of(id, report, &neurogc_wire::status::Status::default());
+        Self {
+            facts: Arc::new(facts),
+            source,
+            epoch_ms: now_ms - report.at_s * 1e3,
+            seen_ms: now_ms as u64,
+            ended: false,
+            sample: None,
+            sample_ms: 0,
+            row: None,
+            missed: 0,
+            wanted: Vec::new(),
+            waiting: HashMap::new(),
+        }
+    }
+
+    /// Notes that it was heard. The quickest of its reports tells best what its clock says.
+    pub(crate) fn heard(&mut self, report: &Report, now_ms: f64) {
+        const SET_ANEW_MS: f64 = 2000.0;
+        let epoch = now_ms - report.at_s * 1e3;
+        let same = (epoch - self.epoch_ms).abs() < SET_ANEW_MS;
+        self.epoch_ms = if same { self.epoch_ms.min(epoch) } else { epoch };
+        self.seen_ms = now_ms as u64;
+        self.ended = false;
+    }
+
+    /// Takes figures over.
+    pub(crate) fn take(&mut self, report: &Report, sample: Box<Sample>, now_ms: u64) -> Change {
+        let mut change = Change::default();
+        let facts = Facts::of(&self.facts.id, report, &sample.status);
+        if facts != *self.facts {
+            let before = self.facts.policy.clone();
+            if self.sample.is_some() && before != facts.policy {
+                change.policy = Some((before, facts.policy.clone()));
+            }
+            self.facts = Arc::new(facts);
+        }
+        if let Some((at_s, before)) = &self.sample
+            && report.at_s > *at_s
+        {
+            let row = Row::between(before, &sample, report.at_s - at_s, self.next_step(now_ms));
+            self.row = Some(row.clone());
+            change.row = Some(row);
+        }
+        self.sample = Some((report.at_s, sample));
+        self.sample_ms = now_ms;
+        change
+    }
+
+    /// The end of the second that a sample closes. Samples are late by a little, each by another; seconds are not.
+    fn next_step(&self, now_ms: u64) -> u64 {
+        let next = self.row.as_ref().map_or(0, |row| row.t + STEP_MS);
+        if now_ms.abs_diff(next) <= SLACK_MS { next } else { (now_ms / STEP_MS * STEP_MS).max(next) }
+    }
+
+    pub(crate) fn state(&self, now_ms: u64) -> State {
+        let quiet = now_ms.saturating_sub(self.seen_ms);
+        if self.ended || quiet > LOST_MS {
+            State::Gone
+        } else if quiet > SILENT_MS {
+            State::Silent
+        } else {
+            State::Live
+        }
+    }
+
+    /// What people should know, in words.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some((_, sample)) = &self.sample {
+            warnings.extend(sample.status.degraded.iter().cloned());
+            if sample.status.agent.dropped > 0 {
+                warnings.push(format!("{} events were dropped by the agent", sample.status.agent.dropped));
+            }
+        }
+        if self.missed > 0 {
+            warnings.push(format!("{} events were lost on their way to the hub", self.missed));
+        }
+        warnings
+    }
+}
+
+/// A process as the API tells it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary<'p> {
+    #[serde(flatten)]
+    facts: &'p Facts,
+    state: State,
+    source: &'static str,
+    seen_ms: u64,
+    acting: bool,
+    due: &'p str,
+    overdue_s: f64,
+    warnings: Vec<String>,
+    latest: Option<&'p Row>,
+}
+
+impl<'p> Summary<'p> {
+    pub(crate) fn of(process: &'p Process, now_ms: u64) -> Self {
+        let conduct = process.sample.as_ref().map(|(_, sample)| &sample.status.conduct);
+        Self {
+            facts: &process.facts,
+            state: process.state(now_ms),
+            source: if process.source == Source::Push { "push" } else { "socket" },
+            seen_ms: process.seen_ms,
+            acting: conduct.is_some_and(|conduct| conduct.acting),
+            due: conduct.map_or("", |conduct| &conduct.due),
+            overdue_s: conduct.map_or(0.0, |conduct| conduct.overdue_s),
+            warnings: process.warnings(),
+            latest: process.row.as_ref(),
+        }
+    }
+
+    /// Whether it is there.
+    pub(crate) fn presence(&self) -> State {
+        self.state
+    }
+
+    /// One of which only history is left.
+    pub(crate) fn of_history(facts: &'p Facts, seen_ms: u64) -> Self {
+        Self {
+            facts,
+            state: State::Gone,
+            source: "history",
+            seen_ms,
+            acting: false,
+            due: "",
+            overdue_s: 0.0,
+            warnings: Vec::new(),
+            latest: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(at_s: f64) -> Report {
+        Report { at_s, ..Report::default() }
+    }
+
+    fn process() -> Process {
+        Process::new("x", &report(0.0), Source::Push, 1_000_000.0)
+    }
+
+    #[test]
+    fn seconds_follow_each_other_though_samples_come_late() {
+        let mut process = process();
+        let arrivals = [1_000_490, 1_001_510, 1_002_490, 1_003_600, 1_004_400, 1_009_900];
+        let steps: Vec<_> = arrivals
+            .iter()
+            .zip(0_u32..)
+            .filter_map(|(at, second)| process.take(&report(f64::from(second)), Box::default(), *at).row)
+            .map(|row| row.t)
+            .collect();
+        assert_eq!(steps, [1_001_000, 1_002_000, 1_003_000, 1_004_000, 1_009_000]);
+    }
+
+    #[test]
+    fn another_policy_is_noticed_once() {
+        let mut process = process();
+        let sample = |policy: &str| {
+            let mut sample = Sample::default();
+            sample.status.policy = policy.to_owned();
+            Box::new(sample)
+        };
+        assert_eq!(process.take(&report(1.0), sample("observe"), 1).policy, None);
+        assert_eq!(process.take(&report(2.0), sample("gap"), 2).policy, Some(("observe".to_owned(), "gap".to_owned())));
+        assert_eq!(process.take(&report(3.0), sample("gap"), 3).policy, None);
+    }
+
+    #[test]
+    fn the_quickest_report_sets_the_clock() {
+        let mut process = process();
+        process.heard(&report(1.0), 1_001_200.0);
+        process.heard(&report(2.0), 1_001_990.0);
+        assert_eq!(process.epoch_ms, 999_990.0);
+        process.heard(&report(3.0), 5_000_000.0);
+        assert_eq!(process.epoch_ms, 4_997_000.0);
+    }
+
+    #[test]
+    fn a_process_falls_silent_and_is_then_gone() {
+        let process = process();
+        let states = [1_000_000, 1_006_000, 1_070_000].map(|now| process.state(now));
+        assert_eq!(states, [State::Live, State::Silent, State::Gone]);
+    }
+}

@@ -1,0 +1,218 @@
+//! A recorded trace as if it had been reported: the same rows and the same events.
+
+use std::collections::HashMap;
+
+use neurogc_wire::report::Sample;
+use neurogc_wire::status::Pauses;
+use neurogc_wire::trace::{Damage, Header, Place, Record, TraceError, walk};
+
+use crate::event::Event;
+use crate::row::Row;
+use crate::series::TRACED;
+use crate::store::{Choice, Found, Wish};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Requests that have begun and not ended; more are forgotten, since a damaged trace may hold beginnings only.
+const MOST_OPEN: usize = 100_000;
+
+/// The longest recording, so that a damaged time does not make a row for each second of a century.
+const LONGEST_S: u64 = 7 * 24 * 3600;
+
+/// What a trace holds, without its events.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) header: Header,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) damage: Vec<Damage>,
+    pub(crate) from_ms: u64,
+    pub(crate) to_ms: u64,
+}
+
+/// The moment that records count from.
+fn epoch_ms(header: &Header) -> f64 {
+    (header.started_unix_ns / 1000) as f64 / 1e3
+}
+
+/// Reads a trace, a block at a time.
+pub(crate) fn read(bytes: &[u8]) -> Result<Recording, TraceError> {
+    let header = header_of(bytes)?;
+    let from_ms = header.started_unix_ns / 1_000_000;
+    let mut replay = Replay { from_ms, ..Replay::default() };
+    let (_, damage) = walk(bytes, &mut |block| block.iter().for_each(|record| replay.take(record)))?;
+    replay.close_second();
+    let to_ms = from_ms + replay.last / 1_000_000 + 1;
+    Ok(Recording { header, rows: replay.rows, damage, from_ms, to_ms })
+}
+
+/// The events of a trace.
+pub(crate) fn events(bytes: &[u8], wish: &Wish) -> Result<Found, TraceError> {
+    let epoch = epoch_ms(&header_of(bytes)?);
+    let mut choice = Choice::new(wish.limit);
+    walk(bytes, &mut |block| {
+        let events = block.iter().filter_map(|record| Event::of(record, epoch));
+        events.filter(|event| wish.grants(event)).for_each(|event| choice.offer(event));
+    })?;
+    Ok(choice.made())
+}
+
+/// The header alone. What comes after it is looked at by nobody.
+fn header_of(bytes: &[u8]) -> Result<Header, TraceError> {
+    const LONGEST: usize = 64 * 1024;
+    walk(&bytes[..bytes.len().min(LONGEST)], &mut drop).map(|(header, _)| header)
+}
+
+/// The figures that an agent would have reported.
+#[derive(Debug, Default)]
+struct Replay {
+    from_ms: u64,
+    now: Sample,
+    before: Sample,
+    open: HashMap<u64, u64>,
+    /// The second that is being filled, and the time of the latest record.
+    second: u64,
+    last: u64,
+    cpu: Option<(u64, u64)>,
+    rows: Vec<Row>,
+}
+
+impl Replay {
+    fn take(&mut self, record: &Record) {
+        let at = record.at();
+        if at / SECOND_NS > LONGEST_S {
+            return;
+        }
+        if at / SECOND_NS > self.second {
+            self.close_second();
+            self.second = at / SECOND_NS;
+        }
+        self.last = self.last.max(at);
+        let status = &mut self.now.status;
+        match record {
+            Record::RequestStart { at, id } if self.open.len() < MOST_OPEN => {
+                self.open.insert(*id, *at);
+                status.requests.in_flight += 1;
+            }
+            Record::RequestEnd { at, id } => {
+                status.requests.count += 1;
+                status.requests.in_flight = status.requests.in_flight.saturating_sub(1);
+                if let Some(began) = self.open.remove(id) {
+                    let lasted = at.saturating_sub(began);
+                    status.requests.max_ms = status.requests.max_ms.max(lasted as f64 / 1e6);
+                    self.now.latency.buckets.add(lasted, 1);
+                }
+            }
+            Record::Collection { pause, generation, place, collected, .. } => {
+                self.collection(*pause, *generation, *place, *collected);
+            }
+            Record::Gap { busy, idle, .. } => {
+                self.now.gil_busy_ms += *busy as f64 / 1e6;
+                self.now.gil_idle_ms += *idle as f64 / 1e6;
+            }
+            Record::Process { at, rss, cpu_us } => {
+                status.memory.rss = *rss;
+                if let Some((then, used)) = self.cpu.replace((*at, *cpu_us))
+                    && *at > then
+                {
+                    status.cpu.percent = cpu_us.saturating_sub(used) as f64 * 1e5 / (*at - then) as f64;
+                }
+            }
+            Record::Stall { duration, cause, .. } => {
+                *status.stalls.by_cause.of(*cause) += 1;
+                status.stalls.max_ms = status.stalls.max_ms.max(*duration as f64 / 1e6);
+                self.now.stalls.buckets.add(*duration, 1);
+            }
+            Record::Dropped { count, .. } => status.agent.dropped += count,
+            _ => {}
+        }
+    }
+
+    fn collection(&mut self, pause: u64, generation: u8, place: Place, collected: u64) {
+        let ms = pause as f64 / 1e6;
+        let gc = &mut self.now.status.gc;
+        let count = |kind: &mut Pauses| {
+            kind.count += 1;
+            kind.max_ms = kind.max_ms.max(ms);
+        };
+        match generation {
+            0 => count(&mut gc.young),
+            1 => count(&mut gc.middle),
+            2 => count(&mut gc.full),
+            3 => count(&mut gc.reap),
+            _ => {
+                gc.snapshot.count += 1;
+                gc.snapshot.clone_max_ms = gc.snapshot.clone_max_ms.max(ms);
+            }
+        }
+        let place = match place {
+            Place::InRequest => &mut gc.in_request,
+            Place::InGap => &mut gc.in_gap,
+            Place::Forced => &mut gc.forced,
+        };
+        place.total_ms += ms;
+        gc.collected += collected;
+        if let Some(kind) = self.now.pauses.get_mut(usize::from(generation)) {
+            kind.total_ms += ms;
+            kind.buckets.add(pause, 1);
+        }
+    }
+
+    fn close_second(&mut self) {
+        let t = self.from_ms + (self.second + 1) * 1000;
+        let mut row = Row::between(&self.before, &self.now, 1.0, t);
+        row.keep_only(|name| TRACED.iter().any(|traced| name.starts_with(traced)));
+        self.rows.push(row);
+        self.before = self.now.clone();
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use neurogc_wire::trace::{BlockWriter, encode_header};
+
+    use super::*;
+    use crate::series::position;
+
+    const MS: u64 = 1_000_000;
+
+    fn trace() -> Vec<u8> {
+        let mut bytes = encode_header(&Header { started_unix_ns: 1_000_000 * MS, ..Header::default() });
+        let mut writer = BlockWriter::new();
+        let collection =
+            |at, pause, place| Record::Collection { at, pause, generation: 0, place, collected: 5, uncollectable: 0 };
+        for record in [
+            Record::Process { at: 0, rss: 100, cpu_us: 0 },
+            Record::RequestStart { at: 10 * MS, id: 1 },
+            collection(20 * MS, 8 * MS, Place::InRequest),
+            Record::RequestEnd { at: 60 * MS, id: 1 },
+            Record::Process { at: 1000 * MS, rss: 200, cpu_us: 250_000 },
+            collection(3500 * MS, MS, Place::InGap),
+        ] {
+            writer.push(&record);
+        }
+        bytes.extend(writer.take());
+        bytes
+    }
+
+    #[test]
+    fn a_trace_becomes_rows() {
+        let recording = read(&trace()).unwrap();
+        assert_eq!((recording.from_ms, recording.to_ms), (1_000_000, 1_003_501));
+        let times: Vec<_> = recording.rows.iter().map(|row| row.t).collect();
+        assert_eq!(times, [1_001_000, 1_002_000, 1_004_000]);
+        let value = |row: usize, name: &str| recording.rows[row].value(position(name).unwrap());
+        assert!((value(0, "requests.p50_ms").unwrap() - 50.0).abs() < 2.0);
+        assert_eq!((value(0, "gc.in_request_ms"), value(2, "gc.in_request_ms")), (Some(8.0), Some(0.0)));
+        assert_eq!((value(1, "memory.rss"), value(1, "cpu.percent")), (Some(200.0), Some(25.0)));
+        assert_eq!(value(0, "fds"), None);
+    }
+
+    #[test]
+    fn events_of_a_trace_are_chosen_as_those_of_a_process() {
+        let wish = Wish { from_ms: 0, to_ms: u64::MAX, kinds: Vec::new(), min_ms: 0.0, limit: 1 };
+        let found = events(&trace(), &wish).unwrap();
+        assert_eq!((found.events.len(), found.left_out, found.events[0].ms()), (1, 1, Some(8.0)));
+        assert_eq!(found.events[0].t, 1_000_020.0);
+    }
+}

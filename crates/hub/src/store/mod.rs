@@ -1,0 +1,171 @@
+//! History on disk: one SQLite file that needs no set-up, written by one thread and read by whoever asks.
+//!
+//! SQLite, because a file that survives `kill -9`, a full disk and power cuts is its trade, and because a row that is gone
+//! leaves its room to the next. Nobody waits for the writer: what finds its queue full is dropped and counted.
+
+mod batch;
+mod reader;
+mod schema;
+mod tiers;
+mod writer;
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+pub(crate) use batch::Batch;
+pub(crate) use reader::{Choice, Course, Found, Span, Wish};
+pub(crate) use tiers::MAX_AGE_S;
+pub(crate) use writer::{Entry, Write};
+
+use crate::clock::unix_ms;
+use crate::facts::Facts;
+use writer::{Progress, Writer};
+
+/// What may wait to be written: a few seconds of hundreds of agents.
+const QUEUE: usize = 16_384;
+
+/// Readers that are kept open.
+const READERS: usize = 4;
+
+/// Why there is no store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Its folder cannot be used.
+    #[error("cannot keep history in {}: {reason}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The database cannot be opened.
+    #[error("cannot open {}: {source}. Move it away to begin anew", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+}
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct Store {
+    path: PathBuf,
+    limit: u64,
+    queue: Option<SyncSender<Write>>,
+    writer: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
+    readers: Mutex<Vec<Connection>>,
+    /// Held for as long as the store is open: two hubs would write over each other.
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the store in a folder, which is made where there is none.
+    pub(crate) fn open(folder: &Path, limit: u64) -> Result<Self, StoreError> {
+        let wrong = |reason: String| StoreError::Folder { path: folder.to_owned(), reason };
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| wrong(error.to_string()))?;
+        let lock = File::create(folder.join("hub.lock")).map_err(|error| wrong(error.to_string()))?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(wrong("another hub uses it. Stop that one, or name another folder with --data".to_owned()));
+            }
+            // A file system without locks cannot tell.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        let path = folder.join("hub.db");
+        let failed = |source| StoreError::Database { path: path.clone(), source };
+        let db = schema::open_to_write(&path, limit).map_err(failed)?;
+        let progress = Arc::new(Progress::default());
+        let writer = Writer::new(db, limit, Arc::clone(&progress)).map_err(failed)?;
+        let (queue, writes) = sync_channel(QUEUE);
+        let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&writes));
+        let thread = thread.map_err(|error| wrong(format!("no thread to write with: {error}")))?;
+        Ok(Self {
+            path,
+            limit,
+            queue: Some(queue),
+            writer: Some(thread),
+            progress,
+            readers: Mutex::default(),
+            _lock: lock,
+        })
+    }
+
+    /// Has something written, soon. It never waits.
+    pub(crate) fn put(&self, write: Write) {
+        if self.queue.as_ref().is_none_or(|queue| queue.try_send(write).is_err()) {
+            self.progress.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// All processes with history, and when each was last seen.
+    pub(crate) fn processes(&self) -> rusqlite::Result<Vec<(Facts, u64)>> {
+        self.read(reader::processes)
+    }
+
+    /// The course of a process over a while.
+    pub(crate) fn course(&self, id: &str, span: Span) -> rusqlite::Result<Course> {
+        self.read(|db| reader::course(db, id, span, unix_ms()))
+    }
+
+    /// What happened in a process.
+    pub(crate) fn events(&self, id: &str, wish: &Wish) -> rusqlite::Result<Found> {
+        self.read(|db| reader::events(db, id, wish))
+    }
+
+    fn read<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let free = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let db = free.map_or_else(|| schema::open_to_read(&self.path), Ok)?;
+        let answer = question(&db)?;
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.len() < READERS {
+            readers.push(db);
+        }
+        Ok(answer)
+    }
+
+    /// How it is, as `GET /api/v1/hub` tells it.
+    pub(crate) fn report(&self) -> Value {
+        json!({
+            "path": self.path.display().to_string(),
+            "bytes": size(&self.path) + size(&self.path.with_extension("db-wal")),
+            "limit_bytes": self.limit,
+            "written": self.progress.written.load(Ordering::Relaxed),
+            "dropped": self.dropped(),
+            "trouble": *self.progress.trouble.lock().unwrap_or_else(PoisonError::into_inner),
+            "tiers": tiers::TIERS,
+        })
+    }
+
+    /// Writes that were not made.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.progress.dropped.load(Ordering::Relaxed)
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len())
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // The writer ends when nobody can send any more, after it has written what there is.
+        self.queue = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

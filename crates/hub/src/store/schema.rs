@@ -1,0 +1,77 @@
+//! The tables, and how the database is opened.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, params};
+
+use super::tiers::MAX_AGE_S;
+use crate::series::{CATALOGUE, position};
+
+/// Raised when older files cannot be read any more.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
+    CREATE TABLE IF NOT EXISTS processes (
+        key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, host TEXT NOT NULL, pid INTEGER NOT NULL, command TEXT NOT NULL,
+        python TEXT NOT NULL, neurogc TEXT NOT NULL, policy TEXT NOT NULL, started INTEGER NOT NULL, seen INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS samples (
+        process INTEGER NOT NULL, step INTEGER NOT NULL, t INTEGER NOT NULL, layout INTEGER NOT NULL,
+        figures BLOB NOT NULL, latency BLOB NOT NULL, PRIMARY KEY (process, step, t)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS events (
+        batch INTEGER PRIMARY KEY, process INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+        epoch REAL NOT NULL, longest REAL NOT NULL, notes INTEGER NOT NULL, count INTEGER NOT NULL, blocks BLOB NOT NULL);
+    CREATE INDEX IF NOT EXISTS events_of ON events (process, last, first, longest, notes, count);
+    CREATE INDEX IF NOT EXISTS events_by_age ON events (last);
+";
+
+/// How values were ordered when rows were written: for each, its place in the catalogue of this version.
+pub(super) type Layouts = Vec<(i64, Vec<Option<usize>>)>;
+
+/// Opens the database for the one who writes. `limit` is what the file may grow to.
+pub(super) fn open_to_write(path: &Path, limit: u64) -> rusqlite::Result<Connection> {
+    let db = Connection::open(path)?;
+    db.busy_timeout(Duration::from_secs(5))?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    // A commit that survives the end of this process is enough; what a power cut takes are the last moments.
+    db.pragma_update(None, "synchronous", "NORMAL")?;
+    db.pragma_update(None, "journal_size_limit", 16 << 20)?;
+    db.pragma_update(None, "wal_autocheckpoint", 2000)?;
+    db.pragma_update(None, "cache_size", -8192)?;
+    let page: i64 = db.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    db.pragma_update(None, "max_page_count", (limit as i64 / page).max(64))?;
+    db.execute_batch(TABLES)?;
+    db.pragma_update(None, "user_version", VERSION)?;
+    Ok(db)
+}
+
+/// Opens the database for one who reads.
+pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    db.busy_timeout(Duration::from_millis(500))?;
+    db.pragma_update(None, "cache_size", -4096)?;
+    Ok(db)
+}
+
+/// The number of the order in which this version writes values.
+pub(super) fn own_layout(db: &Connection) -> rusqlite::Result<i64> {
+    let names = CATALOGUE.iter().map(|series| series.name).collect::<Vec<_>>().join(",");
+    db.execute("INSERT OR IGNORE INTO layouts (names) VALUES (?1)", params![names])?;
+    db.query_row("SELECT id FROM layouts WHERE names = ?1", params![names], |row| row.get(0))
+}
+
+/// All orders in which values were ever written.
+pub(super) fn layouts(db: &Connection) -> rusqlite::Result<Layouts> {
+    let mut select = db.prepare_cached("SELECT id, names FROM layouts")?;
+    let layouts = select.query_map([], |row| {
+        let names: String = row.get(1)?;
+        Ok((row.get(0)?, names.split(',').map(position).collect()))
+    })?;
+    layouts.collect()
+}
+
+/// Forgets processes of which nothing is kept any more.
+pub(super) fn forget_processes(db: &Connection, now_ms: u64) -> rusqlite::Result<usize> {
+    db.execute("DELETE FROM processes WHERE seen < ?1", params![now_ms.saturating_sub(MAX_AGE_S * 1000) as i64])
+}

@@ -1,0 +1,332 @@
+// A stand-in for the hub: serves the page and the API of docs/api.md with made-up data.
+//
+//     node dashboard/mock/server.mjs [--port 7077] [--token TOKEN] [--recording FILE]…
+
+import { createReadStream } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { basename, dirname, extname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { WebSocketServer } from "ws";
+import { SERIES, events, fold, processes, values } from "./data.mjs";
+
+const { values: options } = parseArgs({
+  options: {
+    port: { type: "string", default: "7077" },
+    token: { type: "string" },
+    recording: { type: "string", multiple: true, default: [] },
+  },
+});
+const dist = join(dirname(fileURLToPath(import.meta.url)), "../dist");
+const started_ms = Date.now();
+const known = processes(started_ms);
+const NAMES = SERIES.map((series) => series.name);
+const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".txt": "text/plain" };
+const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'";
+
+class Refused extends Error {
+  constructor(status, code, message) {
+    super(message);
+    Object.assign(this, { status, code });
+  }
+}
+
+function described(process) {
+  const now = Date.now();
+  const state = process.ended_ms ? "gone" : process.silent_from ? "silent" : "live";
+  const second = Math.floor((process.ended_ms ?? now) / 1000) - 1;
+  const { id, host, pid, command, python, neurogc, source, policy, warnings } = process;
+  return {
+    id, host, pid, command, python, neurogc, state, source, started_ms: process.started_ms,
+    seen_ms: process.ended_ms ?? process.silent_from ?? now, policy, acting: policy !== "observe",
+    due: conduct(process, second).due, overdue_s: conduct(process, second).overdue_s, warnings, latest: values(process, second),
+  };
+}
+
+function conduct(process, second) {
+  const acting = process.policy !== "observe";
+  const overdue_s = values(process, second)["conduct.overdue_s"];
+  const up = second - process.started_ms / 1000;
+  const order = (what, reason, guard, every, offset) => ({ what, reason, guard, count: Math.floor(up / every), last_s: up - ((second - offset) % every) });
+  return {
+    acting,
+    due: !acting ? "" : overdue_s > 0 ? "full: memory has grown since the last full collection" : second % 5 < 3 ? "young: young objects have gathered" : "",
+    overdue_s,
+    missed: acting ? Math.floor(up / 37) : 0,
+    deferred: 0,
+    guards: { memory_max_mb: 0, memory_percent: 90, growth_percent: 20, postpone_s: 30, gc_percent: 10 },
+    orders: acting
+      ? [
+          order("young", "young objects have gathered", false, 1, 0),
+          order("middle", "young collections have left survivors", false, 9, 2),
+          order("snapshot", "much of the old heap is new", false, 40, 5),
+          order("reap", "a snapshot has found garbage", false, 40, 8),
+          order("full", "memory has grown since the last full collection", true, 170, 20),
+        ]
+      : [],
+  };
+}
+
+function status(process) {
+  const second = Math.floor(Date.now() / 1000) - 1;
+  const acting = process.policy !== "observe";
+  const up = second - process.started_ms / 1000;
+  const place = (count, each, max_ms) => ({ count: Math.floor(count), total_ms: count * each, max_ms });
+  return {
+    policy: process.policy, uptime_s: up, degraded: process.warnings, conduct: conduct(process, second),
+    gc: {
+      in_request: acting ? place(up * 0.1, 0.8, 2.4) : place(up * 4, 8, 268), in_gap: place(up * 2, 0.8, 31), forced: acting ? place(up / 170, 30, 36.4) : place(0, 0, 0),
+      tracked: 1_080_000, frozen: 0,
+      snapshot: acting
+        ? { count: Math.floor(up / 40), failed: 0, clone_p50_ms: 1.9, clone_max_ms: 3.1, flight_p50_ms: 212, copied_ms: 900, extra_max_mb: 31, candidates: Math.floor(up * 520), freed: Math.floor(up * 519) }
+        : { count: 0, failed: 0, clone_p50_ms: 0, clone_max_ms: 0, flight_p50_ms: 0, copied_ms: 0, extra_max_mb: 0, candidates: 0, freed: 0 },
+    },
+    gil: { busy_percent: 100 * process.busy, busy: { count: Math.floor(up * 300), p50_ms: 1.1, p99_ms: 7.4, max_ms: 268 }, idle: { count: Math.floor(up * 300), p50_ms: 0.9, p99_ms: 11.2, max_ms: 48 } },
+    memory: { rss: values(process, second)["memory.rss"], limit: process.limit },
+  };
+}
+
+/** The window that a request asks for. */
+function asked(query, life) {
+  if (query.has("from") || query.has("to")) {
+    const [from, to] = [Number(query.get("from")), Number(query.get("to"))];
+    if (!(to > from)) throw new Refused(400, "bad_request", "`to` must be after `from`");
+    return [from, to];
+  }
+  if (life) return life;
+  const match = /^(\d+)([smhd])$/.exec(query.get("range") ?? "5m");
+  if (!match) throw new Refused(400, "bad_request", "`range` is a whole number of s, m, h or d");
+  const to = Math.floor(Date.now() / 1000) * 1000;
+  return [to - Number(match[1]) * { s: 1e3, m: 6e4, h: 36e5, d: 864e5 }[match[2]], to];
+}
+
+function alive(process, second) {
+  return second * 1000 >= process.started_ms && second * 1000 < (process.ended_ms ?? process.silent_from ?? Infinity);
+}
+
+function series(process, from, to, names, points, shift = 0) {
+  const wanted = Math.max(1000, (to - from) / points);
+  const step_ms = wanted <= 1000 ? 1000 : wanted <= 10_000 ? Math.ceil(wanted / 1000) * 1000 : Math.ceil(wanted / 60_000) * 60_000;
+  const t = [];
+  const columns = Object.fromEntries(names.map((name) => [name, []]));
+  for (let end = Math.ceil(from / step_ms) * step_ms + step_ms; end <= to; end += step_ms) {
+    // A few seconds stand for a long step: this is a stand-in.
+    const seconds = Array.from({ length: Math.min(8, step_ms / 1000) }, (_, i) => Math.floor((end + shift) / 1000 - 1 - (i * step_ms) / 8000));
+    const rows = seconds.filter((second) => alive(process, second)).map((second) => values(process, second));
+    if (rows.length === 0) continue;
+    t.push(end);
+    for (const name of names) columns[name].push(fold(name, rows.map((row) => row[name])));
+  }
+  return { from_ms: from, to_ms: to, step_ms, t, series: columns };
+}
+
+function happened(process, from, to, query) {
+  const kinds = query.get("kinds")?.split(",");
+  const limit = Math.min(20_000, Number(query.get("limit") ?? 2000));
+  const stride = Math.max(1, Math.round((to - from) / 3_600_000));
+  let list = [];
+  for (let second = Math.floor(from / 1000); second * 1000 < to; second += stride) if (alive(process, second)) list.push(...events(process, second));
+  list = list.filter((event) => event.t >= from && event.t <= to && event.t <= Date.now() && (!kinds || kinds.includes(event.kind)));
+  const lasting = (event) => event.ms ?? Infinity;
+  const kept = list.length > limit ? [...list].sort((one, other) => lasting(other) - lasting(one)).slice(0, limit) : list;
+  return { from_ms: from, to_ms: to, left_out: list.length - kept.length, events: kept.sort((one, other) => one.t - other.t) };
+}
+
+function names(query) {
+  const list = query.get("names")?.split(",") ?? NAMES;
+  const unknown = list.find((name) => !NAMES.includes(name));
+  if (unknown) throw new Refused(400, "bad_request", `there is no series ${unknown}; GET /api/v1/series lists them`);
+  return list;
+}
+
+function find(id) {
+  const process = known.find((other) => other.id === id);
+  if (!process) throw new Refused(404, "not_found", `there is no process ${id}; GET /api/v1/processes lists them`);
+  return process;
+}
+
+function compare(query) {
+  const [a, b] = ["a", "b"].map((side) => find(query.get(side)));
+  const start = query.get("align") === "start";
+  let [from, to] = asked(query);
+  if (start && !query.has("from")) [from, to] = [0, to - from];
+  const points = Number(query.get("points") ?? 600);
+  const list = names(query);
+  const one = series(a, from, to, list, points, start ? a.started_ms : 0);
+  const other = series(b, from, to, list, points, start ? b.started_ms : 0);
+  const t = [...new Set([...one.t, ...other.t])].sort((x, y) => x - y);
+  const row = (side, name) => {
+    const at = new Map(side.t.map((time, i) => [time, side.series[name][i]]));
+    return t.map((time) => at.get(time) ?? null);
+  };
+  const minus = (x, y) => (x === null || y === null ? null : y - x);
+  const columns = {};
+  const whole = {};
+  for (const name of list) {
+    const [left, right] = [row(one, name), row(other, name)];
+    columns[name] = { a: left, b: right, diff: left.map((value, i) => minus(value, right[i])) };
+    const [x, y] = [fold(name, left), fold(name, right)];
+    whole[name] = { a: x, b: y, diff: minus(x, y), percent: x && y !== null ? (100 * (y - x)) / x : null };
+  }
+  const side = ({ id, command, policy }) => ({ id, command, policy });
+  return { a: side(a), b: side(b), align: start ? "start" : "clock", from_ms: from, to_ms: to, step_ms: one.step_ms, t, series: columns, whole };
+}
+
+// Recordings. A trace is always the same made-up process of five minutes.
+
+const traced = { ...known[1], id: "trace", started_ms: 1_789_999_000_000, policy: "gap", changes: [], ended_ms: 1_789_999_300_000 };
+const recordings = [];
+
+function keep(name, bytes, uploaded) {
+  const text = bytes.subarray(0, 4).toString("latin1");
+  const kind = text === "NGCT" || name.endsWith(".ngct") ? "trace" : "bench";
+  let run = null;
+  if (kind === "bench") {
+    try {
+      run = JSON.parse(bytes.toString("utf8"));
+    } catch {
+      throw new Refused(400, "bad_request", `${name} is neither a trace nor a result of neurogc bench`);
+    }
+  }
+  const entry = { id: `r${recordings.length + 1}`, name, kind, bytes: bytes.length, added_ms: Date.now(), uploaded };
+  recordings.push({ entry, run, bytes });
+  return entry;
+}
+
+function recording(id) {
+  const found = recordings.find((each) => each.entry.id === id);
+  if (!found) throw new Refused(404, "not_found", `there is no recording ${id}`);
+  return found;
+}
+
+function play(id, rest, query) {
+  const { entry, run, bytes } = recording(id);
+  const life = [traced.started_ms, traced.ended_ms];
+  if (rest === "series") return { id, ...series(traced, ...asked(query, life), names(query), Number(query.get("points") ?? 600)) };
+  if (rest === "events") return { id, ...happened(traced, ...asked(query, life), query) };
+  if (rest === "file") return bytes;
+  if (entry.kind === "bench") return { id, name: entry.name, kind: "bench", run };
+  const { pid, command, python, neurogc, policy } = traced;
+  return { id, name: entry.name, kind: "trace", process: { pid, command, python, neurogc, policy }, from_ms: life[0], to_ms: life[1], damage: [] };
+}
+
+const POLICIES = [
+  ["auto", "auto", "the best that this process supports"],
+  ["observe", "observe", "measures, changes nothing"],
+  ["gap", "gap", "collections in gaps, by rules"],
+  ["threshold", "threshold:10000,10,10", "CPython's own collector with these thresholds"],
+  ["freeze", "freeze", "one full collection and gc.freeze() in the first gap after start-up"],
+  ["every", "every:100", "no automatic collections, a full one after each N requests"],
+].map(([name, example, help]) => ({ name, example, help }));
+
+function change(process, body) {
+  if (!POLICIES.some((policy) => policy.name === String(body.policy).split(":")[0])) {
+    throw new Refused(422, "refused", `there is no policy ${body.policy}`);
+  }
+  const before = process.policy;
+  process.policy = body.policy;
+  process.changes.push({ t: Date.now(), kind: "policy", before, after: body.policy });
+  return { before, after: body.policy };
+}
+
+async function answer(request, url) {
+  const query = url.searchParams;
+  const path = url.pathname.replace("/api/v1/", "").split("/").map(decodeURIComponent);
+  const [what, id, rest] = path;
+  const chunks = [];
+  for await (const chunk of request) chunks.push(chunk);
+  const body = Buffer.concat(chunks);
+  if (what === "hub") {
+    return {
+      neurogc: "0.1.0", host: "web-1", now_ms: Date.now(), started_ms, token: Boolean(options.token), processes: { live: 4, known: known.length },
+      ingest: { reports: 10_212, events: 88_123, missed: 0, refused: 0 },
+      store: { path: "hub.db", bytes: 41_943_040, limit_bytes: 1_073_741_824, written: 10_200, dropped: 0, trouble: null, tiers: [] },
+      clients: { connected: sockets.clients.size, skipped: 0 }, cpu_ms: 812, rss: 31_457_280,
+    };
+  }
+  if (what === "series") return { series: SERIES };
+  if (what === "policies") return { policies: POLICIES };
+  if (what === "compare") return compare(query);
+  if (what === "recordings" && request.method === "POST") return keep(query.get("name"), body, true);
+  if (what === "recordings" && request.method === "DELETE") return void recordings.splice(recordings.indexOf(recording(id)), 1);
+  if (what === "recordings") return id ? play(id, rest, query) : { recordings: recordings.map((each) => each.entry) };
+  if (what !== "processes") throw new Refused(404, "not_found", `there is no ${url.pathname}`);
+  if (!id) {
+    const list = known.map(described).filter((process) => process.state !== "gone" || query.get("gone") === "true");
+    return { now_ms: Date.now(), processes: list };
+  }
+  const process = find(id);
+  if (rest === "series") return { id, ...series(process, ...asked(query), names(query), Number(query.get("points") ?? 600)) };
+  if (rest === "events") return { id, ...happened(process, ...asked(query), query) };
+  if (rest === "policy") return change(process, JSON.parse(body));
+  if (rest === "collect") return { how: "snapshot", found: 812, pause_ms: 1.9 };
+  return { ...described(process), status: process.ended_ms ? null : status(process), status_ms: Date.now() };
+}
+
+function allowed(request) {
+  return !options.token || request.headers.authorization === `Bearer ${options.token}`;
+}
+
+const server = createServer(async (request, response) => {
+  const url = new URL(request.url, "http://localhost");
+  if (url.pathname.startsWith("/api/")) {
+    let [code, said] = [200, null];
+    try {
+      if (!allowed(request)) throw new Refused(401, "unauthorized", "this hub wants a token");
+      said = await answer(request, url);
+      if (said === undefined) code = 204;
+      else if (request.method === "POST" && url.pathname.endsWith("/recordings")) code = 201;
+    } catch (error) {
+      code = error.status ?? 500;
+      said = { error: { code: error.code ?? "error", message: error.message } };
+    }
+    response.writeHead(code, { "Content-Type": Buffer.isBuffer(said) ? "application/octet-stream" : "application/json" });
+    response.end(code === 204 ? undefined : Buffer.isBuffer(said) ? said : JSON.stringify(said));
+    return;
+  }
+  const name = extname(url.pathname) ? basename(url.pathname) : "index.html";
+  response.setHeader("Content-Security-Policy", POLICY);
+  response.setHeader("Content-Type", TYPES[extname(name)] ?? "application/octet-stream");
+  createReadStream(join(dist, name))
+    .on("error", () => response.writeHead(404).end())
+    .pipe(response);
+});
+
+// Live.
+
+const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => "neurogc.v1" });
+
+server.on("upgrade", (request, socket, head) => {
+  const words = (request.headers["sec-websocket-protocol"] ?? "").split(/,\s*/);
+  if (options.token && !words.includes(`token.${options.token}`)) return socket.destroy();
+  return sockets.handleUpgrade(request, socket, head, (client) => {
+    const send = (message) => client.send(JSON.stringify(message));
+    let watch = { processes: false, ids: [] };
+    const list = () => watch.processes && send({ type: "processes", now_ms: Date.now(), processes: known.map(described).filter((process) => process.state !== "gone") });
+    client.on("message", (text) => {
+      watch = { ids: [], ...JSON.parse(text) };
+      list();
+    });
+    send({ type: "hello", neurogc: "0.1.0", now_ms: Date.now(), started_ms });
+    let last = Math.floor(Date.now() / 1000);
+    const timer = setInterval(() => {
+      const second = Math.floor(Date.now() / 1000);
+      if (second === last) return;
+      last = second;
+      list();
+      for (const id of watch.ids) {
+        const process = known.find((other) => other.id === id);
+        if (!process || !alive(process, second - 1)) continue;
+        const news = events(process, second - 1);
+        if (news.length) send({ type: "events", id, events: news });
+        send({ type: "sample", id, t: second * 1000, values: values(process, second - 1), conduct: conduct(process, second - 1) });
+      }
+    }, 50);
+    client.on("close", () => clearInterval(timer));
+  });
+});
+
+for (const path of options.recording) keep(basename(path), await readFile(path), false);
+keep("service.ngct", Buffer.from("NGCT"), false);
+server.listen(Number(options.port), "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));

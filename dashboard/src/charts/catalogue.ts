@@ -1,0 +1,224 @@
+// The charts of a process, live or recorded. A new one is an entry here.
+
+import { count, place } from "../format";
+import type { Collection, Stall } from "../types";
+import type { Plan } from "./lines";
+import type { PausePlan } from "./pauses";
+
+export const LATENCY: Plan = {
+  id: "latency",
+  title: "Request latency",
+  unit: "ms",
+  help: "How long requests took, by percentile.",
+  log: "offered",
+  height: 220,
+  lines: [
+    { name: "requests.p50_ms", label: "p50", colour: "p50" },
+    { name: "requests.p95_ms", label: "p95", colour: "p95" },
+    { name: "requests.p99_ms", label: "p99", colour: "p99", width: 2 },
+    { name: "requests.p999_ms", label: "p99.9", colour: "p999" },
+    { name: "requests.max_ms", label: "longest", colour: "longest", dash: [3, 3], hidden: true },
+  ],
+};
+
+export const PAUSES: PausePlan<Collection> = {
+  id: "pauses",
+  title: "GC pauses",
+  help: "Every collection: when it began, how long it stopped the program, and where it fell.",
+  kinds: [
+    { key: "in_gap", label: "in gap", colour: "gap", shape: "circle" },
+    { key: "reap", label: "reap", colour: "reap", shape: "square" },
+    { key: "clone", label: "snapshot clone", colour: "clone", shape: "diamond" },
+    { key: "forced", label: "forced", colour: "forced", shape: "triangle" },
+    { key: "in_request", label: "in request", colour: "request", shape: "cross" },
+  ],
+  kindOf: (event) => event.class,
+  describe: (event) =>
+    [
+      event.what === "clone" ? "snapshot clone" : event.what === "reap" ? "reap slice" : `${event.what} collection`,
+      event.place.replace("_", " "),
+      event.collected ? `freed ${count(event.collected)}` : "freed nothing",
+      event.uncollectable ? `${count(event.uncollectable)} uncollectable` : "",
+    ]
+      .filter((words) => words && !(event.what === "clone" && words.startsWith("freed")))
+      .join(", "),
+  head: ["class", "what", "place", "freed", "uncollectable"],
+  row: (event) => [event.class, event.what, event.place, event.collected, event.uncollectable],
+};
+
+export const CAUSES: Record<string, string> = {
+  gc: "collection",
+  gil_native: "native, GIL held",
+  python: "Python",
+  cpu_starved: "no processor",
+  unknown: "unknown",
+};
+
+export const STALLS: PausePlan<Stall> = {
+  id: "stalls",
+  title: "Stalls",
+  help: "Times in which the program wanted to run and could not, by cause.",
+  height: 150,
+  kinds: [
+    { key: "unknown", label: "unknown", colour: "longest", shape: "circle" },
+    { key: "cpu_starved", label: "no processor", colour: "forced", shape: "triangle" },
+    { key: "python", label: "Python", colour: "reap", shape: "square" },
+    { key: "gil_native", label: "native, GIL held", colour: "clone", shape: "diamond" },
+    { key: "gc", label: "collection", colour: "request", shape: "cross" },
+  ],
+  kindOf: (event) => event.cause,
+  describe: (event) => `${CAUSES[event.cause] ?? event.cause}, ${place(event.site)}`,
+  head: ["cause", "site"],
+  row: (event) => [event.cause, event.site],
+};
+
+export const RATE: Plan = {
+  id: "rate",
+  title: "Requests",
+  unit: "1/s",
+  help: "Requests ended in a second.",
+  lines: [{ name: "requests.rps", label: "per second", colour: "p95", fill: 0.1 }],
+};
+
+export const GC_TIME: Plan = {
+  id: "gc-time",
+  title: "Time in collections",
+  unit: "ms/s",
+  help: "Milliseconds of each second in which a collection stopped the program, by place.",
+  stacked: true,
+  lines: [
+    { name: "gc.in_request_ms", label: "in request", colour: "request" },
+    { name: "gc.forced_ms", label: "forced", colour: "forced" },
+    { name: "gc.in_gap_ms", label: "in gap", colour: "gap" },
+  ],
+};
+
+export const MEMORY: Plan = {
+  id: "memory",
+  title: "Memory",
+  unit: "bytes",
+  help: "Resident, proportional and unique set, with the limit where it is near.",
+  lines: [
+    { name: "memory.rss", label: "RSS", colour: "p99", width: 2, fill: 0.08 },
+    { name: "memory.pss", label: "PSS", colour: "clone" },
+    { name: "memory.uss", label: "USS", colour: "gap" },
+    { name: "memory.children", label: "children", colour: "p50", hidden: true },
+    { name: "memory.swap", label: "swap", colour: "forced", hidden: true },
+    { name: "memory.limit", label: "limit", colour: "request", dash: [6, 4], limit: true },
+  ],
+};
+
+export const CPU: Plan = {
+  id: "cpu",
+  title: "CPU",
+  unit: "percent",
+  help: "Processor use, 100 being one core.",
+  lines: [
+    { name: "cpu.percent", label: "process", colour: "p95", fill: 0.1 },
+    { name: "agent.cpu_percent", label: "agent", colour: "forced" },
+  ],
+};
+
+export const GIL: Plan = {
+  id: "gil",
+  title: "GIL busy",
+  unit: "percent",
+  help: "Share of time in which somebody held the GIL. What is left are gaps.",
+  lines: [{ name: "gil.busy_percent", label: "busy", colour: "clone", fill: 0.1 }],
+};
+
+export const STORAGE: Plan = {
+  id: "storage",
+  title: "Storage",
+  unit: "bytes/s",
+  help: "Read from and written to storage.",
+  lines: [
+    { name: "io.read", label: "read", colour: "p95" },
+    { name: "io.write", label: "written", colour: "forced" },
+  ],
+};
+
+export const NETWORK: Plan = {
+  id: "network",
+  title: "Network",
+  unit: "bytes/s",
+  help: "Traffic of the network namespace: the kernel does not count it by process.",
+  lines: [
+    { name: "net.recv", label: "received", colour: "p95" },
+    { name: "net.sent", label: "sent", colour: "forced" },
+  ],
+};
+
+export const COLLECTIONS: Plan = {
+  id: "collections",
+  title: "Collections",
+  unit: "1/s",
+  help: "How often each kind of collection ran.",
+  lines: [
+    { name: "gc.young", label: "young", colour: "gap" },
+    { name: "gc.middle", label: "middle", colour: "p95" },
+    { name: "gc.full", label: "full", colour: "request" },
+    { name: "gc.snapshots", label: "snapshots", colour: "clone" },
+    { name: "gc.reap", label: "reap slices", colour: "reap" },
+  ],
+};
+
+export const OBJECTS: Plan = {
+  id: "objects",
+  title: "Tracked objects",
+  unit: "count",
+  help: "Objects that the collector tracks, and those in the permanent generation.",
+  lines: [
+    { name: "gc.tracked", label: "tracked", colour: "p99" },
+    { name: "gc.frozen", label: "frozen", colour: "p50" },
+  ],
+};
+
+export const FREED: Plan = {
+  id: "freed",
+  title: "Objects freed",
+  unit: "1/s",
+  help: "Objects that collections freed in a second.",
+  lines: [{ name: "gc.collected", label: "freed", colour: "gap", fill: 0.1 }],
+};
+
+export const IN_FLIGHT: Plan = {
+  id: "in-flight",
+  title: "In flight",
+  unit: "count",
+  help: "Requests being served at once.",
+  lines: [{ name: "requests.in_flight", label: "requests", colour: "p95" }],
+};
+
+export const HANDLES: Plan = {
+  id: "handles",
+  title: "Descriptors, threads, children",
+  unit: "count",
+  lines: [
+    { name: "fds", label: "descriptors", colour: "p95" },
+    { name: "threads", label: "threads", colour: "clone" },
+    { name: "children", label: "children", colour: "gap" },
+  ],
+};
+
+/** The smaller charts of a process, in their order. */
+export const SMALL: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, OBJECTS, FREED, IN_FLIGHT, STORAGE, NETWORK, HANDLES];
+
+/** Those for which a trace may hold values. */
+export const TRACED: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, OBJECTS, FREED, IN_FLIGHT];
+
+/** Of a group of stalls at one site, in words. */
+export function siteSummary(stalls: Stall[]) {
+  const sites = new Map<string, { site: string; cause: string; count: number; total: number; longest: number; last: number }>();
+  for (const stall of stalls) {
+    const key = `${stall.cause} ${stall.site}`;
+    const sum = sites.get(key) ?? { site: stall.site, cause: stall.cause, count: 0, total: 0, longest: 0, last: 0 };
+    sum.count += 1;
+    sum.total += stall.ms;
+    sum.longest = Math.max(sum.longest, stall.ms);
+    sum.last = Math.max(sum.last, stall.t);
+    sites.set(key, sum);
+  }
+  return [...sites.values()].sort((one, other) => other.total - one.total);
+}
+

@@ -1,0 +1,121 @@
+// Asking the process: another policy, or a collection now.
+
+import { get, message, part, post } from "../api";
+import { h, mark, say, unique } from "../dom";
+import { count, ms } from "../format";
+import type { Offered, Process } from "../types";
+
+const WAYS: [how: string, label: string, help: string][] = [
+  ["auto", "Collect", "In the way that suits this process"],
+  ["young", "Young", "The young generation, at once"],
+  ["full", "Full", "Everything, at once: this stops the program"],
+  ["snapshot", "Snapshot", "Everything, from a copy-on-write snapshot"],
+];
+
+/** What each does, for a hub that only knows their names. */
+const HELP: Record<string, string> = {
+  auto: "the best that this process supports",
+  observe: "measures, changes nothing",
+  cpython: "the same, under the name of the baseline",
+  gap: "collections in gaps, by rules",
+  threshold: "CPython's own collector with these thresholds",
+  freeze: "one full collection and gc.freeze() in the first gap after start-up",
+  every: "no automatic collections, a full one after each N requests",
+};
+
+export function commands(id: string, announce: (text: string, tone?: "good" | "bad") => void, switched: (policy: string) => void) {
+  const group = unique("policy");
+  const choices = h("fieldset", { class: "choices" }, h("legend", {}, "Switch the policy"));
+  const apply = h("button", { type: "submit", class: "primary", disabled: true }, "Switch");
+  const answer = h("p", { class: "note answer", role: "status" });
+  const parameter = h("input", { type: "text", "aria-label": "Policy with its numbers", spellcheck: "false", autocomplete: "off" });
+  const form = h("form", { class: "panel commands", "aria-label": "Ask the process", onsubmit: (event: Event) => (event.preventDefault(), void change()) });
+  const buttons = WAYS.map(([how, label, help]) => h("button", { type: "button", title: help, "data-how": how, onclick: () => void collect(how) }, label));
+  form.append(choices, h("div", { class: "row" }, parameter, apply), h("div", { class: "row", role: "group", "aria-label": "Collect now" }, h("span", { class: "label" }, "Collect now"), ...buttons), answer);
+
+  let current = "";
+  let there = false;
+  let busy = false;
+
+  get<{ policies: Offered[] }>("policies")
+    .then(({ policies }) => {
+      for (const offered of policies) {
+        const help = offered.help ?? HELP[offered.name] ?? "";
+        const radio = h("input", { type: "radio", name: group, value: offered.name, "data-example": offered.example, onchange: () => chosen(offered) });
+        choices.append(h("label", { title: help }, radio, h("b", {}, offered.name), h("span", {}, help)));
+      }
+      follow();
+    })
+    .catch((error) => say(answer, `The policies could not be loaded: ${message(error)}`));
+
+  function chosen(offered: Offered): void {
+    parameter.value = offered.name === name(current) ? current : offered.example;
+    enable();
+  }
+
+  function name(policy: string): string {
+    return policy.split(":")[0];
+  }
+
+  /** Shows the policy in force, unless somebody is about to choose another one. */
+  function follow(): void {
+    if (form.contains(document.activeElement) && parameter.value !== current) return;
+    for (const radio of choices.querySelectorAll("input")) radio.checked = radio.value === name(current);
+    parameter.value = current;
+    enable();
+  }
+
+  function enable(): void {
+    apply.disabled = !there || busy || parameter.value.trim() === "" || parameter.value.trim() === current;
+    for (const button of buttons) button.disabled = !there || busy;
+    mark(form, "aria-busy", String(busy));
+  }
+  parameter.addEventListener("input", enable);
+
+  async function change(): Promise<void> {
+    const wanted = parameter.value.trim();
+    await during(`Switching to ${wanted}…`, async () => {
+      const done = await post<{ before: string; after: string }>(`processes/${part(id)}/policy`, { policy: wanted });
+      current = done.after;
+      parameter.value = done.after;
+      switched(done.after);
+      return `Switched from ${done.before} to ${done.after}`;
+    });
+    follow();
+  }
+
+  async function collect(how: string): Promise<void> {
+    await during("Collecting…", async () => {
+      const done = await post<{ how: string; found: number; pause_ms: number }>(`processes/${part(id)}/collect`, { how });
+      return `${done.how}: ${count(done.found)} objects found, the program stood still for ${ms(done.pause_ms)}`;
+    });
+  }
+
+  async function during(text: string, act: () => Promise<string>): Promise<void> {
+    busy = true;
+    enable();
+    say(answer, text);
+    mark(answer, "data-tone", null);
+    try {
+      const said = await act();
+      say(answer, said);
+      mark(answer, "data-tone", "good");
+      announce(said, "good");
+    } catch (error) {
+      say(answer, `Refused: ${message(error)}`);
+      mark(answer, "data-tone", "bad");
+    }
+    busy = false;
+    enable();
+  }
+
+  return {
+    element: form,
+    set(process: Process): void {
+      there = process.state === "live";
+      if (process.policy === current) return enable();
+      current = process.policy;
+      follow();
+    },
+  };
+}
