@@ -8,5 +8,5 @@ mod doctor;
 mod run;
 mod scene;
 mod simulate;
-mod train;
 mod trace;
+mod train;

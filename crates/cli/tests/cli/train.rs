@@ -41,8 +41,9 @@ fn the_same_seed_gives_the_same_model_in_json_too() {
 fn too_short_and_bad_traces_are_refused_with_what_is_missing() {
     let scene = Scene::new();
     scene.file("short.ngct", trace_of(800, Name::Gap, |_| true));
-    scene.file("bad.ngct", b"no trace".to_vec());
-    for (trace, reason) in [("short.ngct", "Record for longer"), ("bad.ngct", "bad.ngct"), ("none.ngct", "cannot read")] {
+    scene.file("bad.ngct", b"no trace");
+    for (trace, reason) in [("short.ngct", "Record for longer"), ("bad.ngct", "bad.ngct"), ("none.ngct", "cannot read")]
+    {
         let output = scene.check(&["train", trace], 1, reason);
         assert!(output.stdout.is_empty());
         assert!(!scene.work().join("model.safetensors").exists());
