@@ -23,8 +23,8 @@ const SAME: f64 = 1e-4;
 const FOLLOWS: f64 = 0.2;
 
 /// Over how many gaps one looks for drift. Of those that are as expected a fifth falls outside of the outer quantiles.
-const GAPS: f64 = 10.0;
-const ASTRAY: f64 = 0.65;
+const GAPS: f64 = 20.0;
+const ASTRAY: f64 = 0.7;
 const CALM: f64 = 0.35;
 
 /// How long it must be calm before the model is trusted again.
