@@ -222,11 +222,19 @@ def _after_fork():
     _state.settings = settings
 
 
+def _guards(settings):
+    """What the guards would go by, as the settings have it."""
+    names = ("memory_percent", "growth_percent", "postpone_s", "gc_percent")
+    guards = {name: float(settings.get(name, _NUMBERS[name][0])) for name in names}
+    return {"memory_max_mb": int(settings.get("memory_max_mb", 0)), **guards}
+
+
 # The settings that are numbers: default, least and most.
 _NUMBERS = {
     "stall_ms": (5.0, 1, 60000),
     "sample_ms": (1000.0, 100, 60000),
     "pause_ms": (1.0, 0.1, 1000),
+    "memory_price": (0.01, 0, 10),
     "memory_max_mb": (0.0, 0, 1000000000),
     "memory_percent": (90.0, 10, 100),
     "growth_percent": (20.0, 5, 1000),
@@ -339,10 +347,8 @@ def _report():
         },
         "conduct": {
             "acting": False, "due": "", "overdue_s": 0.0, "missed": 0, "deferred": 0, "orders": [],
-            "guards": {
-                name: state.settings.get(name, _NUMBERS[name][0])
-                for name in ("memory_max_mb", "memory_percent", "growth_percent", "postpone_s", "gc_percent")
-            },
+            "model": None,
+            "guards": _guards(state.settings),
         },
         "gil": {"busy_percent": 0.0, "busy": spans, "idle": spans},
         "memory": _memory(),
