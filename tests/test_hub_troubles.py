@@ -12,7 +12,11 @@ from websocket import Refused
 
 TOKEN = "0123456789abcdef-for-tests"
 
-pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not binary(), reason="the command has not been built")]
+pytestmark = [
+    pytest.mark.needs_agent,
+    pytest.mark.once,
+    pytest.mark.skipif(not binary(), reason="the command has not been built"),
+]
 
 
 def test_history_survives_a_hub_that_is_killed(tmp_path):
