@@ -1,4 +1,4 @@
-"""The Python suite on one interpreter: side by side what may be, then what judges time, and that once more if it fails."""
+"""The Python suite on one interpreter: side by side what may be, then what judges time; what fails is tried once more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIDE_BY_SIDE = (os.cpu_count() or 1) + 2
 """Many of the tests wait for something more often than for a processor."""
 
 AGAIN_AT_MOST = 10
-"""Where more of the tests that judge time fail, it is not for a bad moment."""
+"""Where more tests fail, it is not for a bad moment."""
 
 
 class Suite:
@@ -33,7 +33,8 @@ class Suite:
     def whole(self) -> Outcome:
         """All of the suite."""
         side_by_side = ["-n", str(SIDE_BY_SIDE), "--dist", "worksteal"]
-        self.outcome.add(self.pytest("side-by-side", ["tests", *side_by_side, "-m", f"not timing{self.marks}"]))
+        beside = self.pytest("side-by-side", ["tests", *side_by_side, "-m", f"not timing{self.marks}"])
+        self.outcome.add(self.again(beside))
         self.outcome.add(self.again(self.pytest("alone", ["tests", "-m", f"timing{self.marks}"])))
         return self.outcome
 
@@ -47,7 +48,7 @@ class Suite:
         """Runs tests that failed once more, by themselves: one that passes then is unsteady, and has passed."""
         failed = {case.name: case for case in cases if case.verdict == "failed"}
         if 0 < len(failed) <= AGAIN_AT_MOST:
-            print(f"\ntest: once more: {len(failed)} that judge time", flush=True)
+            print(f"\ntest: once more, by themselves: {len(failed)}", flush=True)
             for case in self.pytest("again", list(failed)):
                 if case.verdict == "passed" and case.name in failed:
                     failed[case.name].verdict = "unsteady"
