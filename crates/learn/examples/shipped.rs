@@ -7,9 +7,7 @@ use std::env;
 use std::error::Error;
 use std::fs;
 
-use neurogc_learn::course::{
-    Course, Effort, Program, TEST, TRAINING, VALIDATION, finished, judge, reinforce, reweighted,
-};
+use neurogc_learn::course::{Course, Effort, Program, TEST, TRAINING, VALIDATION, judge, reinforce, reweighted};
 use neurogc_learn::models::{Options, evaluate, train};
 use neurogc_learn::{DEFAULT_LAMBDA, Lifetimes, Model, Shape, Start, fit, imagined};
 use neurogc_neural::{Contents, Family, Model as Net};
@@ -80,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if family == Family::Linear {
             weights = found;
         }
-        let bytes = finished(&trained, found)?;
+        let bytes = reweighted(&trained.to_bytes()?, found)?;
         let validated = course.score_of(&validation, &bytes, found);
         let loss = metrics.mean_pinball().unwrap_or(f64::NAN);
         println!(

@@ -1,7 +1,7 @@
 //! The one cost by which policies are compared.
 
 /// What a megabyte of garbage is worth: so many milliseconds of delay for every request.
-pub const DEFAULT_LAMBDA: f64 = 0.01;
+pub const DEFAULT_LAMBDA: f64 = neurogc_policy::MEMORY_PRICE;
 
 /// Delay and memory in one number: the mean delay that collections cause a request, in milliseconds, plus λ times the
 /// mean of the memory that is held in vain (garbage, and pages copied for snapshots), in megabytes.

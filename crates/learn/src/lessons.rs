@@ -3,8 +3,8 @@
 //! The features are those of the agent, computed by the same code at the same looks. What became of a moment is known
 //! because the simulator knows the future: when the gap really ended, and what the next collections freed and cost.
 
-use neurogc_neural::{OUTPUTS, WINDOW};
-use neurogc_policy::features::{FEATURES, Gaps, Senses, Window};
+use neurogc_neural::OUTPUTS;
+use neurogc_policy::features::{Gaps, Senses, Window};
 use neurogc_policy::{Collected, Flown, Generation, Observation};
 
 /// A moment, and what became of it. What never came is not a number.
@@ -98,6 +98,3 @@ impl Notes {
         self.lessons
     }
 }
-
-/// How many numbers a window has.
-pub const WINDOW_LEN: usize = WINDOW * FEATURES;

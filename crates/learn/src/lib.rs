@@ -26,7 +26,7 @@ mod workload;
 pub use cost::{DEFAULT_LAMBDA, cost};
 pub use fit::{Fit, FitError, fit, fit_with};
 pub use generate::{Shape, ShapeError, imagined};
-pub use lessons::{Lesson, WINDOW_LEN};
+pub use lessons::Lesson;
 pub use line::Line;
 pub use model::{Costs, Disturbed, Lifetimes, Memory, Model, Sweep};
 pub use oracle::{Plan, Planned, Resolution, oracle};

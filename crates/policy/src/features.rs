@@ -347,7 +347,8 @@ impl Window {
     }
 }
 
-fn follow(estimate: &mut f64, measured: Option<f64>) {
+/// Moves an estimate towards what was measured, where anything was.
+pub(crate) fn follow(estimate: &mut f64, measured: Option<f64>) {
     *estimate += FOLLOWS * (measured.unwrap_or(*estimate) - *estimate);
 }
 

@@ -22,4 +22,4 @@ pub use neurogc_neural::{LoadError, MOST_BYTES};
 pub use observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
 pub use policies::classic::CLASSIC_MODEL;
 pub use policies::neural::{Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
-pub use policies::{Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};
+pub use policies::{MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};

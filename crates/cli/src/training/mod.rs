@@ -9,7 +9,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use neurogc_learn::course::{Course, Effort, Excerpt, Program, TEST, TRAINING, VALIDATION, finished, judge, reinforce};
+use neurogc_learn::course::{
+    Course, Effort, Excerpt, Program, TEST, TRAINING, VALIDATION, judge, reinforce, reweighted,
+};
 use neurogc_learn::fit;
 use neurogc_learn::models::{Options, Split, Trained, evaluate, train as train_family};
 use neurogc_neural::{Contents, Family, Model};
@@ -148,7 +150,7 @@ impl Work<'_> {
         self.progress.begin(&format!("{family}: what its decisions cost"));
         let (weights, score) = self.course.weights(&self.excerpts, &bytes, Weights::default(), QUICK, &mut |_, _| {});
         self.progress.done(1.0, &format!("{family}: decisions cost {:.2} × gap's on the training part", score.exp()));
-        Ok(finished(&trained, weights)?)
+        Ok(reweighted(&bytes, weights)?)
     }
 
     fn trained(&mut self, family: Family) -> Result<Trained, Failure> {
@@ -257,8 +259,4 @@ impl Work<'_> {
 
 fn weights_of(bytes: &[u8]) -> Result<Weights, Failure> {
     Ok(Weights::named(&Contents::read(bytes)?.metadata().weights))
-}
-
-fn reweighted(bytes: &[u8], weights: Weights) -> Result<Vec<u8>, Failure> {
-    Ok(neurogc_learn::course::reweighted(bytes, weights)?)
 }

@@ -19,7 +19,7 @@ pub use self::judge::{Judgement, judge};
 pub use self::rl::reinforce;
 pub use self::search::Effort;
 use crate::model::Model;
-use crate::models::{Dataset, Sample, Split, TrainError, Trained};
+use crate::models::{Dataset, Sample, Split, TrainError};
 use crate::simulate::{Scene, lessons, simulate_policy};
 use crate::workload::Workload;
 
@@ -58,12 +58,6 @@ impl Course {
     #[must_use]
     pub fn new(programs: Vec<Program>, lambda: f64) -> Self {
         Self { programs, tuning: Tuning { memory_price: lambda, ..Tuning::default() } }
-    }
-
-    /// The programs.
-    #[must_use]
-    pub fn programs(&self) -> &[Program] {
-        &self.programs
     }
 
     /// What models learn from: so many lessons at most, of every program under rules and under the model that there is.
@@ -193,15 +187,4 @@ pub fn reweighted(bytes: &[u8], weights: Weights) -> Result<Vec<u8>, LoadError> 
 
 fn named(weights: Weights) -> BTreeMap<String, f64> {
     WEIGHT_NAMES.iter().map(|name| (*name).to_owned()).zip(<[f64; WEIGHTS]>::from(weights)).collect()
-}
-
-/// A model's file with the weights that were found for it.
-///
-/// # Errors
-///
-/// When it would not be one that can be loaded.
-pub fn finished(trained: &Trained, weights: Weights) -> Result<Vec<u8>, LoadError> {
-    let mut trained = trained.clone();
-    trained.set_weights(named(weights));
-    trained.to_bytes()
 }

@@ -171,11 +171,6 @@ impl Trained {
         self.metadata.metrics.extend(metrics.figures());
     }
 
-    /// Writes into the file by which numbers decisions weigh its forecasts.
-    pub fn set_weights(&mut self, weights: BTreeMap<String, f64>) {
-        self.metadata.weights = weights;
-    }
-
     /// The model's file.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ const MIDDLE_SWITCH: u32 = 50;
 
 /// Middle collections that CPython waits for beyond the present count until it collects everything by itself. The
 /// conductor keeps moving this on; if it dies, CPython takes over.
-const FULL_SWITCH: u32 = 100;
+pub(super) const FULL_SWITCH: u32 = 100;
 
 /// A collection that frees less than this share of what it looks at was not worth it.
 const POOR_YIELD: f64 = 0.02;

@@ -60,9 +60,12 @@ pub struct Tuning {
     pub memory_price: f64,
 }
 
+/// What a megabyte of garbage is worth where nobody says otherwise; see `Tuning::memory_price`.
+pub const MEMORY_PRICE: f64 = 0.01;
+
 impl Default for Tuning {
     fn default() -> Self {
-        Self { pause_budget: Duration::from_millis(1), memory_price: 0.01 }
+        Self { pause_budget: Duration::from_millis(1), memory_price: MEMORY_PRICE }
     }
 }
 

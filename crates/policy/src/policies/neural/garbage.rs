@@ -1,10 +1,7 @@
 //! What it has cost to hold garbage, and how much may gather.
 
-use crate::features::Shown;
+use crate::features::{Shown, follow};
 use crate::observation::{Generation, Observation, Snapshot};
-
-/// How fast estimates follow what is measured.
-const FOLLOWS: f64 = 0.2;
 
 /// What an object weighs with all that hangs on it, at least and at most, in bytes.
 const WEIGHS: (f64, f64) = (60.0, 200.0);
@@ -79,8 +76,4 @@ impl Garbage {
         self.old = 0.0;
         self.known = 0.0;
     }
-}
-
-fn follow(estimate: &mut f64, measured: Option<f64>) {
-    *estimate += FOLLOWS * (measured.unwrap_or(*estimate) - *estimate);
 }

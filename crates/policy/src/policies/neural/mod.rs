@@ -24,7 +24,7 @@ pub use self::foresight::{Expected, Trust};
 use self::garbage::Garbage;
 use self::outlook::Outlook;
 pub use self::weights::{WEIGHT_NAMES, WEIGHTS, Weights};
-use super::gap::Gap;
+use super::gap::{FULL_SWITCH, Gap};
 use super::{Policy, Thresholds, Tuning};
 use crate::features::{Gaps, Senses};
 use crate::observation::{Collected, Decision, Flown, Observation, Order, Snapshot};
@@ -44,9 +44,6 @@ const ROOM: f64 = 8.0;
 
 /// Young collections until CPython does a middle one by itself.
 const MIDDLE_SWITCH: u32 = 500;
-
-/// Middle collections that CPython waits for beyond the present count until it collects everything by itself.
-const FULL_SWITCH: u32 = 100;
 
 /// The shortest and the longest slice in a gap, in milliseconds.
 const SLICE: (f64, f64) = (0.25, 4.0);
