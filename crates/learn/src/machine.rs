@@ -27,6 +27,8 @@ struct Flight {
     found: f64,
     /// Objects that had become old before it.
     promoted: f64,
+    /// What copies have cost the program so far, in nanoseconds.
+    lost: f64,
     landed: bool,
 }
 
@@ -123,6 +125,9 @@ impl<'m> Machine<'m> {
             let room = until.saturating_sub(self.now) as f64 / slowness;
             let done = if room < task.time { room / task.time } else { 1.0 };
             self.wait_until(if done < 1.0 { until } else { self.now + (task.time * slowness) as u64 });
+            if let Some(flight) = self.flight.as_mut().filter(|_| slowed.is_some()) {
+                flight.lost += task.time * done * (slowness - 1.0);
+            }
             self.heap.allocate(task.objects * done);
             self.most = self.most.max(self.heap.total());
             *task = Task { time: task.time * (1.0 - done), objects: task.objects * (1.0 - done) };
@@ -176,6 +181,7 @@ impl<'m> Machine<'m> {
             objects,
             found: self.heap.findable(),
             promoted: self.heap.pending(),
+            lost: 0.0,
             landed: false,
         });
         Stop { lasted, freed: 0.0, collected: None }
@@ -200,7 +206,7 @@ impl<'m> Machine<'m> {
             at: Duration::from_nanos(self.now),
             clone: Duration::from_nanos(flight.clone),
             flight: Duration::from_nanos(walked),
-            copied: Duration::from_nanos((walked as f64 * self.model.costs.slowdown) as u64),
+            copied: Duration::from_nanos(flight.lost as u64),
             objects: flight.objects as u64,
             found: flight.found as u64,
         };

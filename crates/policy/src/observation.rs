@@ -55,7 +55,7 @@ pub enum Snapshot {
 }
 
 /// A snapshot that has been walked.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flown {
     /// When it was over.
     pub at: Duration,

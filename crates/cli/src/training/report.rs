@@ -22,7 +22,7 @@ pub(super) struct Entry {
     name: String,
     cost: f64,
     over_gap: f64,
-    regret: f64,
+    regret: Option<f64>,
     p999_ms: f64,
     peak_mb: f64,
     #[serde(flatten)]
@@ -115,7 +115,7 @@ impl Report {
                 entry.name.clone(),
                 format!("{:.3}", entry.cost),
                 format!("{:.2}", entry.over_gap),
-                format!("{:.0} %", entry.regret * 100.0),
+                or_dash(entry.regret.map(|it| format!("{:.0} %", it * 100.0))),
                 ms(entry.p999_ms),
                 bytes((entry.peak_mb * 1e6) as u64),
                 or_dash(quality.and_then(|it| it.gap_loss).map(|it| format!("{it:.4}"))),

@@ -17,15 +17,16 @@ pub struct Judgement {
     pub cost: f64,
     /// The geometric mean of its costs over those of `gap`.
     pub over_rules: f64,
-    /// How much more it costs than the oracle's schedule, all excerpts added up, as a share of that.
-    pub regret: f64,
+    /// How much more it costs than the oracle's schedule, as a share of that: all excerpts added up for which there is
+    /// one. Nothing where nobody has one.
+    pub regret: Option<f64>,
     /// The worst 99.9th percentile of an excerpt, in milliseconds.
     pub p999_ms: f64,
     /// The most memory, in megabytes.
     pub peak_mb: f64,
 }
 
-/// Judges rules and models, each with its weights, on the same excerpts. The first is the oracle.
+/// Judges rules and models, each with its weights, on the same excerpts. The first is the oracle, where there is one.
 #[must_use]
 pub fn judge(
     course: &Course,
@@ -34,42 +35,48 @@ pub fn judge(
     models: &[(String, Vec<u8>)],
 ) -> Vec<Judgement> {
     let lambda = course.tuning.memory_price;
-    let best: Vec<Outcome> = excerpts
+    let best: Vec<Option<Outcome>> = excerpts
         .iter()
         .map(|excerpt| {
             let undivided = excerpt.workload.undivided();
             let scene = course.scene(&excerpt.program.model, &undivided);
-            oracle(&scene, lambda, Resolution::default()).map(|plan| plan.outcome).unwrap_or_default()
+            oracle(&scene, lambda, Resolution::default()).map(|plan| plan.outcome)
         })
         .collect();
-    let least: f64 = best.iter().map(|outcome| outcome.cost(lambda)).sum();
-    let judged = |name: &str, outcomes: &[Outcome]| {
-        let costs: Vec<f64> = outcomes.iter().map(|outcome| outcome.cost(lambda)).collect();
-        let count = costs.len().max(1) as f64;
-        let ratio =
-            |(cost, excerpt): (&f64, &Excerpt<'_>)| (cost.max(LEAST_COST) / excerpt.by_rules.max(LEAST_COST)).ln();
+    let least: f64 = best.iter().flatten().map(|outcome| outcome.cost(lambda)).sum();
+    let judged = |name: &str, outcomes: &[Option<Outcome>]| {
+        let count = outcomes.iter().flatten().count().max(1) as f64;
+        let (mut sum, mut comparable, mut logarithms) = (0.0, 0.0, 0.0);
+        for ((outcome, best), excerpt) in outcomes.iter().zip(&best).zip(excerpts) {
+            let Some(outcome) = outcome else { continue };
+            let cost = outcome.cost(lambda);
+            sum += cost;
+            comparable += if best.is_some() { cost } else { 0.0 };
+            logarithms += excerpt.over_rules(outcome, lambda);
+        }
+        let most = |of: fn(&Outcome) -> f64| outcomes.iter().flatten().map(of).fold(0.0, f64::max);
         Judgement {
             name: name.to_owned(),
-            cost: costs.iter().sum::<f64>() / count,
-            over_rules: (costs.iter().zip(excerpts).map(ratio).sum::<f64>() / count).exp(),
-            regret: costs.iter().sum::<f64>() / least.max(LEAST_COST) - 1.0,
-            p999_ms: outcomes.iter().map(|outcome| outcome.p999_ms).fold(0.0, f64::max),
-            peak_mb: outcomes.iter().map(|outcome| outcome.peak_mb).fold(0.0, f64::max),
+            cost: sum / count,
+            over_rules: (logarithms / count).exp(),
+            regret: best.iter().any(Option::is_some).then(|| comparable / least.max(LEAST_COST) - 1.0),
+            p999_ms: most(|outcome| outcome.p999_ms),
+            peak_mb: most(|outcome| outcome.peak_mb),
         }
     };
-    let play = |make: &dyn Fn() -> Option<Box<dyn Policy>>| -> Option<Vec<Outcome>> {
-        excerpts
-            .iter()
-            .map(|excerpt| {
-                let scene = course.scene(&excerpt.program.model, &excerpt.workload);
-                Some(simulate_policy(&scene, make()?, true))
-            })
-            .collect()
+    let play = |make: &dyn Fn() -> Option<Box<dyn Policy>>| -> Vec<Option<Outcome>> {
+        let play = |excerpt: &Excerpt<'_>| {
+            let scene = course.scene(&excerpt.program.model, &excerpt.workload);
+            Some(simulate_policy(&scene, make()?, true))
+        };
+        excerpts.iter().map(play).collect()
     };
-    let mut all = vec![judged("(oracle)", &best)];
+    let mut all = Vec::new();
+    if best.iter().any(Option::is_some) {
+        all.push(judged("(oracle)", &best));
+    }
     for name in rules {
-        let outcomes = play(&|| Some(policy(*name, course.tuning)));
-        all.extend(outcomes.map(|outcomes| judged(&name.to_string(), &outcomes)));
+        all.push(judged(&name.to_string(), &play(&|| Some(policy(*name, course.tuning)))));
     }
     for (name, bytes) in models {
         let outcomes = play(&|| {
@@ -77,7 +84,7 @@ pub fn judge(
             let weights = Weights::named(&model.metadata().weights);
             Some(Box::new(Neural::new(course.tuning, model, weights)))
         });
-        all.extend(outcomes.map(|outcomes| judged(name, &outcomes)));
+        all.push(judged(name, &outcomes));
     }
     all
 }

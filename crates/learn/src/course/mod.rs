@@ -7,7 +7,9 @@
 
 mod judge;
 mod rl;
+mod school;
 mod search;
+mod services;
 
 use std::collections::BTreeMap;
 
@@ -16,10 +18,13 @@ use neurogc_policy::features::NAMES;
 use neurogc_policy::{Name, Neural, Policy, Tuning, WEIGHT_NAMES, WEIGHTS, Weights, policy};
 
 pub use self::judge::{Judgement, judge};
-pub use self::rl::reinforce;
-pub use self::search::Effort;
+use self::rl::reinforce;
+pub use self::school::{Audience, Candidate, SchoolError, school};
+use self::search::Effort;
+pub use self::services::services;
 use crate::model::Model;
 use crate::models::{Dataset, Sample, Split, TrainError};
+use crate::outcome::Outcome;
 use crate::simulate::{Scene, lessons, simulate_policy};
 use crate::workload::Workload;
 
@@ -41,9 +46,10 @@ pub const VALIDATION: (f64, f64) = (0.6, 0.8);
 /// See `TRAINING`.
 pub const TEST: (f64, f64) = (0.8, 1.0);
 
-/// How long excerpts are, and how much of them is tried in all, in nanoseconds.
+/// How long excerpts are, and how much of them is tried, of all programs together and of each at least, in nanoseconds.
 const EXCERPT: u64 = 20_000_000_000;
 const TRIED: u64 = 160_000_000_000;
+const TRIED_OF_EACH: u64 = 60_000_000_000;
 
 /// Everything that is learned from.
 #[derive(Clone, Debug)]
@@ -91,33 +97,36 @@ impl Course {
     /// Excerpts of a part of every program, with what they cost under rules.
     #[must_use]
     pub fn excerpts(&self, part: (f64, f64)) -> Vec<Excerpt<'_>> {
-        let each = TRIED / self.programs.len().max(1) as u64;
+        let each = (TRIED / self.programs.len().max(1) as u64).max(TRIED_OF_EACH);
         let all = self.programs.iter().flat_map(|program| {
             program.workload.excerpts(part, EXCERPT, each).into_iter().map(move |workload| (program, workload))
         });
         all.map(|(program, workload)| {
             let scene = self.scene(&program.model, &workload);
-            let by_rules = simulate_policy(&scene, policy(Name::Gap, self.tuning), true).cost(self.tuning.memory_price);
+            let by_rules = simulate_policy(&scene, policy(Name::Gap, self.tuning), true);
             Excerpt { program, workload, by_rules }
         })
         .collect()
     }
 
-    /// How much cheaper a policy is than rules: the mean of the logarithms of its cost over theirs.
+    /// How much cheaper a policy is than rules: the mean of the logarithms of its cost over theirs. Where its tail is
+    /// longer or its peak of memory higher than theirs, that counts besides.
     fn score(&self, excerpts: &[Excerpt<'_>], policy: &dyn Fn() -> Option<Box<dyn Policy>>) -> f64 {
         let mut sum = 0.0;
         for excerpt in excerpts {
             let Some(policy) = policy() else { return f64::INFINITY };
             let scene = self.scene(&excerpt.program.model, &excerpt.workload);
-            let cost = simulate_policy(&scene, policy, true).cost(self.tuning.memory_price);
-            sum += (cost.max(LEAST_COST) / excerpt.by_rules.max(LEAST_COST)).ln();
+            let (outcome, rules) = (simulate_policy(&scene, policy, true), &excerpt.by_rules);
+            let worse = |its: f64, theirs: f64| (its.max(LEAST_COST) / theirs.max(LEAST_COST)).ln().max(0.0);
+            sum += excerpt.over_rules(&outcome, self.tuning.memory_price)
+                + TAIL * worse(outcome.p999_ms, rules.p999_ms)
+                + PEAK * worse(outcome.peak_rss_mb, rules.peak_rss_mb);
         }
         sum / excerpts.len().max(1) as f64
     }
 
     /// The score of a model with weights.
-    #[must_use]
-    pub fn score_of(&self, excerpts: &[Excerpt<'_>], bytes: &[u8], weights: Weights) -> f64 {
+    fn score_of(&self, excerpts: &[Excerpt<'_>], bytes: &[u8], weights: Weights) -> f64 {
         self.score(excerpts, &|| {
             let model = Net::load(bytes).ok()?;
             Some(Box::new(Neural::new(self.tuning, model, weights)))
@@ -125,8 +134,7 @@ impl Course {
     }
 
     /// The weights that suit a model best, and their score.
-    #[must_use]
-    pub fn weights(
+    fn weights(
         &self,
         excerpts: &[Excerpt<'_>],
         bytes: &[u8],
@@ -147,15 +155,26 @@ const SPREAD: f64 = 0.4;
 /// Costs below this are nothing, in milliseconds.
 const LEAST_COST: f64 = 1e-4;
 
+/// What a longer tail and a higher peak than under rules count, against a higher cost.
+const TAIL: f64 = 1.0;
+const PEAK: f64 = 5.0;
+
 /// A stretch of a program.
 #[derive(Debug)]
 pub struct Excerpt<'c> {
     /// Of which program.
-    pub program: &'c Program,
+    program: &'c Program,
     /// What is asked in it.
-    pub workload: Workload,
-    /// What it costs under `gap`.
-    pub by_rules: f64,
+    workload: Workload,
+    /// What comes of it under `gap`.
+    by_rules: Outcome,
+}
+
+impl Excerpt<'_> {
+    /// The logarithm of what something costs over what rules cost.
+    fn over_rules(&self, outcome: &Outcome, lambda: f64) -> f64 {
+        (outcome.cost(lambda).max(LEAST_COST) / self.by_rules.cost(lambda).max(LEAST_COST)).ln()
+    }
 }
 
 /// How often the conductor looks in a second, about.
@@ -173,11 +192,7 @@ fn from_logarithms(point: &[f64]) -> Weights {
 }
 
 /// The same file with other weights.
-///
-/// # Errors
-///
-/// When it is no model's file.
-pub fn reweighted(bytes: &[u8], weights: Weights) -> Result<Vec<u8>, LoadError> {
+fn reweighted(bytes: &[u8], weights: Weights) -> Result<Vec<u8>, LoadError> {
     let contents = Contents::read(bytes)?;
     let mut metadata = contents.metadata().clone();
     metadata.weights = named(weights);

@@ -16,11 +16,7 @@ const SPREAD: f64 = 0.15;
 const LOGARITHMS: f64 = 0.4;
 
 /// Trains it, from a linear model's file; gives its own file and its score.
-///
-/// # Errors
-///
-/// When the file is not that of a linear model.
-pub fn reinforce(
+pub(super) fn reinforce(
     course: &Course,
     excerpts: &[Excerpt<'_>],
     linear: &[u8],

@@ -6,21 +6,15 @@ use neurogc_load::Chance;
 
 /// How hard to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effort {
+pub(super) struct Effort {
     /// How many are drawn in a round.
-    pub population: usize,
+    pub(super) population: usize,
     /// How many rounds there are.
-    pub rounds: usize,
+    pub(super) rounds: usize,
     /// On how many processors.
-    pub threads: usize,
+    pub(super) threads: usize,
     /// Decides all that is left to chance.
-    pub seed: u64,
-}
-
-impl Default for Effort {
-    fn default() -> Self {
-        Self { population: 24, rounds: 8, threads: 2, seed: 1 }
-    }
+    pub(super) seed: u64,
 }
 
 /// Which part of a round is kept, and how narrow a search may become.
@@ -89,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_bottom_is_found_and_the_same_seed_finds_the_same() {
-        let effort = Effort { population: 40, rounds: 25, ..Effort::default() };
+        let effort = Effort { population: 40, rounds: 25, threads: 2, seed: 1 };
         let (point, least) = search(&[0.0; 3], 1.0, effort, &bowl, &mut |_, _| {});
         assert!(least < 0.01, "{point:?}");
         let alone = Effort { threads: 1, ..effort };
@@ -98,7 +92,7 @@ mod tests {
 
     #[test]
     fn nothing_worse_than_the_start_comes_out() {
-        let effort = Effort { population: 4, rounds: 1, ..Effort::default() };
+        let effort = Effort { population: 4, rounds: 1, threads: 2, seed: 1 };
         let (point, least) = search(&[1.0, -2.0, 0.5], 3.0, effort, &bowl, &mut |_, _| {});
         assert_eq!((point, least), (vec![1.0, -2.0, 0.5], 0.0));
     }

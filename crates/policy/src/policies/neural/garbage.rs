@@ -13,8 +13,9 @@ const GATHER: (f64, f64) = (2_000.0, 200_000.0);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Garbage {
     at: f64,
-    /// What it has cost to hold old garbage since it was last collected.
+    /// What it has cost to hold old garbage since it was last collected, and what a second more costs.
     pub(super) old: f64,
+    pub(super) old_second: f64,
     /// What it has cost to hold what a snapshot has found.
     pub(super) known: f64,
     known_objects: f64,
@@ -30,6 +31,7 @@ impl Garbage {
         Self {
             at: 0.0,
             old: 0.0,
+            old_second: 0.0,
             known: 0.0,
             known_objects: 0.0,
             young_limit: 10_000.0,
@@ -44,7 +46,8 @@ impl Garbage {
         let passed = (now - self.at).clamp(0.0, 1.0);
         self.at = now;
         let weight = (observation.rss as f64 / (observation.objects() as f64 + 1.0)).clamp(WEIGHS.0, WEIGHS.1);
-        let object = price * passed * weight / 1e6;
+        let second = price * weight / 1e6;
+        let object = second * passed;
         let known = match observation.snapshot {
             Snapshot::Ready { objects, .. } => objects as f64,
             _ => 0.0,
@@ -56,6 +59,7 @@ impl Garbage {
         self.known_objects = known;
         self.known += object * known;
         self.old += object * garbage;
+        self.old_second = second * garbage;
     }
 
     /// Takes note of what a collection has shown. `budget` is in nanoseconds.

@@ -7,6 +7,7 @@
 //! lull that is soon, in a rush late. While the model is not to be relied on, and until the program has started up, `gap`
 //! decides.
 
+mod flights;
 mod foresight;
 mod garbage;
 mod outlook;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use neurogc_neural::Model;
 
+use self::flights::Flights;
 use self::foresight::Foresight;
 pub use self::foresight::{Expected, Trust};
 use self::garbage::Garbage;
@@ -51,8 +53,19 @@ const SLICE: (f64, f64) = (0.25, 4.0);
 /// The least delay that each millisecond of small work may cost, before weights.
 const SMALL: f64 = 0.3;
 
-/// What a snapshot is taken for before one was taken, in milliseconds: clone, walk, copies.
-const FIRST_SNAPSHOT: [f64; 3] = [5.0, 100.0, 5.0];
+/// How the cost of a collection of everything is followed from look to look, as a logarithm: a tenth of the time it is
+/// lower than what comes out.
+const CHEAPER: (f64, f64) = (0.018, 0.002);
+
+/// The share of the old heap that is new when CPython would collect it, and how fast it presses when that comes near.
+const NEW_SHARE: f64 = 0.25;
+const NEW_PRESSING: i32 = 8;
+
+/// So many new objects are few, however small the heap is.
+const NEW_FEW: f64 = 10_000.0;
+
+/// A collection that frees less than this share of what is new is not worth it.
+const POOR_YIELD: f64 = 0.05;
 
 /// Fewest new objects for which everything is collected.
 const NEW_LEAST: f64 = 2_000.0;
@@ -70,8 +83,9 @@ pub struct Neural {
     rules: Gap,
     expected: Expected,
     outlook: Outlook,
-    /// Clone, walk and copies of the last snapshot.
-    snapshot: [f64; 3],
+    flights: Flights,
+    /// The logarithm of what a collection of everything costs at a good moment.
+    cheap: f64,
 }
 
 impl Neural {
@@ -88,7 +102,8 @@ impl Neural {
             rules: Gap::new(tuning),
             expected: Expected::default(),
             outlook: Outlook::default(),
-            snapshot: FIRST_SNAPSHOT,
+            flights: Flights::new(),
+            cheap: 0.0,
         }
     }
 
@@ -96,25 +111,48 @@ impl Neural {
         self.foresight.trust().drifted || !self.rules.is_settled()
     }
 
-    /// Everything, where holding what it would free has cost as much as collecting it would.
-    fn whole(&self, observation: &Observation) -> Option<Order> {
+    /// Everything, where holding what it would free has cost as much as collecting it would, and no better moment is
+    /// worth waiting for; and in any gap by the time at which CPython would collect it.
+    fn whole(&mut self, observation: &Observation) -> Option<Order> {
         if self.senses.new_objects() < NEW_LEAST {
             return None;
         }
         let pause = self.expected.full_cost * observation.objects() as f64 / 1e6;
         let full = self.weights.full * (self.outlook.delay(pause) + PROCESSOR * pause);
         let can_fly = observation.everything(Duration::MAX) == Decision::Snapshot;
-        let snapshot = if can_fly { self.snapshot_cost() } else { f64::INFINITY };
+        let clone = self.flights.clone;
+        let snapshot = if can_fly { self.snapshot(observation, self.outlook.delay(clone)) } else { f64::INFINITY };
         let (cost, decision) = if snapshot < full { (snapshot, Decision::Snapshot) } else { (full, Decision::Full) };
-        (cost <= self.garbage.old).then(|| Order::because(decision, "garbage costs more than its collection"))
+        self.cheap += if cost.ln() < self.cheap { -CHEAPER.0 } else { CHEAPER.1 };
+        let worth = cost <= self.garbage.old;
+        let later = self.cheap.exp() + self.weights.patience * self.garbage.old_second;
+        if worth && cost <= later {
+            return Some(Order::because(decision, "garbage costs more than its collection"));
+        }
+        let at_worst = self.snapshot(observation, self.outlook.delay_in_requests(clone, 1.0));
+        (snapshot <= self.filled(observation).powi(NEW_PRESSING) * at_worst)
+            .then(|| Order::because(Decision::Snapshot, "much of the old heap is new"))
     }
 
-    fn snapshot_cost(&self) -> f64 {
-        let [clone, walk, copies] = self.snapshot;
-        let slices = FREEING * self.expected.old_yield * self.senses.new_objects();
-        let copies = self.weights.copies * self.outlook.delay_by_work(copies);
-        let freeing = SMALL * self.weights.slice * slices;
-        self.weights.snapshot * (self.outlook.delay(clone) + copies + freeing + PROCESSOR * (clone + walk))
+    /// What a snapshot costs whose clone causes so much delay.
+    fn snapshot(&self, observation: &Observation, delay: f64) -> f64 {
+        let objects = observation.objects();
+        let walk = self.flights.walk(objects);
+        let copies = self.weights.copies * self.outlook.delay_by_slowness(self.flights.slowdown, walk);
+        let freeing = SMALL * self.weights.slice * FREEING * self.expected.old_yield * self.senses.new_objects();
+        let processor = PROCESSOR * (self.flights.clone + walk);
+        self.weights.snapshot * (delay + copies + freeing + processor)
+    }
+
+    /// How much of the room for new objects will be filled by the time at which a snapshot that begins now is back. Where
+    /// nothing new is expected to be garbage, there is no need for room.
+    fn filled(&self, observation: &Observation) -> f64 {
+        if self.expected.old_yield < POOR_YIELD {
+            return 0.0;
+        }
+        let walk = self.flights.walk(observation.objects()) / 1e3;
+        let new = self.senses.new_objects() + self.senses.new_in_second() * walk;
+        new / (self.weights.share * NEW_SHARE * observation.tenured as f64).max(NEW_FEW)
     }
 
     /// What is left to do for the next gap, as the outlook is for it.
@@ -178,7 +216,8 @@ impl Policy for Neural {
         self.expected = self.foresight.look(observation, &self.senses);
         let rates = self.senses.rates();
         let rate = rates.iter().copied().fold(0.0, f64::max) / 1e3;
-        self.outlook = Outlook { gap: self.expected.gap, rate, busy: self.senses.busy() };
+        self.outlook =
+            Outlook { gap: self.expected.gap, rate, busy: self.senses.busy(), busiest: self.senses.busiest() };
         let old = self.expected.old_yield * self.senses.new_objects();
         self.garbage.look(observation, old, self.tuning.memory_price * rates[2].max(1.0));
         if self.follows_rules() || observation.paused {
@@ -204,7 +243,7 @@ impl Policy for Neural {
     }
 
     fn landed(&mut self, flown: &Flown) {
-        self.snapshot = [flown.clone, flown.flight, flown.copied].map(|it| it.as_secs_f64() * 1e3);
+        self.flights.landed(flown, self.senses.busy());
         let share = self.senses.landed(flown);
         self.foresight.landed(share);
         self.garbage.collected();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// How many there are.
-pub const WEIGHTS: usize = 10;
+pub const WEIGHTS: usize = 12;
 
 /// The numbers, all above zero, and 1 where nothing is known better.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,11 +28,27 @@ pub struct Weights {
     pub slice: f64,
     /// What a slice outside of gaps is taken for, against what it seems to cost.
     pub hurry: f64,
+    /// How many seconds a collection of everything waits for a better moment.
+    pub patience: f64,
+    /// How much may be new before it does not wait any longer, against what CPython would wait for.
+    pub share: f64,
 }
 
 /// Their names, in a model's file.
-pub const WEIGHT_NAMES: [&str; WEIGHTS] =
-    ["small", "young", "survivors", "room", "pressing", "full", "snapshot", "copies", "slice", "hurry"];
+pub const WEIGHT_NAMES: [&str; WEIGHTS] = [
+    "small",
+    "young",
+    "survivors",
+    "room",
+    "pressing",
+    "full",
+    "snapshot",
+    "copies",
+    "slice",
+    "hurry",
+    "patience",
+    "share",
+];
 
 impl Weights {
     /// From their names; those that are missing, or cannot be meant, are as usual.
@@ -48,20 +64,36 @@ impl Weights {
 }
 
 impl From<[f64; WEIGHTS]> for Weights {
-    fn from([small, young, survivors, room, pressing, full, snapshot, copies, slice, hurry]: [f64; WEIGHTS]) -> Self {
-        Self { small, young, survivors, room, pressing, full, snapshot, copies, slice, hurry }
+    fn from(
+        [small, young, survivors, room, pressing, full, snapshot, copies, slice, hurry, patience, share]: [f64;
+            WEIGHTS],
+    ) -> Self {
+        Self { small, young, survivors, room, pressing, full, snapshot, copies, slice, hurry, patience, share }
     }
 }
 
 impl From<Weights> for [f64; WEIGHTS] {
     fn from(it: Weights) -> Self {
-        [it.small, it.young, it.survivors, it.room, it.pressing, it.full, it.snapshot, it.copies, it.slice, it.hurry]
+        [
+            it.small,
+            it.young,
+            it.survivors,
+            it.room,
+            it.pressing,
+            it.full,
+            it.snapshot,
+            it.copies,
+            it.slice,
+            it.hurry,
+            it.patience,
+            it.share,
+        ]
     }
 }
 
 impl Default for Weights {
     /// Found on made-up workloads with the plain forecast.
     fn default() -> Self {
-        Self::from([0.83, 1.1, 1.0, 0.63, 0.79, 2.4, 0.52, 0.71, 1.5, 1.4])
+        Self::from([0.83, 1.1, 1.0, 0.63, 0.79, 2.4, 0.52, 0.71, 1.5, 1.4, 1.0, 1.0])
     }
 }
