@@ -84,7 +84,9 @@ impl Notes {
 
     pub(crate) fn landed(&mut self, flown: &Flown) {
         let share = self.senses.landed(flown);
-        self.tell(OLD_YIELD, share);
+        if let Some(share) = share {
+            self.tell(OLD_YIELD, share);
+        }
     }
 
     fn tell(&mut self, which: usize, value: f64) {

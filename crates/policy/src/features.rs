@@ -223,11 +223,12 @@ impl Senses {
         shown
     }
 
-    /// Takes note of a snapshot that has been walked, and gives the share of what was new that it found to be garbage.
-    pub fn landed(&mut self, flown: &Flown) -> f64 {
+    /// Takes note of a snapshot that has been walked, and gives the share of what was new that it found to be garbage,
+    /// where enough was new to tell.
+    pub fn landed(&mut self, flown: &Flown) -> Option<f64> {
         self.last_whole = flown.at.as_secs_f64();
-        let share = (flown.found as f64 / self.new.max(1.0)).min(1.0);
-        follow(&mut self.old_yield, Some(share));
+        let share = (self.new >= TELLING).then(|| (flown.found as f64 / self.new).min(1.0));
+        follow(&mut self.old_yield, share);
         share
     }
 

@@ -41,8 +41,8 @@ const FREEING: f64 = 250e-6;
 const YOUNG: f64 = 3_000.0;
 
 /// How many times the young objects that take the pause budget may gather before CPython collects them by itself: only
-/// a program without any gap comes to that.
-const ROOM: f64 = 8.0;
+/// a program without any gap comes to that. Survivors may be as many times more than take the budget before any gap will do.
+const ROOM: f64 = 2.0;
 
 /// Young collections until CPython does a middle one by itself.
 const MIDDLE_SWITCH: u32 = 500;
@@ -170,13 +170,13 @@ impl Neural {
         let (young, survivors) = (f64::from(observation.counts[0]), self.senses.survivors());
         let at_worst = self.outlook.delay_in_requests(1.0, 1.0);
         let middle = self.garbage.middle_cost * (young + survivors) / 1e6;
-        let wanted = self.garbage.middle_limit * weights.survivors;
-        let price = SMALL * weights.small + (survivors / (4.0 * wanted)).min(1.0) * at_worst;
+        let wanted = self.garbage.middle_limit * weights.survivors.min(1.0);
+        let price = SMALL * weights.small + (survivors / (ROOM * wanted)).min(1.0) * at_worst;
         if survivors >= wanted && self.outlook.delay(middle) <= price * middle {
             return Order::because(Decision::Middle, "young collections have left survivors");
         }
         let pause = self.expected.young_cost * young / 1e6;
-        let filled = (young / (self.garbage.young_limit * weights.room)).min(1.0);
+        let filled = (young / (self.garbage.young_limit * weights.room.min(1.0))).min(1.0);
         let price = SMALL * weights.small + filled.powf(weights.pressing) * at_worst;
         if young >= YOUNG * weights.young && self.outlook.delay(pause) <= price * pause {
             return Order::because(Decision::Young, "young objects have gathered");
@@ -244,8 +244,9 @@ impl Policy for Neural {
 
     fn landed(&mut self, flown: &Flown) {
         self.flights.landed(flown, self.senses.busy());
-        let share = self.senses.landed(flown);
-        self.foresight.landed(share);
+        if let Some(share) = self.senses.landed(flown) {
+            self.foresight.landed(share);
+        }
         self.garbage.collected();
         self.rules.landed(flown);
     }

@@ -11,7 +11,10 @@ use crate::observation::Generation;
 /// What the model always says: quantiles of gaps as ln(1 + ms), yields as log-odds, costs as ln(ns).
 const SAYS: [f32; OUTPUTS] = [2.4, -0.8, -0.8, -0.8, -0.8, 0.0, 0.0, 4.0, 4.6];
 
-fn model() -> Model {
+/// The same, where nothing old is ever garbage.
+const SAYS_ALIVE: [f32; OUTPUTS] = [2.4, -0.8, -0.8, -0.8, -0.8, 0.0, -6.0, 4.0, 4.6];
+
+fn model(says: [f32; OUTPUTS]) -> Model {
     let metadata = Metadata {
         format: FORMAT,
         model: "linear".to_owned(),
@@ -25,7 +28,7 @@ fn model() -> Model {
     let tensor = |name: &str, shape: Vec<usize>, values| Tensor { name: name.to_owned(), shape, values };
     let tensors = [
         tensor("head.weight", vec![OUTPUTS, 2 * FEATURES], Values::Floats(vec![0.0; OUTPUTS * 2 * FEATURES])),
-        tensor("head.bias", vec![OUTPUTS], Values::Floats(SAYS.to_vec())),
+        tensor("head.bias", vec![OUTPUTS], Values::Floats(says.to_vec())),
     ];
     Model::load(&write(&metadata, &tensors).unwrap()).unwrap()
 }
@@ -35,12 +38,19 @@ struct Script {
     neural: Neural,
     now: u64,
     requests: u64,
+    pending: u64,
     orders: Vec<Order>,
 }
 
 impl Script {
     fn new() -> Self {
-        let mut neural = Neural::new(Tuning::default(), model(), Weights::default());
+        Self::with(SAYS)
+    }
+
+    fn with(says: [f32; OUTPUTS]) -> Self {
+        // Garbage costs nothing, so that nobody collects it for its price.
+        let tuning = Tuning { memory_price: 0.0, ..Tuning::default() };
+        let mut neural = Neural::new(tuning, model(says), Weights::default());
         // Start-up is over.
         let at = Duration::from_secs(2);
         let full = Collected {
@@ -52,7 +62,7 @@ impl Script {
             rss: 100 << 20,
         };
         neural.learn(&full);
-        Self { neural, now: 2_000, requests: 0, orders: Vec::new() }
+        Self { neural, now: 2_000, requests: 0, pending: 0, orders: Vec::new() }
     }
 
     fn look(&mut self, idle: Option<u64>, young: u32) {
@@ -63,6 +73,7 @@ impl Script {
             requests: self.requests,
             counts: [young, 1, 1],
             tenured: 500_000,
+            pending: self.pending,
             rss: 100 << 20,
             snapshot: Snapshot::Idle,
             ..Observation::default()
@@ -131,7 +142,7 @@ fn young_objects_are_collected_in_gaps_that_are_long_enough() {
 
 #[test]
 fn until_start_up_is_over_rules_decide() {
-    let neural = Neural::new(Tuning::default(), model(), Weights::default());
+    let neural = Neural::new(Tuning::default(), model(SAYS), Weights::default());
     let gap = Gap::new(Tuning::default());
     let observation = Observation::default();
     assert_eq!(neural.thresholds(&observation), gap.thresholds(&observation));
@@ -149,4 +160,18 @@ fn what_a_program_asks_for_is_kept_quiet() {
         ..Observation::default()
     };
     assert_eq!(script.neural.decide(&observation), Order::WAIT);
+}
+
+#[test]
+fn old_objects_are_looked_at_by_the_time_cpython_would() {
+    let decided = |says, pending| {
+        let mut script = Script::with(says);
+        script.play(5, &[20, 30, 40]);
+        script.pending = pending;
+        script.play(1, &[20, 30, 40]);
+        script.orders.iter().any(|order| order.decision == Decision::Snapshot)
+    };
+    assert!(!decided(SAYS, 60_000));
+    assert!(decided(SAYS, 130_000));
+    assert!(!decided(SAYS_ALIVE, 130_000), "nothing of it is garbage");
 }

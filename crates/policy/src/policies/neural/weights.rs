@@ -12,9 +12,9 @@ pub struct Weights {
     pub small: f64,
     /// How many young objects make a collection worth it.
     pub young: f64,
-    /// How many survivors do.
+    /// How many survivors do, as a share of those that take the pause budget; 1 at most.
     pub survivors: f64,
-    /// The room for young objects beyond which they press.
+    /// The room for young objects beyond which they press, as a share of those that take the pause budget; 1 at most.
     pub room: f64,
     /// How fast they do as it fills.
     pub pressing: f64,

@@ -1,0 +1,29 @@
+//! Half an hour of an imagined service as a trace, to time a training with: `… --example halfhour -- FILE`.
+
+use std::error::Error;
+use std::{env, fs};
+
+use neurogc_learn::{Model, Scene, Shape, Start, imagined, record};
+use neurogc_policy::Name;
+use neurogc_wire::trace::{BlockWriter, encode_header};
+
+const REQUESTS: usize = 180_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let to = env::args().nth(1).ok_or("say where the trace goes")?;
+    let model = Model::default();
+    let start = Start { at: 2_000_000_000, tenured: 600_000.0, pending: 0.0 };
+    let workload = Shape::Diurnal { rate: 100.0 }.requests(REQUESTS, &imagined(500, 700.0, 3), start, 3);
+    let trace = record(&Scene::new(&model, &workload), Name::Gap);
+    let mut bytes = encode_header(&trace.header);
+    let mut block = BlockWriter::new();
+    for record in &trace.records {
+        block.push(record);
+        if block.is_full() {
+            bytes.extend(block.take());
+        }
+    }
+    bytes.extend(block.take());
+    fs::write(to, bytes)?;
+    Ok(())
+}
