@@ -105,7 +105,7 @@ pub(crate) enum Progress {
         candidates: usize,
         components: usize,
         largest: usize,
-        /// How long the next piece would take, where only pieces are left that were too large for a slice.
+        /// How long a slice must be for the next piece, where only pieces are left that were too large for a slice.
         piece: Option<Duration>,
     },
     /// It came to nothing. This stays until the next launch.
@@ -135,6 +135,16 @@ const FIRST_COST_NS: f64 = 600.0;
 
 /// The share of the budget that a slice is planned for, because slices differ.
 const PLANNED_SHARE: f64 = 0.7;
+
+/// How many objects a slice may take, at so many nanoseconds each.
+fn objects_in(slice: Duration, cost_ns: f64) -> usize {
+    (slice.as_nanos() as f64 * PLANNED_SHARE / cost_ns) as usize
+}
+
+/// How long a slice must be for so many objects.
+fn slice_for(objects: usize, cost_ns: f64) -> Duration {
+    Duration::from_nanos((objects as f64 * cost_ns / PLANNED_SHARE) as u64 + 2)
+}
 
 impl Default for Snapshots {
     fn default() -> Self {
@@ -237,9 +247,7 @@ impl Snapshots {
                 candidates: harvest.left(),
                 components: harvest.components(),
                 largest: harvest.largest(),
-                piece: harvest
-                    .only_large()
-                    .then(|| Duration::from_nanos((harvest.largest() as f64 * state.cost_ns) as u64)),
+                piece: harvest.only_large().then(|| slice_for(harvest.largest(), state.cost_ns)),
             },
             Phase::Failed(failure) => Progress::Failed(failure.clone()),
         };
@@ -297,7 +305,7 @@ impl Snapshots {
             self.lift(py);
             return Reaped { dropped, ..Reaped::default() };
         }
-        let most = (budget.as_nanos() as f64 * PLANNED_SHARE / state.cost_ns) as usize;
+        let most = objects_in(budget, state.cost_ns);
         drop(state);
 
         let ranges = harvest.take(Portion { most: most.max(1), whole });
@@ -474,5 +482,19 @@ impl State {
         self.retired = Some(harvest.shared);
         self.phase = Phase::Idle;
         arenas::release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_as_long_as_a_piece_is_said_to_take_takes_it() {
+        for objects in (1..5_000).chain([1_000_000]) {
+            for cost_ns in [33.3, 250.0, 600.0, 7_777.7] {
+                assert!(objects_in(slice_for(objects, cost_ns), cost_ns) >= objects, "{objects} at {cost_ns}");
+            }
+        }
     }
 }

@@ -48,7 +48,7 @@ const ROOM: f64 = 2.0;
 const MIDDLE_SWITCH: u32 = 500;
 
 /// The shortest and the longest slice in a gap, in milliseconds.
-const SLICE: (f64, f64) = (0.25, 4.0);
+const SLICE: (f64, f64) = (0.5, 4.0);
 
 /// The least delay that each millisecond of small work may cost, before weights.
 const SMALL: f64 = 0.3;
@@ -66,6 +66,7 @@ const NEW_FEW: f64 = 10_000.0;
 
 /// A collection that frees less than this share of what is new is not worth it.
 const POOR_YIELD: f64 = 0.05;
+const POOR_PATIENCE: f64 = 2.0;
 
 /// Fewest new objects for which everything is collected.
 const NEW_LEAST: f64 = 2_000.0;
@@ -145,14 +146,12 @@ impl Neural {
     }
 
     /// How much of the room for new objects will be filled by the time at which a snapshot that begins now is back. Where
-    /// nothing new is expected to be garbage, there is no need for room.
+    /// hardly any are expected to be garbage there is more room, but not without end: nobody has looked.
     fn filled(&self, observation: &Observation) -> f64 {
-        if self.expected.old_yield < POOR_YIELD {
-            return 0.0;
-        }
         let walk = self.flights.walk(observation.objects()) / 1e3;
         let new = self.senses.new_objects() + self.senses.new_in_second() * walk;
-        new / (self.weights.share * NEW_SHARE * observation.tenured as f64).max(NEW_FEW)
+        let patience = if self.expected.old_yield < POOR_YIELD { POOR_PATIENCE } else { 1.0 };
+        new / (patience * self.weights.share * NEW_SHARE * observation.tenured as f64).max(NEW_FEW)
     }
 
     /// What is left to do for the next gap, as the outlook is for it.
