@@ -45,7 +45,7 @@ pub(crate) struct App {
 const HEADERS: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:; \
+        "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; connect-src 'self'; \
          frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

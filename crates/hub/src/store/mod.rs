@@ -108,9 +108,14 @@ impl Store {
         }
     }
 
-    /// All processes with history, and when each was last seen.
+    /// The latest processes with history, and when each was last seen.
     pub(crate) fn processes(&self) -> rusqlite::Result<Vec<(Facts, u64)>> {
         self.read(reader::processes)
+    }
+
+    /// One process with history, and when it was last seen.
+    pub(crate) fn process(&self, id: &str) -> rusqlite::Result<Option<(Facts, u64)>> {
+        self.read(|db| reader::process(db, id))
     }
 
     /// The course of a process over a while.
