@@ -20,7 +20,7 @@ use std::time::Duration;
 use neurogc_neural::Model;
 
 use self::foresight::Foresight;
-pub use self::foresight::{Expected, Trust};
+pub use self::foresight::{Compared, Expected, Trust};
 use self::garbage::Garbage;
 use self::outlook::Outlook;
 pub use self::weights::{WEIGHT_NAMES, WEIGHTS, Weights};
