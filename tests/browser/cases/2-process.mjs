@@ -82,7 +82,7 @@ export default {
     const said = `${middle.toFixed(0)} ms after the end of its second`;
     // On a machine on which everybody waits for a processor this says nothing about us.
     const [load] = loadavg();
-    if (load > 2 * cpus().length) return `${said}, load ${load.toFixed(0)}: not judged`;
+    if (load > cpus().length) return `${said}, load ${load.toFixed(0)}: not judged`;
     holds(middle < 250, said);
     return said;
   },
