@@ -44,6 +44,10 @@ def test_a_program_is_found_and_its_figures_are_those_of_its_agent(hub, program)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_a_program_that_becomes_another_user_is_followed_once(hub):
+    def full():
+        events = hub.get(f"processes/{found['id']}/events")["events"]
+        return [event for event in events if event.get("what") == "full"]
+
     with Console(NEUROGC_POLICY="observe") as program:
         found = hub.wait_for(program.pid)
         program.do("os.setuid(65534)")
@@ -52,7 +56,6 @@ def test_a_program_that_becomes_another_user_is_followed_once(hub):
         before = hub.get("hub")["ingest"]["reports"]
         eventually(lambda: hub.get("hub")["ingest"]["reports"] > before + 12, what="reports by both ways")
         program.do("[gc.collect() for _ in range(10)] and None")
-        full = lambda: [event for event in hub.get(f"processes/{found['id']}/events")["events"] if event.get("what") == "full"]
         eventually(lambda: len(full()) >= 10)
         now = hub.find(program.pid)["seen_ms"]
         hub.wait_for(program.pid, lambda process: process["seen_ms"] > now + 1500)

@@ -25,8 +25,8 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// Opens an address in the user's browser, where there is a screen.
 pub(crate) fn browse(address: &str) {
-    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    if ["WAYLAND_DISPLAY", "DISPLAY"].iter().any(|name| is_set(name)) {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    if ["WAYLAND_DISPLAY", "DISPLAY"].into_iter().any(is_set) {
         let mut open = Command::new("xdg-open");
         open.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // Whoever has none reads the address. It may stay for as long as the browser does: nobody waits for it here.
