@@ -1,7 +1,7 @@
 # NeuroGC: what people run. Each target is one script under tools/, or the command itself.
 #
 #   make demo    build, run one service twice, without and with NeuroGC, side by side (DEMO="--seconds 20")
-#   make test    everything: lints, Rust tests, the Python suite on every CPython found, the package
+#   make test    everything: lints, Rust tests, the Python suite on every CPython found, the dashboard, the package
 #   make build   the extension and the command, for development
 #   make lint    formatting, clippy, and the walls of ARCHITECTURE.md
 #   make bench   what it costs to be observed (BENCH=--quick for a look); policies are compared by `neurogc bench`

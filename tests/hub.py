@@ -51,14 +51,15 @@ class Hub:
         """Ends it and gives its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(how)
-        self.process.communicate(timeout=20)
+        self.said = "".join(self.process.communicate(timeout=20))
         return self.process.returncode
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.stop()
+        if self.process.returncode is None:
+            self.stop()
 
     def ask(self, method, path, body=None, *, token=..., headers=()):
         """The status and the body of an answer, read as JSON where it is."""

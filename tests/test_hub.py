@@ -42,6 +42,29 @@ def test_a_program_is_found_and_its_figures_are_those_of_its_agent(hub, program)
     assert found["latest"]["memory.rss"] == pytest.approx(status["memory"]["rss"], rel=0.1)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_program_that_becomes_another_user_is_followed_once(hub):
+    def full():
+        events = hub.get(f"processes/{found['id']}/events")["events"]
+        return [event for event in events if event.get("what") == "full"]
+
+    with Console(NEUROGC_POLICY="observe") as program:
+        found = hub.wait_for(program.pid)
+        program.do("os.setuid(65534)")
+        eventually(lambda: os.path.exists(f"/tmp/neurogc-65534/{program.pid}.sock"), what="its second socket")
+        # The hub looks for sockets once a second.
+        before = hub.get("hub")["ingest"]["reports"]
+        eventually(lambda: hub.get("hub")["ingest"]["reports"] > before + 12, what="reports by both ways")
+        program.do("[gc.collect() for _ in range(10)] and None")
+        eventually(lambda: len(full()) >= 10)
+        now = hub.find(program.pid)["seen_ms"]
+        hub.wait_for(program.pid, lambda process: process["seen_ms"] > now + 1500)
+        assert len(full()) == 10
+        # It can still be asked, by its new socket.
+        status, said = hub.ask("POST", f"/api/v1/processes/{found['id']}/policy", {"policy": "cpython"})
+        assert (status, said) == (200, {"before": "observe", "after": "cpython"})
+
+
 def test_requests_become_percentiles(hub, program):
     program.do("requests(20, 0.02)")
     found = hub.wait_for(program.pid, lambda process: (process["latest"] or {}).get("requests.p50_ms"))

@@ -2,6 +2,7 @@
 
 import resource
 import signal
+import socket
 import subprocess
 import time
 
@@ -96,6 +97,40 @@ def test_a_hub_that_stands_still_holds_no_program_up(tmp_path):
         hub.wait_for(program.pid, lambda process: process["seen_ms"] > now)
 
 
+def test_a_collector_that_is_away_is_told_of_once_and_harms_nobody(tmp_path):
+    with Hub(tmp_path, "--otlp", "http://127.0.0.1:9") as hub, Console() as program:
+        hub.wait_for(program.pid)
+        hub.stop()
+    assert hub.said.count("metrics do not reach 127.0.0.1:9") == 1
+
+
+def test_those_who_only_connect_keep_nobody_out(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    idle = []
+    try:
+        with Hub(tmp_path, "--no-local") as hub:
+            own = resource.prlimit(hub.process.pid, resource.RLIMIT_NOFILE)
+            idle = [socket.create_connection(("127.0.0.1", hub.port)) for _ in range(min(1200, hard // 2, own[1] // 2))]
+            for slow in idle:
+                slow.sendall(b"GET / HTTP/1.1\r\nHost: ")
+            assert own[0] == own[1] and hub.get("hub")["neurogc"]
+            # Who has not said in ten seconds what they want is left: they are answered that it took too long, or nothing.
+            idle[0].settimeout(20)
+            assert b"200" not in idle[0].recv(100)
+    finally:
+        for slow in idle:
+            slow.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_database_that_is_none_is_named(tmp_path):
+    (tmp_path / "hub.db").write_bytes(b"Z" * 100_000)
+    words = [binary(), "hub", "--data", str(tmp_path), "--listen", "0"]
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1 and "hub.db" in done.stderr and "Move it away" in done.stderr
+
+
 def test_other_addresses_need_a_token(tmp_path):
     words = [binary(), "hub", "--data", str(tmp_path), "--listen", "0.0.0.0:0"]
     done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=20)
@@ -131,6 +166,8 @@ def test_without_the_token_nothing_is_told(guarded):
             guarded.live()
     finally:
         guarded.token = token
+    guarded.stop()
+    assert TOKEN not in guarded.said
 
 
 def test_an_agent_reports_by_itself_and_does_what_it_is_asked(guarded):
@@ -145,10 +182,15 @@ def test_an_agent_reports_by_itself_and_does_what_it_is_asked(guarded):
         assert guarded.ask("POST", f"{path}/policy", {"policy": "gap"}) == (200, {"before": "observe", "after": "gap"})
         assert ask(program.pid)["policy"] == "gap"
         guarded.stop(signal.SIGKILL)
-        program.do("gc.collect()")
+        away = 1000 * float(program.do("(time.time(), gc.collect())[0]"))
         guarded.start()
         again = guarded.wait_for(program.pid, lambda process: process["state"] == "live" and process["latest"])
         assert again["id"] == found["id"]
+        # What happened meanwhile has waited.
+        eventually(lambda: [
+            event for event in guarded.get(f"processes/{found['id']}/events")["events"]
+            if event.get("what") == "full" and event["t"] > away - 50
+        ])
 
 
 def test_an_agent_with_a_wrong_token_says_so_and_runs_on(guarded):

@@ -1,7 +1,7 @@
-"""`make test`: lints, Rust tests, the Python suite on every interpreter found, and the package.
+"""`make test`: lints, Rust tests, the Python suite on every interpreter found, the dashboard, and the package.
 
 Prints a line for each part, names what failed and ends with `N passed, N failed, N skipped`, all parts added up.
-`python tools/test.py lint rust python package` runs some parts only; `python:cp312` is one interpreter.
+`python tools/test.py lint rust python dashboard package` runs some parts only; `python:cp312` is one interpreter.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import dashboard
 import interpreters
 import package
 from commands import streamed
@@ -23,7 +24,7 @@ from outcomes import Case, Outcome, report
 from suite import Suite
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
-PARTS = ("lint", "rust", "python", "package")
+PARTS = ("lint", "rust", "python", "dashboard", "package")
 
 RUST_WORDS = {"passed": "passed", "failed": "failed", "timed out": "failed", "skipped": "skipped", "ignored": "skipped"}
 """What nextest and cargo test call an outcome, and what we call it."""
@@ -42,8 +43,9 @@ def main() -> int:
     asked = {part.partition(":")[0] for part in wanted}
     tags = {part.partition(":")[2] for part in wanted if part.startswith("python:")}
     outcomes: list[Outcome] = []
-    found = interpreters.find() if "python" in asked else []
-    chosen = [it for it in found if not tags or it.tag in tags]
+    built_for = asked & {"python", "dashboard"}
+    found = interpreters.find() if built_for else []
+    chosen = [it for it in found if not tags or it.tag in tags] if "python" in asked else []
     # Environments are mostly downloads: they are made while the compiler works.
     maker = ThreadPoolExecutor(max_workers=1)
     environments = {it: maker.submit(interpreters.environment, it) for it in chosen if it.venv}
@@ -51,17 +53,24 @@ def main() -> int:
         outcomes.append(timed(lambda: single("lint", ["tools/lint"])))
     if "rust" in asked:
         outcomes.append(timed(rust_tests))
-    if "python" in asked:
+    if built_for:
         built = timed(lambda: single("build", ["tools/build"]))
         outcomes.append(built)
-        if built.failed == 0:
+        if built.failed == 0 and "python" in asked:
             outcomes.append(timed(lambda: single("docs/cli.md", [sys.executable, "tools/cli_reference.py", "--check"])))
             # What does not depend on the interpreter is tested on the newest one.
-            newest = max((it for it in chosen if it.supported), key=lambda it: it.numbers, default=None)
+            newest = newest_of(chosen)
             outcomes += [timed(lambda it=it: python_tests(it, environments.get(it), it is newest)) for it in chosen]
+        if built.failed == 0 and "dashboard" in asked:
+            outcomes.append(timed(lambda: dashboard_tests(newest_of(found))))
     if "package" in asked:
         outcomes.append(timed(package_tests))
     return report(outcomes, missing_versions(found) if "python" in asked else [])
+
+
+def newest_of(found: list[Interpreter]) -> Interpreter | None:
+    """The newest of those that everything must work on."""
+    return max((it for it in found if it.supported), key=lambda it: it.numbers, default=None)
 
 
 def missing_versions(found: list[Interpreter]) -> list[str]:
@@ -117,6 +126,13 @@ def python_tests(interpreter: Interpreter, environment: Future[Path] | None, onc
         outcome.fail(f"no virtual environment: {error}")
         return outcome
     return suite.whole() if interpreter.supported else suite.stand_in()
+
+
+def dashboard_tests(interpreter: Interpreter | None) -> Outcome:
+    """The page of the hub, with programs of one interpreter."""
+    print("\ntest: the dashboard", flush=True)
+    python = interpreter.executable if interpreter else sys.executable
+    return dashboard.tests(TARGET / "fast" / "neurogc", python)
 
 
 def package_tests() -> Outcome:

@@ -55,6 +55,10 @@ export const SERIES = [
   ["threads", "count", "max", "Threads, the agent's own included"],
   ["children", "count", "max", "Processes below it"],
   ["conduct.overdue_s", "s", "max", "For how long a full collection has been overdue"],
+  ["conduct.gap_ms", "ms", "last", "How long the latest gap lasted that a model foresaw"],
+  ["conduct.gap_p10_ms", "ms", "last", "By when the model expected it to be over in 10 of 100 cases"],
+  ["conduct.gap_p50_ms", "ms", "last", "By when in half of them"],
+  ["conduct.gap_p90_ms", "ms", "last", "By when in 90 of 100"],
   ["agent.cpu_percent", "percent", "mean", "Processor use of the agent itself"],
   ["agent.dropped", "1/s", "mean", "Events that the agent dropped"],
 ].map(([name, unit, fold, help]) => ({ name, unit, fold, help }));
@@ -173,9 +177,19 @@ export function values(process, second) {
     threads: 9,
     children: 0,
     "conduct.overdue_s": acting && second % 170 > 8 && second % 170 < 21 ? (second % 170) - 8 : 0,
+    ...gaps(process, second),
     "agent.cpu_percent": 0.35 + 0.1 * chance(id, second, "a"),
     "agent.dropped": 0,
   };
+}
+
+/** What a model expected of the latest gap, and how long that one was. */
+function gaps({ id, policy }, second) {
+  const names = ["conduct.gap_ms", "conduct.gap_p10_ms", "conduct.gap_p50_ms", "conduct.gap_p90_ms"];
+  const half = 3 + 2 * Math.sin(second / 40);
+  const real = half * Math.exp(1.2 * (chance(id, second, "gap") - 0.5) * 2);
+  const learned = policy.startsWith("neural");
+  return Object.fromEntries(names.map((name, i) => [name, learned ? [real, half * 0.3, half, half * 3.2][i] : null]));
 }
 
 /** Several seconds as one. Percentiles of a mock cannot be merged, so their 90th largest stands for them. */
@@ -207,7 +221,7 @@ export function processes(now) {
     make(4242, now - 3 * day, "/usr/bin/python /srv/shop/.venv/bin/uvicorn shop.app:app --port 8000", { policy: "observe", limit: 512 * MIB }),
     make(4243, now - 3 * day + 800, "/usr/bin/python /srv/shop/.venv/bin/uvicorn shop.app:app --port 8001", { policy: "gap", limit: 512 * MIB, base: 196 * MIB }),
     make(5110, (second - 5400) * 1000, "python -m embed.server --model small", {
-      policy: "gap", rps: 92, busy: 0.81, heap: 640, base: 1800 * MIB, blind: true,
+      policy: "neural", rps: 92, busy: 0.81, heap: 640, base: 1800 * MIB, blind: true,
       warnings: ["the kernel denies smaps_rollup, so PSS and USS are not known"],
     }),
     make(6001, (second - 900) * 1000, "python train.py --epochs 40", { policy: "auto", rps: 0, busy: 0.95, heap: 120, base: 3400 * MIB, python: "CPython 3.13.0" }),

@@ -55,6 +55,7 @@ function conduct(process, second) {
     overdue_s,
     missed: acting ? Math.floor(up / 37) : 0,
     deferred: 0,
+    model: process.policy.startsWith("neural") ? forecasts(values(process, second), up) : null,
     guards: { memory_max_mb: 0, memory_percent: 90, growth_percent: 20, postpone_s: 30, gc_percent: 10 },
     orders: acting
       ? [
@@ -65,6 +66,16 @@ function conduct(process, second) {
           order("full", "memory has grown since the last full collection", true, 170, 20),
         ]
       : [],
+  };
+}
+
+/** A model that is calibrated. */
+function forecasts(now, up) {
+  const [low, half, high] = [now["conduct.gap_p10_ms"], now["conduct.gap_p50_ms"], now["conduct.gap_p90_ms"]];
+  const expected_ms = [low, (low + half) / 2, half, (half + high) / 2, high];
+  return {
+    family: "tcn", gap_ms: expected_ms, latest: { lasted_ms: now["conduct.gap_ms"], expected_ms }, gaps: Math.floor(up * 60),
+    covered: [0.11, 0.24, 0.52, 0.77, 0.9], astray: 0.21, drifted: false, drifts: 1,
   };
 }
 
@@ -215,6 +226,7 @@ const POLICIES = [
   ["auto", "auto", "the best that this process supports"],
   ["observe", "observe", "measures, changes nothing"],
   ["gap", "gap", "collections in gaps, by rules"],
+  ["neural", "neural", "collections in gaps, as a model foresees them"],
   ["threshold", "threshold:10000,10,10", "CPython's own collector with these thresholds"],
   ["freeze", "freeze", "one full collection and gc.freeze() in the first gap after start-up"],
   ["every", "every:100", "no automatic collections, a full one after each N requests"],

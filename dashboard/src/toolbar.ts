@@ -1,29 +1,14 @@
 // The row above charts: range, pause, zoom, the moment under the pointer, and a link to all of it.
 
 import { h, mark, say, segments } from "./dom";
+import { RANGES, range } from "./extent";
 import { moment, position, span } from "./format";
 import type { View } from "./view";
-
-export const RANGES: Record<string, number> = {
-  "1m": 60_000,
-  "5m": 300_000,
-  "15m": 900_000,
-  "1h": 3_600_000,
-  "6h": 21_600_000,
-  "1d": 86_400_000,
-  "7d": 604_800_000,
-};
 
 export interface Wanted {
   range(name: string): void;
   reset(): void;
   pause?(paused: boolean): void;
-}
-
-/** The range that the address asks for. */
-export function range(view: View, otherwise = "5m"): string {
-  const named = view.get("range") ?? otherwise;
-  return named in RANGES ? named : otherwise;
 }
 
 export class Toolbar {

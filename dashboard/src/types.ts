@@ -52,14 +52,24 @@ export interface Orders {
   last_s: number;
 }
 
-/** What a learned policy tells of its predictions; absent under rules. */
-export interface Forecast {
-  model?: string;
-  falling_back?: boolean;
-  gap_predicted_ms?: number | null;
-  gap_real_ms?: number | null;
-  /** For each quantile that is predicted, the share of gaps that really were shorter. */
-  calibration?: { quantile: number; share: number }[];
+/** The shares of gaps of which a model says by when they are over. */
+export const LEVELS = [10, 25, 50, 75, 90];
+
+/** A model at work, and how far it can be relied on. Lists are by `LEVELS`. */
+export interface Forecasts {
+  family: string;
+  /** What it expects of this gap, or of the next one. */
+  gap_ms: number[];
+  /** The latest gap that is over, and what was expected of it. */
+  latest: { lasted_ms: number; expected_ms: number[] } | null;
+  /** Gaps whose end was compared with what was expected. */
+  gaps: number;
+  /** The share of the latest gaps that were over by then. */
+  covered: number[];
+  /** The share of the latest gaps outside of the outer two. */
+  astray: number;
+  drifted: boolean;
+  drifts: number;
 }
 
 /** What the guards go by: settings of these names. */
@@ -79,7 +89,8 @@ export interface Conduct {
   deferred: number;
   orders: Orders[];
   guards?: Guarded;
-  forecast?: Forecast | null;
+  /** Null under policies that go by rules. */
+  model: Forecasts | null;
 }
 
 interface Spans {

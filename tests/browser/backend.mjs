@@ -34,8 +34,8 @@ export class Backend {
   async start() {
     this.#port = await freePort();
     this.#folder = await mkdtemp(join(tmpdir(), "neurogc-browser-"));
-    await mkdir(join(this.#folder, "recordings"));
-    await copyFile(BENCH, join(this.#folder, "recordings", "run.json"));
+    await mkdir(join(this.#folder, "recordings", "sunday"), { recursive: true });
+    await copyFile(BENCH, join(this.#folder, "recordings", "sunday", "run.json"));
     await this.up();
     if (!this.real) {
       const { processes } = await this.get("processes");
@@ -122,6 +122,11 @@ export class Backend {
     const body = await readFile(await this.trace());
     const answer = await fetch(`${this.base}/api/v1/recordings?name=service.ngct`, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body });
     return (await answer.json()).id;
+  }
+
+  /** Gives the process with NeuroGC's conductor another policy. */
+  async switchTo(policy) {
+    await fetch(`${this.base}/api/v1/processes/${this.with}/policy`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ policy }) });
   }
 
   /** Ends the process without NeuroGC's conductor, and returns its id. */

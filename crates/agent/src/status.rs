@@ -2,7 +2,7 @@
 
 use neurogc_policy::Decision;
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::{Agent as Cost, Conduct, Forecasts, Guards, Status};
+use neurogc_wire::status::{Agent as Cost, Compared, Conduct, Forecasts, Guards, Status};
 
 use crate::agent::{Agent, lock};
 use crate::cpython::heap;
@@ -89,6 +89,9 @@ fn conduct(agent: &Agent, orders: &Orders, now: u64) -> Conduct {
         model: trust.map(|trust| Forecasts {
             family: trust.family.to_owned(),
             gap_ms: trust.gap_ms.to_vec(),
+            latest: trust
+                .latest
+                .map(|latest| Compared { lasted_ms: latest.lasted_ms, expected_ms: latest.expected_ms.to_vec() }),
             gaps: trust.gaps,
             covered: trust.covered.to_vec(),
             astray: trust.astray,

@@ -1,8 +1,8 @@
 //! Reports and records that the tests show and read back.
 
 use neurogc_wire::status::{
-    Agent, ByCause, Cause, Child, Conduct, Cpu, Forecasts, Gc, Gil, Guards, Io, Memory, Net, Orders, Pauses, Place,
-    Requests, Spans, Stall, Stalls, Status,
+    Agent, ByCause, Cause, Child, Compared, Conduct, Cpu, Forecasts, Gc, Gil, Guards, Io, Memory, Net, Orders, Pauses,
+    Place, Requests, Spans, Stall, Stalls, Status,
 };
 use neurogc_wire::trace::{self, Damage, Header, Record, Trace};
 
@@ -53,6 +53,7 @@ pub(crate) fn service() -> Status {
             model: Some(Forecasts {
                 family: "gru".to_owned(),
                 gap_ms: vec![0.4, 1.1, 2.9, 6.4, 14.0],
+                latest: Some(Compared { lasted_ms: 3.4, expected_ms: vec![0.4, 1.0, 2.7, 6.1, 13.8] }),
                 gaps: 4_127,
                 covered: vec![0.11, 0.24, 0.52, 0.77, 0.9],
                 astray: 0.21,

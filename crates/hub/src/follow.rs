@@ -91,7 +91,7 @@ async fn follow_once(hub: &Hub, path: &Path, id: &mut Option<String>) -> End {
     if !matches!(timeout(PATIENCE, receive(&mut stream)).await, Ok(Ok(Answer::Following))) {
         return End::Silence;
     }
-    let source = Source::Socket(path.to_owned());
+    let source = Source::Socket { path: path.to_owned(), connection: hub.number() };
     let mut body = Vec::new();
     let mut end = End::Silence;
     while let Ok(Ok(())) = timeout(SILENCE, receive_frame(&mut stream, &mut body)).await {

@@ -11,10 +11,16 @@ pub(crate) const PROTOCOL: &str = "neurogc.v1";
 const TOKEN_PROTOCOL: &str = "token.";
 
 /// Who gets in.
-#[derive(Debug)]
 pub(crate) struct Gate {
     token: Option<String>,
     listen: SocketAddr,
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not derived: the token is shown to nobody.
+        to.debug_struct("Gate").field("listen", &self.listen).finish_non_exhaustive()
+    }
 }
 
 impl Gate {
@@ -130,6 +136,12 @@ mod tests {
         }
         check(None, Method::POST, "/api/v1/ingest", &[host], true);
         check(None, Method::GET, "/api/v1/hub", &[host, ("origin", "http://evil.example")], true);
+    }
+
+    #[test]
+    fn the_token_is_shown_to_nobody() {
+        let gate = Gate::new(Some("secret".to_owned()), "127.0.0.1:7077".parse().unwrap());
+        assert!(!format!("{gate:?}").contains("secret"));
     }
 
     #[test]

@@ -82,14 +82,13 @@ impl Hub {
             is_new = true;
             Process::new(id, &report, source.clone(), now)
         });
-        if *source == Source::Push && process.source != Source::Push && process.state(now as u64) == State::Live {
-            // It reports here and is followed, too: one of both will do.
+        if process.is_heard_otherwise(source, now as u64) {
             return Ok(Reply::default());
         }
         process.source = source.clone();
         process.heard(&report, now);
-        self.counts.missed.fetch_add(report.missed.saturating_sub(process.missed), Ordering::Relaxed);
-        process.missed = report.missed;
+        self.counts.missed.fetch_add(report.missed, Ordering::Relaxed);
+        process.missed = process.missed.saturating_add(report.missed);
         if let Some(sample) = report.sample.take() {
             self.take_sample(process, &report, sample, now as u64);
         }
@@ -169,11 +168,16 @@ impl Hub {
         self.clients.tell_list(|| list_message(processes));
     }
 
+    /// A number that is given once, from 1 on.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Has an agent that posts asked for something with its next reply. The answer comes with a later report.
     pub(crate) fn want(&self, id: &str, ask: Ask) -> Option<oneshot::Receiver<Answer>> {
         let mut processes = self.processes();
         let process = processes.get_mut(id)?;
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let number = self.number();
         let (answer, waiting) = oneshot::channel();
         process.waiting.retain(|_, other| !other.is_closed());
         process.waiting.insert(number, answer);

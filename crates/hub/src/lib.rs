@@ -16,6 +16,7 @@ mod gate;
 mod hub;
 mod live;
 mod own_cost;
+mod patient;
 mod process;
 mod recording;
 mod row;

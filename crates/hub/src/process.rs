@@ -25,10 +25,25 @@ const SLACK_MS: u64 = 700;
 /// Where reports come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The control socket of an agent on this machine.
-    Socket(PathBuf),
+    /// The control socket of an agent on this machine, and the number of the connection.
+    Socket {
+        /// Where it is.
+        path: PathBuf,
+        /// Later ones have larger numbers.
+        connection: u64,
+    },
     /// An agent that posts.
     Push,
+}
+
+impl Source {
+    /// What comes by a socket comes sooner than what is posted; a later socket is one that can still be asked.
+    fn rank(&self) -> u64 {
+        match self {
+            Self::Socket { connection, .. } => *connection,
+            Self::Push => 0,
+        }
+    }
 }
 
 /// Whether a process is there.
@@ -85,6 +100,12 @@ impl Process {
             wanted: Vec::new(),
             waiting: HashMap::new(),
         }
+    }
+
+    /// Whether it is heard by a better way at present: one will do. It may report here and be followed, too; and one that
+    /// becomes another user is found by a second socket.
+    pub(crate) fn is_heard_otherwise(&self, source: &Source, now_ms: u64) -> bool {
+        source.rank() < self.source.rank() && self.state(now_ms) == State::Live
     }
 
     /// Notes that it was heard. The quickest of its reports tells best what its clock says.
@@ -251,6 +272,24 @@ mod tests {
         assert_eq!(process.epoch_ms, 999_990.0);
         process.heard(&report(3.0), 5_000_000.0);
         assert_eq!(process.epoch_ms, 4_997_000.0);
+    }
+
+    #[test]
+    fn one_way_to_a_process_will_do() {
+        let socket = |connection| Source::Socket { path: PathBuf::new(), connection };
+        let mut process = process();
+        let check = |process: &Process, source: &Source, now, expect| {
+            assert_eq!(process.is_heard_otherwise(source, now), expect, "{source:?} at {now}");
+        };
+        check(&process, &Source::Push, 1_000_000, false);
+        check(&process, &socket(1), 1_000_000, false);
+        process.source = socket(2);
+        check(&process, &socket(2), 1_000_000, false);
+        check(&process, &socket(3), 1_000_000, false);
+        check(&process, &socket(1), 1_000_000, true);
+        check(&process, &Source::Push, 1_000_000, true);
+        check(&process, &socket(1), 1_006_000, false);
+        check(&process, &Source::Push, 1_006_000, false);
     }
 
     #[test]

@@ -139,6 +139,8 @@ pub(crate) fn fold_into_steps(rows: impl IntoIterator<Item = Row>, step_ms: u64)
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use neurogc_wire::status::{Compared, Forecasts};
+
     use super::*;
     use crate::series::position;
 
@@ -172,6 +174,21 @@ mod tests {
     fn a_quiet_second_has_no_percentile() {
         let row = Row::between(&sample(10, 5, 100), &sample(10, 5, 100), 1.0, 7);
         assert_eq!((value(&row, "requests.rps"), value(&row, "requests.p99_ms")), (Some(0.0), None));
+    }
+
+    #[test]
+    fn a_gap_that_was_foreseen_is_told_once() {
+        let foreseen = |gaps| {
+            let latest = Some(Compared { lasted_ms: 3.0, expected_ms: vec![1.0, 2.0, 4.0, 8.0, 16.0] });
+            let mut sample = Sample::default();
+            sample.status.conduct.model = Some(Forecasts { gaps, latest, ..Forecasts::default() });
+            sample
+        };
+        let row = Row::between(&Sample::default(), &foreseen(1), 1.0, 7);
+        let names = ["conduct.gap_ms", "conduct.gap_p10_ms", "conduct.gap_p50_ms", "conduct.gap_p90_ms"];
+        assert_eq!(names.map(|name| value(&row, name)), [Some(3.0), Some(1.0), Some(4.0), Some(16.0)]);
+        let row = Row::between(&foreseen(1), &foreseen(1), 1.0, 8);
+        assert_eq!(names.map(|name| value(&row, name)), [None; 4]);
     }
 
     #[test]

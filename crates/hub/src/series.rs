@@ -2,7 +2,7 @@
 
 use neurogc_wire::buckets::Buckets;
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::{ByCause, Status};
+use neurogc_wire::status::{ByCause, Compared, Status};
 use serde::Serialize;
 
 /// How several samples become one.
@@ -137,6 +137,16 @@ pub(crate) const CATALOGUE: &[Series] = &[
     series("conduct.overdue_s", "s", Max, "For how long a full collection has been overdue", |it| {
         Some(it.after.status.conduct.overdue_s)
     }),
+    series("conduct.gap_ms", "ms", Last, "How long the latest gap lasted that a model foresaw", |it| {
+        it.foreseen().map(|gap| gap.lasted_ms)
+    }),
+    series("conduct.gap_p10_ms", "ms", Last, "By when the model expected it to be over in 10 of 100 cases", |it| {
+        it.foreseen()?.expected_ms.first().copied()
+    }),
+    series("conduct.gap_p50_ms", "ms", Last, "By when in half of them", |it| {
+        it.foreseen()?.expected_ms.get(2).copied()
+    }),
+    series("conduct.gap_p90_ms", "ms", Last, "By when in 90 of 100", |it| it.foreseen()?.expected_ms.last().copied()),
     series("agent.cpu_percent", "percent", Mean, "Processor use of the agent itself", |it| {
         it.growth(|sample| sample.status.agent.cpu_ms).map(|ms| ms / 10.0)
     }),
@@ -160,6 +170,12 @@ impl Interval<'_> {
     /// The same for a sum.
     fn growth(&self, of: fn(&Sample) -> f64) -> Option<f64> {
         Some((of(self.after) - of(self.before)) / self.seconds).filter(|rate| *rate >= 0.0)
+    }
+
+    /// The latest gap of which a model has said something, where one has ended meanwhile.
+    fn foreseen(&self) -> Option<&Compared> {
+        let gaps = self.before.status.conduct.model.as_ref().map_or(0, |model| model.gaps);
+        self.after.status.conduct.model.as_ref().filter(|model| model.gaps != gaps)?.latest.as_ref()
     }
 
     /// A bucket says it roughly; what is known of the longest ever says it better.

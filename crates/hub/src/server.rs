@@ -18,6 +18,7 @@ use crate::export::otlp::{Collector, export};
 use crate::follow::{Sockets, follow_all};
 use crate::gate::Gate;
 use crate::hub::Hub;
+use crate::patient::Patient;
 use crate::shelf::Shelf;
 use crate::store::{Store, StoreError};
 
@@ -109,12 +110,8 @@ async fn serve(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), Hub
     let address = listener.local_addr()?;
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
     let hub = Arc::new(Hub::new(host, store));
-    let app = Arc::new(App {
-        hub: Arc::clone(&hub),
-        gate: Gate::new(config.token, address),
-        shelf: Shelf::new(&config.data, config.recordings),
-        reading: Arc::new(Semaphore::new(1)),
-    });
+    let (gate, shelf) = (Gate::new(config.token, address), Shelf::new(&config.data, config.recordings));
+    let app = Arc::new(App::new(Arc::clone(&hub), gate, shelf));
     ready(address);
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
@@ -162,8 +159,9 @@ async fn accept_all(listener: TcpListener, router: Router) {
         // Whoever comes when all places are taken is sent away at once.
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
         let _ = stream.set_nodelay(true);
-        let connection =
-            http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone())).with_upgrades();
+        let connection = http
+            .serve_connection(TokioIo::new(Patient::new(stream)), TowerToHyperService::new(router.clone()))
+            .with_upgrades();
         tokio::spawn(async move {
             let _ = connection.await;
             drop(place);

@@ -16,10 +16,10 @@ mod policies;
 mod rehearsal;
 
 pub use guards::{Guarded, Limits};
-pub use name::{Name, NameError, WRITTEN};
+pub use name::{Name, NameError, WRITTEN, names_a_file};
 pub use near::suggestion;
 pub use neurogc_neural::{LoadError, MOST_BYTES};
 pub use observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
 pub use policies::classic::CLASSIC_MODEL;
-pub use policies::neural::{Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
+pub use policies::neural::{Compared, Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
 pub use policies::{MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};

@@ -94,6 +94,12 @@ pub enum NameError {
     },
 }
 
+/// Whether what is written names a file. Whoever asks from elsewhere must not have a process open files.
+#[must_use]
+pub fn names_a_file(written: &str) -> bool {
+    written.starts_with("neural:")
+}
+
 impl FromStr for Name {
     type Err = NameError;
 

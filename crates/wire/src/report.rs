@@ -33,7 +33,7 @@ pub struct Report {
     pub started_unix_ms: u64,
     /// Now, in seconds since then. Records count from the same moment.
     pub at_s: f64,
-    /// Events so far that found no room on their way to this hub.
+    /// Events that found no room on their way to this hub, since the report before this one.
     pub missed: u64,
     /// Figures, about once a second.
     pub sample: Option<Box<Sample>>,

@@ -154,6 +154,8 @@ pub struct Forecasts {
     pub family: String,
     /// What it expects of the gap, or of the next one: by then 10, 25, 50, 75 and 90 % are over.
     pub gap_ms: Vec<f64>,
+    /// The latest gap that is over; null before the first.
+    pub latest: Option<Compared>,
     /// Gaps whose end was compared with what was expected.
     pub gaps: u64,
     /// The share of the latest gaps that were over by each of these quantiles.
@@ -164,6 +166,16 @@ pub struct Forecasts {
     pub drifted: bool,
     /// How often that has begun.
     pub drifts: u64,
+}
+
+/// A gap that is over, and what was expected of it when it was first seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Compared {
+    /// How long it lasted from then on.
+    pub lasted_ms: f64,
+    /// By then 10, 25, 50, 75 and 90 % were to be over.
+    pub expected_ms: Vec<f64>,
 }
 
 /// What the guards go by.

@@ -201,6 +201,21 @@ export const HANDLES: Plan = {
   ],
 };
 
+/** For policies with a model. */
+export const FORECASTS: Plan = {
+  id: "forecasts",
+  title: "Gaps, expected and real",
+  unit: "ms",
+  help: "The latest gap of each second: how long it lasted, and what the model expected of it.",
+  log: "first",
+  lines: [
+    { name: "conduct.gap_p90_ms", label: "90 % over by", colour: "p50", dash: [4, 3] },
+    { name: "conduct.gap_p50_ms", label: "half over by", colour: "p95", width: 2 },
+    { name: "conduct.gap_p10_ms", label: "10 % over by", colour: "p50", dash: [4, 3] },
+    { name: "conduct.gap_ms", label: "real", colour: "request" },
+  ],
+};
+
 /** The smaller charts of a process, in their order. */
 export const SMALL: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, OBJECTS, FREED, IN_FLIGHT, STORAGE, NETWORK, HANDLES];
 

@@ -1,5 +1,6 @@
 // Charts that share one window of time: hover, zoom and keys on one of them act on all.
 
+import { moment, position } from "../format";
 import type { View } from "../view";
 
 export interface Linked {
@@ -55,6 +56,16 @@ export class Group {
 
   show(): void {
     for (const chart of this.charts) chart.show();
+  }
+
+  /** A moment, for people. */
+  time(t: number, fine = false): string {
+    return this.relative ? position(t, fine) : moment(t, fine);
+  }
+
+  /** A moment, for programs. */
+  exact(t: number): string {
+    return this.relative ? position(t, true) : new Date(t).toISOString();
   }
 
   point(t: number | null): void {

@@ -1,14 +1,14 @@
 // A chart of series over time.
 
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import { h, mark } from "../dom";
-import { figure, moment, position } from "../format";
+import { figure } from "../format";
 import type { Column } from "../types";
-import { decades, linear, timeAxis, valueAxis } from "./axes";
-import { Card } from "./card";
+import { decades, linear, valueAxis } from "./axes";
 import { colour, faint } from "./colours";
 import { type Frame, empty, latest } from "./frame";
-import type { Group, Linked } from "./group";
+import type { Group } from "./group";
+import { Timeline, type Traits } from "./timeline";
 
 export interface Line {
   name: string;
@@ -38,32 +38,21 @@ export interface Plan {
   difference?: boolean;
 }
 
-export class LineChart implements Linked {
-  readonly element: HTMLElement;
-  private card: Card;
-  private plot: uPlot | null = null;
+export class LineChart extends Timeline {
   private frame: Frame = empty();
-  private pointed: number | null = null;
-  private observer: ResizeObserver;
-  private guided = false;
-  private built = "";
 
   constructor(
     readonly plan: Plan,
-    private group: Group,
+    group: Group,
   ) {
     const items = plan.lines.map((line) => ({ key: line.name, label: line.label, colour: line.colour, shape: line.dash ? "dashed" : "line" }));
-    this.card = new Card(plan.id, plan.title, plan.difference ? [] : items, group, this, plan.help);
-    this.element = this.card.element;
+    super(group, plan, plan.difference ? [] : items);
     for (const line of plan.lines) this.card.visible(line.name, this.shown(line));
     if (plan.log) {
       const button = h("button", { type: "button", title: "Logarithmic scale", onclick: () => this.flipLog(button) }, "Log");
       mark(button, "aria-pressed", String(this.logarithmic()));
       this.card.bar.prepend(button);
     }
-    this.observer = new ResizeObserver(() => this.fit());
-    this.observer.observe(this.card.body);
-    group.add(this);
   }
 
   /** New values. The frame is not copied. */
@@ -72,40 +61,13 @@ export class LineChart implements Linked {
     this.show();
   }
 
-  show(): void {
-    if (!this.plot || this.built !== this.build()) this.draw();
-    const plot = this.plot;
-    if (!plot) return;
-    plot.batch(() => {
-      plot.setData(this.columns(), false);
-      plot.setScale("x", { min: this.group.from, max: this.group.to });
-    });
-    this.point(this.group.hovered);
-    this.card.refresh();
-  }
-
   point(t: number | null): void {
-    this.pointed = t === null ? null : this.nearest(t);
+    const at = t === null ? null : this.nearest(t);
     for (const line of this.plan.lines) {
-      const value = this.pointed === null ? latest(this.frame, line.name, this.group.to) : (this.frame.series[line.name]?.[this.pointed] ?? null);
+      const value = at === null ? latest(this.frame, line.name, this.group.to) : (this.frame.series[line.name]?.[at] ?? null);
       this.card.value(line.name, figure(value, this.plan.unit));
     }
-    const plot = this.plot;
-    if (!plot || this.guided) return;
-    this.guided = true;
-    plot.setCursor({ left: t === null ? -10 : plot.valToPos(t, "x"), top: 0 });
-    this.guided = false;
-  }
-
-  recolour(): void {
-    this.built = "";
-    this.show();
-  }
-
-  destroy(): void {
-    this.observer.disconnect();
-    this.plot?.destroy();
-    this.group.remove(this);
+    if (this.plot) this.guide(this.plot, t);
   }
 
   note(text: string): void {
@@ -114,24 +76,19 @@ export class LineChart implements Linked {
 
   // What the card asks for.
 
-  canvas(): HTMLCanvasElement | null {
-    return this.plot?.ctx.canvas ?? null;
-  }
-
   rows() {
     const { lines, unit } = this.plan;
     const shown = lines.filter((line) => this.shown(line) && this.frame.series[line.name]);
     const inside = this.frame.t.flatMap((t, i) =>
       t >= this.group.from && t <= this.group.to && shown.some((line) => this.frame.series[line.name][i] != null) ? [i] : [],
     );
-    const time = (t: number) => (this.group.relative ? position(t) : new Date(t).toISOString());
     return {
       head: ["time", ...shown.map((line) => line.label)],
       rows: inside.toReversed().map((i) => [
-        this.group.relative ? position(this.frame.t[i]) : moment(this.frame.t[i]),
+        this.group.time(this.frame.t[i]),
         ...shown.map((line) => figure(this.frame.series[line.name][i], unit)),
       ]),
-      cells: inside.map((i) => [time(this.frame.t[i]), ...shown.map((line) => this.frame.series[line.name][i])]),
+      cells: inside.map((i) => [this.group.exact(this.frame.t[i]), ...shown.map((line) => this.frame.series[line.name][i])]),
     };
   }
 
@@ -151,7 +108,7 @@ export class LineChart implements Linked {
     const said = this.plan.lines
       .filter((line) => this.shown(line))
       .map((line) => `${line.label} ${figure(this.frame.series[line.name]?.[next], this.plan.unit)}`);
-    this.group.announce(`${this.group.relative ? position(t[next]) : moment(t[next])}: ${said.join(", ")}`);
+    this.group.announce(`${this.group.time(t[next])}: ${said.join(", ")}`);
   }
 
   // Drawing.
@@ -170,8 +127,7 @@ export class LineChart implements Linked {
     this.show();
   }
 
-  /** What the plot was made for; it is made anew when this changes. */
-  private build(): string {
+  protected build(): string {
     return [this.plan.lines.map((line) => this.shown(line)).join(), this.logarithmic(), this.group.relative].join(";");
   }
 
@@ -190,7 +146,7 @@ export class LineChart implements Linked {
   }
 
   /** Values as they are drawn: those that are off are empty, parts of a whole stand on each other. */
-  private columns(): uPlot.AlignedData {
+  protected data(): uPlot.AlignedData {
     const { lines, stacked } = this.plan;
     const size = this.frame.t.length;
     const nothing: Column = Array<null>(size).fill(null);
@@ -206,7 +162,7 @@ export class LineChart implements Linked {
 
   private range(): [number, number] {
     const log = this.logarithmic();
-    const columns = this.columns();
+    const columns = this.data();
     const { t } = this.frame;
     let [least, most, limit] = [Infinity, 0, 0];
     for (const [index, line] of this.plan.lines.entries()) {
@@ -230,45 +186,16 @@ export class LineChart implements Linked {
     return log ? decades(Number.isFinite(least) ? least : 1, most) : linear(most, this.plan.unit);
   }
 
-  private fit(): void {
-    const width = this.card.body.clientWidth;
-    if (width < 50) return;
-    if (!this.plot) this.show();
-    else if (this.plot.width !== width) this.plot.setSize({ width, height: this.plot.height });
-  }
-
-  private draw(): void {
-    const width = this.card.body.clientWidth;
-    if (width < 50) return;
-    this.plot?.destroy();
-    this.built = this.build();
+  protected traits(): Traits {
     const log = this.logarithmic();
     const { unit, lines, stacked, difference, height = 170 } = this.plan;
-    const options: uPlot.Options = {
-      width,
+    return {
       height,
-      ms: 1,
-      legend: { show: false },
-      padding: [8, 24, 0, 0],
-      cursor: {
-        y: false,
-        drag: { x: true, y: false, setScale: false },
-        points: { show: !difference, size: 7, width: 1.5 },
-        bind: { dblclick: () => () => (this.group.actions.reset(), null) },
-      },
-      scales: {
-        x: { time: !this.group.relative, auto: false, min: this.group.from, max: this.group.to },
-        y: { distr: log ? 3 : 1, log: 10, range: () => this.range() },
-      },
-      axes: [timeAxis(this.group), valueAxis(unit, log, difference ? 14 : height < 130 ? 18 : 30)],
-      series: [{}, ...lines.map((line) => this.series(line, Boolean(stacked), Boolean(difference)))],
-      hooks: {
-        setCursor: [(plot) => this.hover(plot)],
-        setSelect: [(plot) => this.selected(plot)],
-      },
+      marks: { show: !difference, size: 7, width: 1.5 },
+      values: { distr: log ? 3 : 1, log: 10, range: () => this.range() },
+      left: valueAxis(unit, log, difference ? 14 : height < 130 ? 18 : 30),
+      series: lines.map((line) => this.series(line, Boolean(stacked), Boolean(difference))),
     };
-    this.plot = new uPlot(options, this.columns(), this.card.body);
-    this.plot.over.addEventListener("mouseleave", () => this.group.point(null));
   }
 
   private series(line: Line, stacked: boolean, difference: boolean): uPlot.Series {
@@ -288,22 +215,6 @@ export class LineChart implements Linked {
       own.fillTo = 0;
     }
     return own;
-  }
-
-  private hover(plot: uPlot): void {
-    if (this.guided) return;
-    const left = plot.cursor.left ?? -1;
-    this.guided = true;
-    this.group.point(left < 0 ? null : plot.posToVal(left, "x"));
-    this.guided = false;
-  }
-
-  private selected(plot: uPlot): void {
-    const { left, width } = plot.select;
-    if (width < 4) return;
-    const [from, to] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
-    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-    this.group.actions.zoom(from, to);
   }
 }
 

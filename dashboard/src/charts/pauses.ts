@@ -1,12 +1,12 @@
 // A chart of single events: when each began, how long it lasted, and of which kind it was.
 
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import { h } from "../dom";
-import { ms, moment, position } from "../format";
-import { decades, timeAxis, valueAxis } from "./axes";
-import { Card } from "./card";
+import { ms } from "../format";
+import { decades, valueAxis } from "./axes";
 import { colour, faint, font } from "./colours";
-import type { Group, Linked } from "./group";
+import type { Group } from "./group";
+import { Timeline, type Traits } from "./timeline";
 
 export interface Mark {
   t: number;
@@ -37,17 +37,10 @@ export interface PausePlan<E extends Mark> {
 /** How near to an event the pointer has to be, in pixels. */
 const REACH = 14;
 
-export class PauseChart<E extends Mark> implements Linked {
-  readonly element: HTMLElement;
-  private card: Card;
-  private plot: uPlot | null = null;
+export class PauseChart<E extends Mark> extends Timeline {
   private events: E[] = [];
-  private observer: ResizeObserver;
-  private guided = false;
-  private own = false;
   private ring = h("div", { class: "ring", hidden: true });
   private readout = h("p", { class: "readout" });
-  private built = false;
   /** The longest pause that the scale shows at least, for charts that are to have the same one. */
   reach = 0;
   /** What else happened, written at its moment. */
@@ -55,16 +48,12 @@ export class PauseChart<E extends Mark> implements Linked {
 
   constructor(
     readonly plan: PausePlan<E>,
-    private group: Group,
+    group: Group,
   ) {
-    this.card = new Card(plan.id, plan.title, plan.kinds.toReversed(), group, this, plan.help);
+    super(group, plan, plan.kinds.toReversed());
     this.card.body.before(this.readout);
-    this.element = this.card.element;
     this.element.classList.add("pauses");
     for (const kind of plan.kinds) this.card.visible(kind.key, this.shown(kind.key));
-    this.observer = new ResizeObserver(() => this.fit());
-    this.observer.observe(this.card.body);
-    group.add(this);
   }
 
   /** New events, sorted by time. */
@@ -80,67 +69,36 @@ export class PauseChart<E extends Mark> implements Linked {
   }
 
   show(): void {
-    if (!this.plot || !this.built) this.draw();
-    const plot = this.plot;
-    if (!plot) return;
-    plot.batch(() => {
-      plot.setData([this.events.map((event) => event.t), this.events.map((event) => event.ms)], false);
-      plot.setScale("x", { min: this.group.from, max: this.group.to });
-    });
+    super.show();
     this.sums();
-    this.point(this.group.hovered);
-    this.card.refresh();
   }
 
   point(t: number | null): void {
     const plot = this.plot;
     if (!plot) return;
-    const left = t === null ? -10 : plot.valToPos(t, "x");
-    if (!this.guided) {
-      this.guided = true;
-      plot.setCursor({ left, top: 0 });
-      this.guided = false;
-    }
-    const event = t === null ? null : this.near(left, this.own ? (plot.cursor.top ?? null) : null);
+    // Only in the chart under the pointer its height says which event is meant.
+    const top = this.guided ? (plot.cursor.top ?? null) : null;
+    this.guide(plot, t);
+    const event = t === null ? null : this.near(plot, plot.valToPos(t, "x"), top);
     this.ring.hidden = event === null;
     if (event) {
+      // A plot that was made anew has lost it.
+      plot.over.append(this.ring);
       this.ring.style.transform = `translate(${plot.valToPos(event.t, "x")}px, ${plot.valToPos(event.ms, "y")}px)`;
-      this.readout.textContent = this.words(event);
-    } else {
-      this.readout.textContent = "";
     }
-  }
-
-  recolour(): void {
-    this.built = false;
-    this.show();
-  }
-
-  destroy(): void {
-    this.observer.disconnect();
-    this.plot?.destroy();
-    this.group.remove(this);
+    this.readout.textContent = event ? this.words(event) : "";
   }
 
   // What the card asks for.
 
-  canvas(): HTMLCanvasElement | null {
-    return this.plot?.ctx.canvas ?? null;
-  }
-
   rows() {
     const inside = this.inside().filter((event) => this.shown(this.plan.kindOf(event)));
-    const time = (t: number) => (this.group.relative ? position(t, true) : moment(t, true));
     return {
       head: ["time", "ms", ...this.plan.head],
       rows: inside
         .toSorted((one, other) => other.ms - one.ms)
-        .map((event) => [time(event.t), ms(event.ms), ...this.plan.row(event).map(String)]),
-      cells: inside.map((event) => [
-        this.group.relative ? position(event.t, true) : new Date(event.t).toISOString(),
-        event.ms,
-        ...this.plan.row(event),
-      ]),
+        .map((event) => [this.group.time(event.t, true), ms(event.ms), ...this.plan.row(event).map(String)]),
+      cells: inside.map((event) => [this.group.exact(event.t), event.ms, ...this.plan.row(event)]),
     };
   }
 
@@ -166,7 +124,7 @@ export class PauseChart<E extends Mark> implements Linked {
   // Drawing.
 
   private words(event: E): string {
-    return `${this.group.relative ? position(event.t, true) : moment(event.t, true)}  ${ms(event.ms)}  ${this.plan.describe(event)}`;
+    return `${this.group.time(event.t, true)}  ${ms(event.ms)}  ${this.plan.describe(event)}`;
   }
 
   private shown(key: string): boolean {
@@ -192,8 +150,7 @@ export class PauseChart<E extends Mark> implements Linked {
   }
 
   /** The event under the pointer: the nearest one, or the longest where only the time is known. */
-  private near(left: number, top: number | null): E | null {
-    const plot = this.plot as uPlot;
+  private near(plot: uPlot, left: number, top: number | null): E | null {
     let best: E | null = null;
     let least = Infinity;
     const reach = (this.group.to - this.group.from) * (REACH / Math.max(1, plot.over.clientWidth));
@@ -217,45 +174,23 @@ export class PauseChart<E extends Mark> implements Linked {
     return decades(Math.min(Math.max(least, 0.01), 1), Math.max(most, 10));
   }
 
-  private fit(): void {
-    const width = this.card.body.clientWidth;
-    if (width < 50) return;
-    if (!this.plot) this.show();
-    else if (this.plot.width !== width) this.plot.setSize({ width, height: this.plot.height });
+  protected build(): string {
+    return String(this.group.relative);
   }
 
-  private draw(): void {
-    const width = this.card.body.clientWidth;
-    if (width < 50) return;
-    this.plot?.destroy();
-    this.built = true;
-    const options: uPlot.Options = {
-      width,
+  protected data(): uPlot.AlignedData {
+    return [this.events.map((event) => event.t), this.events.map((event) => event.ms)];
+  }
+
+  protected traits(): Traits {
+    return {
       height: this.plan.height ?? 190,
-      ms: 1,
-      legend: { show: false },
-      padding: [8, 24, 0, 0],
-      cursor: {
-        y: false,
-        drag: { x: true, y: false, setScale: false },
-        points: { show: false },
-        bind: { dblclick: () => () => (this.group.actions.reset(), null) },
-      },
-      scales: {
-        x: { time: !this.group.relative, auto: false, min: this.group.from, max: this.group.to },
-        y: { distr: 3, log: 10, range: () => this.range() },
-      },
-      axes: [timeAxis(this.group), valueAxis("ms", true)],
-      series: [{}, { paths: () => null, points: { show: false } }],
-      hooks: {
-        drawSeries: [(plot) => this.paint(plot)],
-        setCursor: [(plot) => this.hover(plot)],
-        setSelect: [(plot) => this.selected(plot)],
-      },
+      marks: { show: false },
+      values: { distr: 3, log: 10, range: () => this.range() },
+      left: valueAxis("ms", true),
+      series: [{ paths: () => null, points: { show: false } }],
+      paint: (plot) => this.paint(plot),
     };
-    this.plot = new uPlot(options, [[], []], this.card.body);
-    this.plot.over.append(this.ring);
-    this.plot.over.addEventListener("mouseleave", () => this.group.point(null));
   }
 
   private paint(plot: uPlot): void {
@@ -316,24 +251,6 @@ export class PauseChart<E extends Mark> implements Linked {
       pen.fillText(note.text, x + (pen.textAlign === "left" ? 5 : -5) * ratio, bbox.top + (11 + 13 * (index % 3)) * ratio);
     }
     pen.setLineDash([]);
-  }
-
-  private hover(plot: uPlot): void {
-    if (this.guided) return;
-    const left = plot.cursor.left ?? -1;
-    this.guided = true;
-    this.own = true;
-    this.group.point(left < 0 ? null : plot.posToVal(left, "x"));
-    this.own = false;
-    this.guided = false;
-  }
-
-  private selected(plot: uPlot): void {
-    const { left, width } = plot.select;
-    if (width < 4) return;
-    const [from, to] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
-    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-    this.group.actions.zoom(from, to);
   }
 }
 

@@ -2,7 +2,11 @@
 
 import { h, say } from "../dom";
 import { count, ms } from "../format";
-import type { Conduct, Status } from "../types";
+import { type Conduct, type Forecasts, LEVELS, type Status } from "../types";
+
+const MODEL = "Model";
+const LATEST = "Latest gap";
+const ASTRAY = "Gaps outside of the outer two";
 
 export function calibration() {
   const list = h("dl", { class: "pairs stacked" });
@@ -16,9 +20,17 @@ export function calibration() {
     }
     say(value, text);
   };
-  const model = h("div", { class: "model" });
+  const shown = (name: string, wanted: boolean) => {
+    const row = pairs.get(name)?.parentElement;
+    if (row) row.hidden = !wanted;
+  };
+  const rules = h("p", { class: "model" }, "This policy goes by rules and predicts no lengths: a gap counts once it has lasted.");
+  const title = h("caption");
+  const body = h("tbody");
+  const heads = ["Share of gaps", "Expected to be over after", "Really over by then"];
+  const table = h("table", { class: "plain calibration", hidden: true }, title, h("thead", {}, h("tr", {}, ...heads.map((name) => h("th", { scope: "col" }, name)))), body);
   return {
-    element: h("div", { class: "panel" }, list, model),
+    element: h("div", { class: "panel" }, list, rules, table),
     set(conduct: Conduct | null, status: Status | null): void {
       if (status) {
         const { idle } = status.gil;
@@ -41,23 +53,33 @@ export function calibration() {
         const tried = given + conduct.missed;
         put("Orders that found their gap open", tried ? `${((100 * given) / tried).toFixed(1)} % of ${count(tried)}` : "none given");
       }
-      const forecast = conduct?.forecast;
-      if (!forecast) {
-        say(model, "This policy goes by rules and predicts no lengths: a gap counts once it has lasted.");
-        return;
-      }
-      put("Model", `${forecast.model ?? "?"}${forecast.falling_back ? ", standing back for the rules: what it sees has drifted" : ""}`);
-      if (forecast.gap_predicted_ms != null) put("Gap predicted", ms(forecast.gap_predicted_ms));
-      if (forecast.gap_real_ms != null) put("The same gap, really", ms(forecast.gap_real_ms));
-      model.replaceChildren(
-        h(
-          "table",
-          { class: "plain" },
-          h("caption", {}, "Calibration: share of gaps that were shorter than predicted"),
-          h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Predicted"), h("th", { scope: "col" }, "Real"))),
-          h("tbody", {}, ...(forecast.calibration ?? []).map((point) => h("tr", {}, h("td", {}, `${(100 * point.quantile).toFixed(0)} %`), h("td", {}, `${(100 * point.share).toFixed(1)} %`)))),
-        ),
+      const model = conduct?.model ?? null;
+      rules.hidden = model !== null;
+      table.hidden = model === null;
+      for (const name of [MODEL, LATEST, ASTRAY]) shown(name, model !== null);
+      if (!model) return;
+      put(MODEL, `${model.family}${standing(model)}`);
+      put(LATEST, model.latest ? `${ms(model.latest.lasted_ms)}; expected ${among(model.latest.expected_ms)}` : "none has ended yet");
+      put(ASTRAY, `${percent(model.astray)} of the latest; 20 % where nothing is wrong`);
+      say(title, `Calibration, by ${count(model.gaps)} gaps`);
+      body.replaceChildren(
+        ...LEVELS.map((level, i) => h("tr", {}, h("th", { scope: "row" }, `${level} %`), h("td", {}, ms(model.gap_ms[i])), h("td", {}, percent(model.covered[i])))),
       );
     },
   };
+}
+
+/** Whether it decides, and how often it could not. */
+function standing({ drifted, drifts }: Forecasts): string {
+  if (drifted) return "; the program is not what it knows, so gap decides at present";
+  return drifts ? `; it could not be relied on ${drifts === 1 ? "once" : `${count(drifts)} times`}` : "";
+}
+
+function among(expected_ms: number[]): string {
+  const [least, , half, , most] = expected_ms;
+  return `${ms(least)} to ${ms(most)}, half by ${ms(half)}`;
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(0)} %`;
 }

@@ -18,6 +18,8 @@ const HELP: Record<string, string> = {
   observe: "measures, changes nothing",
   cpython: "the same, under the name of the baseline",
   gap: "collections in gaps, by rules",
+  neural: "collections in gaps, as a model foresees them",
+  classic: "the original's network and its formula",
   threshold: "CPython's own collector with these thresholds",
   freeze: "one full collection and gc.freeze() in the first gap after start-up",
   every: "no automatic collections, a full one after each N requests",
@@ -36,6 +38,8 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
   let current = "";
   let there = false;
   let busy = false;
+  /** The hub hears of a switch with the next sample: until then what it says is old. */
+  let old_until = 0;
 
   get<{ policies: Offered[] }>("policies")
     .then(({ policies }) => {
@@ -77,6 +81,7 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
     await during(`Switching to ${wanted}…`, async () => {
       const done = await post<{ before: string; after: string }>(`processes/${part(id)}/policy`, { policy: wanted });
       current = done.after;
+      old_until = Date.now() + 3000;
       parameter.value = done.after;
       switched(done.after);
       return `Switched from ${done.before} to ${done.after}`;
@@ -113,7 +118,8 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
     element: form,
     set(process: Process): void {
       there = process.state === "live";
-      if (process.policy === current) return enable();
+      if (process.policy === current) old_until = 0;
+      if (process.policy === current || Date.now() < old_until) return enable();
       current = process.policy;
       follow();
     },

@@ -8,10 +8,11 @@ import { LineChart, type Plan } from "../charts/lines";
 import { PauseChart } from "../charts/pauses";
 import type { Context, Page } from "../context";
 import { h, mark, say, section, segments } from "../dom";
-import { brief, figure, signed, span } from "../format";
+import { BOUNDS, Extent, RANGES, range } from "../extent";
+import { brief, figure, signed } from "../format";
 import { Log, MOST_EVENTS } from "../log";
 import { Picker } from "../picker";
-import { RANGES, Toolbar, range } from "../toolbar";
+import { Toolbar } from "../toolbar";
 import type { Collection, Comparison, Happenings, Process } from "../types";
 import { link } from "../view";
 
@@ -85,8 +86,8 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
   const logs = { a: new Log(), b: new Log() };
 
   const relative = () => view.get("align") === "start";
-  const zoomed = () => view.number("from") !== null && view.number("to") !== null;
-  const group = new Group(view, { zoom, reset }, (text) => announce(text), relative());
+  const extent = new Extent(view, announce, () => pause(false), { ...BOUNDS, least_ms: 2000 });
+  const group = new Group(view, extent, announce, relative());
   const pick = (side: "a" | "b", text: string, now: string) =>
     new Picker(text, context, now, (id) => (location.hash = link("compare", { a, b, range: view.get("range"), align: view.get("align"), [side]: id })), heads);
   const [one, other] = [pick("a", "A, without", a), pick("b", "B, with", b)];
@@ -106,7 +107,7 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
       void load();
     },
   );
-  const toolbar = new Toolbar(view, { range: setRange, reset, pause }, announce);
+  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, pause }, announce);
   toolbar.element.prepend(align.element);
   const verdict = h("p", { class: "verdict" });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });
@@ -149,28 +150,8 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
     else void load();
   }
 
-  function setRange(name: string): void {
-    view.set({ range: name, from: null, to: null });
-    paused = false;
-    void load();
-  }
-
-  function zoom(from: number, to: number): void {
-    const width = Math.min(RANGES["7d"], Math.max(2000, to - from));
-    view.set({ from: Math.floor(from), to: Math.ceil(from + width) });
-    paused = false;
-    void load();
-    announce(`Zoomed to ${span(width / 1000)}`);
-  }
-
-  function reset(): void {
-    if (!zoomed()) return;
-    view.set({ from: null, to: null });
-    void load();
-  }
-
   function status(): void {
-    toolbar.set({ range: range(view), zoomed: zoomed(), paused, waiting });
+    toolbar.set({ range: range(view), zoomed: extent.zoomed !== null, paused, waiting });
   }
 
   function heads(): void {
@@ -183,7 +164,8 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
 
   function query(): Record<string, string | number | null> {
     const words = { align: relative() ? "start" : null };
-    return zoomed() ? { ...words, from: view.get("from"), to: view.get("to") } : { ...words, range: range(view) };
+    const { zoomed } = extent;
+    return zoomed ? { ...words, from: zoomed[0], to: zoomed[1] } : { ...words, range: range(view) };
   }
 
   async function load(): Promise<void> {
@@ -192,7 +174,7 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
     loading = mine;
     try {
       const list = METRICS.map((metric) => metric.name).join(",");
-      const first = answer === null || Date.now() - loaded_at > 15_000 || zoomed() || relative() !== (answer.align === "start") || answer.to_ms - answer.from_ms !== RANGES[range(view)];
+      const first = answer === null || Date.now() - loaded_at > 15_000 || extent.zoomed || relative() !== (answer.align === "start") || answer.to_ms - answer.from_ms !== RANGES[range(view)];
       const got = await get<Comparison>("compare", { a, b, ...query(), names: list, points: 800 }, mine.signal);
       if (first) await events(got, mine.signal);
       answer = got;
@@ -232,7 +214,7 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
     status();
     if (!answer || paused) return;
     heads();
-    const [from, to] = zoomed() ? [Number(view.get("from")), Number(view.get("to"))] : [answer.from_ms, answer.to_ms];
+    const [from, to] = extent.zoomed ?? [answer.from_ms, answer.to_ms];
     group.window(from, to);
     for (const chart of charts) chart.set(answer);
     const reach = Math.max(...pauses.map((chart) => chart.longest()));
@@ -264,14 +246,14 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
         status();
         return;
       }
-      if (zoomed() || loading) return;
+      if (extent.zoomed || loading) return;
       const width = RANGES[range(view)];
       const wait = width <= 300_000 ? 900 : width <= 900_000 ? 1900 : Math.min(60_000, Math.max(5000, answer?.step_ms ?? 0));
       if (Date.now() - loaded_at >= wait) void load();
     }),
     live.on("events", (news) => {
       const side = news.id === a ? "a" : news.id === b ? "b" : null;
-      if (side === null || paused || zoomed() || !answer) return;
+      if (side === null || paused || extent.zoomed || !answer) return;
       const begun = born(side);
       const fresh = news.events.filter((event) => event.kind === "collection").map((event) => ({ ...event, t: event.t - begun }));
       logs[side].add(fresh, answer.from_ms);

@@ -1,7 +1,8 @@
 // Policy: what is due, why the conductor waits or acts, how well its gaps hold, its guards, and another policy.
 
 import { aborted, get, part } from "../api";
-import { PAUSES } from "../charts/catalogue";
+import { FORECASTS, PAUSES } from "../charts/catalogue";
+import { latest } from "../charts/frame";
 import { Group } from "../charts/group";
 import { LineChart, type Plan } from "../charts/lines";
 import { PauseChart } from "../charts/pauses";
@@ -12,10 +13,11 @@ import { history, orders } from "../conduct/orders";
 import { verdict } from "../conduct/verdict";
 import { type Context, type Page, whole } from "../context";
 import { h, mark, say, section } from "../dom";
-import { Follow, type Window } from "../follow";
+import { Extent, range } from "../extent";
+import { Follow } from "../follow";
 import { brief, span } from "../format";
 import { Picker, favourite } from "../picker";
-import { RANGES, Toolbar, range } from "../toolbar";
+import { Toolbar } from "../toolbar";
 import type { Collection, Detail } from "../types";
 import { link } from "../view";
 
@@ -63,9 +65,11 @@ function mount(root: HTMLElement, context: Context): () => void {
     if (detail) detail.policy = policy;
     void look();
   });
-  const group = new Group(view, { zoom, reset }, (text) => announce(text));
-  const toolbar = new Toolbar(view, { range: setRange, reset, pause: (paused) => (follow.pause(paused), show()) }, announce);
+  const extent = new Extent(view, announce, () => follow.show(extent.window));
+  const group = new Group(view, extent, announce);
+  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, pause: (paused) => (follow.pause(paused), show()) }, announce);
   const pauses = new PauseChart<Collection>({ ...PAUSES, height: 160 }, group);
+  const forecasts = new LineChart(FORECASTS, group);
   const small = [OVERDUE, BUSY].map((plan) => new LineChart(plan, group));
 
   root.append(
@@ -75,6 +79,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     toolbar.element,
     trouble,
     pauses.element,
+    forecasts.element,
     h("div", { class: "charts two" }, ...small.map((chart) => chart.element)),
     h(
       "div",
@@ -85,29 +90,6 @@ function mount(root: HTMLElement, context: Context): () => void {
       section("Guards", "They stand above every policy.", above.element),
     ),
   );
-
-  function asked(): Window {
-    const [from, to] = [view.number("from"), view.number("to")];
-    if (from !== null && to !== null && to > from) return { kind: "fixed", from, to };
-    return { kind: "live", span_ms: RANGES[range(view)] };
-  }
-
-  function setRange(name: string): void {
-    view.set({ range: name, from: null, to: null });
-    follow.show(asked());
-  }
-
-  function zoom(from: number, to: number): void {
-    const width = Math.min(RANGES["7d"], Math.max(1000, to - from));
-    view.set({ from: Math.floor(from), to: Math.ceil(from + width) });
-    follow.show(asked());
-  }
-
-  function reset(): void {
-    if (follow.window.kind === "live") return;
-    view.set({ from: null, to: null });
-    follow.show(asked());
-  }
 
   async function look(): Promise<void> {
     try {
@@ -150,6 +132,8 @@ function mount(root: HTMLElement, context: Context): () => void {
     group.window(follow.from, follow.to);
     pauses.notes = log.of("policy").map((event) => ({ t: event.t, text: `${event.before} → ${event.after}` }));
     pauses.set(log.of("collection"), log.left_out);
+    forecasts.element.hidden = latest(frame, "conduct.gap_ms") === null;
+    forecasts.set(frame);
     for (const chart of small) chart.set(frame);
     past.set([...log.of("order"), ...log.of("policy")], live.now_ms());
     if (group.hovered === null) toolbar.point(null, follow.from, follow.to);
@@ -159,7 +143,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     const known = picker.find(id);
     return known?.state === "gone" ? known.seen_ms : null;
   };
-  const follow = new Follow(id, live, asked(), ended, show);
+  const follow = new Follow(id, live, extent.window, ended, show);
   let over = false;
   live.watch([id]);
   group.onHover = (t) => toolbar.point(t, group.from, group.to);

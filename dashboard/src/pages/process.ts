@@ -8,11 +8,12 @@ import { PauseChart } from "../charts/pauses";
 import { tiles } from "../charts/tiles";
 import type { Context, Page } from "../context";
 import { h, mark, say, section } from "../dom";
-import { Follow, type Window } from "../follow";
+import { Extent, range } from "../extent";
+import { Follow } from "../follow";
 import { brief, figure, moment, span } from "../format";
 import { Picker, favourite } from "../picker";
 import { sites } from "../sites";
-import { RANGES, Toolbar, range } from "../toolbar";
+import { Toolbar } from "../toolbar";
 import type { Collection, Stall } from "../types";
 import { link } from "../view";
 
@@ -37,8 +38,9 @@ function mount(root: HTMLElement, context: Context): () => void {
   const lost = h("p", { class: "trouble", role: "status", hidden: true });
   const picker = new Picker("Process", context, id, (other) => (location.hash = link("process", { id: other, range: view.get("range") })), about);
 
-  const group = new Group(view, { zoom, reset }, (text) => announce(text));
-  const toolbar = new Toolbar(view, { range: setRange, reset, pause: (paused) => (follow.pause(paused), show()) }, announce);
+  const extent = new Extent(view, announce, () => follow.show(extent.window));
+  const group = new Group(view, extent, announce);
+  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, pause: (paused) => (follow.pause(paused), show()) }, announce);
   const strip = tiles();
   const latency = new LineChart(LATENCY, group);
   const pauses = new PauseChart<Collection>(PAUSES, group);
@@ -63,30 +65,6 @@ function mount(root: HTMLElement, context: Context): () => void {
   function ended(): number | null {
     const known = picker.find(id);
     return known?.state === "gone" ? known.seen_ms : null;
-  }
-
-  function asked(): Window {
-    const [from, to] = [view.number("from"), view.number("to")];
-    if (from !== null && to !== null && to > from) return { kind: "fixed", from, to };
-    return { kind: "live", span_ms: RANGES[range(view)] };
-  }
-
-  function setRange(name: string): void {
-    view.set({ range: name, from: null, to: null });
-    follow.show(asked());
-  }
-
-  function zoom(from: number, to: number): void {
-    const width = Math.min(RANGES["7d"], Math.max(1000, to - from));
-    view.set({ from: Math.floor(from), to: Math.ceil(from + width) });
-    follow.show(asked());
-    announce(`Zoomed to ${span(width / 1000)}`);
-  }
-
-  function reset(): void {
-    if (follow.window.kind === "live") return;
-    view.set({ from: null, to: null });
-    follow.show(asked());
   }
 
   function about(): void {
@@ -167,7 +145,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     mark(strip.element, "data-state", picker.find(id)?.state ?? null);
   }
 
-  const follow = new Follow(id, live, asked(), ended, show);
+  const follow = new Follow(id, live, extent.window, ended, show);
   let over = false;
   live.watch([id]);
   group.onHover = (t) => toolbar.point(t, group.from, group.to);

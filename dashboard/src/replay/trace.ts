@@ -9,6 +9,7 @@ import { PauseChart } from "../charts/pauses";
 import { tiles } from "../charts/tiles";
 import type { Context } from "../context";
 import { h, say, section, segments } from "../dom";
+import { Extent } from "../extent";
 import { brief, moment, position, span } from "../format";
 import { sites } from "../sites";
 import type { Collection, Happenings, Stall, Stretch, Trace } from "../types";
@@ -30,17 +31,16 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
   /** What part of the recording is loaded, in its own time. */
   let loaded: [number, number] | null = null;
   let loading = false;
-  let zoomed: [number, number] | null = null;
 
-  const group = new Group(view, { zoom, reset }, (text) => announce(text), true);
+  const extent = new Extent(view, announce, moved, { least_ms: 200, most_ms: length, end: length });
+  const group = new Group(view, extent, announce, true);
   const player = new Player(view, length, show);
   const widths = segments("Window", Object.keys(WIDTHS).map((value) => ({ value, label: value })), view.get("window") ?? "1m", (value) => {
     widths.set(value);
-    view.set({ window: value });
-    zoomed = null;
+    view.set({ window: value, from: null, to: null });
     show();
   });
-  const back = h("button", { type: "button", hidden: true, onclick: () => reset() }, "Reset zoom");
+  const back = h("button", { type: "button", hidden: true, onclick: extent.reset }, "Reset zoom");
   const when = h("output", { class: "when" });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });
   const strip = tiles();
@@ -76,14 +76,8 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
     return Math.min(length, WIDTHS[view.get("window") ?? "1m"] ?? WIDTHS["1m"]);
   }
 
-  function zoom(from: number, to: number): void {
-    player.pause();
-    zoomed = [Math.max(0, from), Math.min(length, Math.max(to, from + 200))];
-    show();
-  }
-
-  function reset(): void {
-    zoomed = null;
+  function moved(): void {
+    if (extent.zoomed) player.pause();
     show();
   }
 
@@ -101,7 +95,8 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
         get<Stretch>(`recordings/${part(trace.id)}/series`, { ...query, points: POINTS }, stop.signal),
         get<Happenings>(`recordings/${part(trace.id)}/events`, { ...query, kinds: "collection,stall", limit: EVENTS }, stop.signal),
       ]);
-      frame = framed({ ...stretch, t: stretch.t.map((t) => t - trace.from_ms) });
+      // The last step may end after the recording does.
+      frame = framed({ ...stretch, t: stretch.t.map((t) => Math.min(t - trace.from_ms, length)) });
       const events = happened.events.map((event) => ({ ...event, t: event.t - trace.from_ms }));
       collections = events.filter((event): event is Collection => event.kind === "collection");
       stops = events.filter((event): event is Stall => event.kind === "stall");
@@ -121,13 +116,13 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
 
   function show(): void {
     const at = player.at;
+    const { zoomed } = extent;
     let [from, to] = zoomed ?? [at - width(), at];
     if (!zoomed && from < 0) [from, to] = [0, width()];
     void need(from, to);
     group.window(from, to);
     back.hidden = zoomed === null;
-    // The last step may end after the recording does.
-    const now = until(frame, at >= length ? Infinity : at);
+    const now = until(frame, at);
     latency.set(now);
     pauses.set(collections.filter((event) => event.t <= at), left_out);
     const stood = stops.filter((event) => event.t <= at);
@@ -138,7 +133,7 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
       chart.element.hidden = loaded !== null && !chart.plan.lines.some((line) => latest(frame, line.name) !== null);
       chart.set(now);
     }
-    const value = (name: string) => latest(now, name);
+    const value = (name: string) => latest(now, name, to);
     strip.set({
       p50: value("requests.p50_ms"),
       p95: value("requests.p95_ms"),

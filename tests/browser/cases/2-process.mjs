@@ -59,7 +59,8 @@ export default {
     holds(titles.includes(site), `${site} is not among ${titles}`);
   },
 
-  async "a sample is on the screen soon after it was taken"(browser, backend) {
+  async "a collection is on the screen soon after its end"(browser, backend) {
+    if (!backend.real) return false;
     const page = await browser.fresh();
     await page.addInitScript(() => {
       globalThis.late = [];
@@ -69,20 +70,22 @@ export default {
           super(...words);
           this.addEventListener("message", ({ data }) => {
             const message = JSON.parse(data);
-            if (message.type === "sample") setTimeout(() => globalThis.late.push(Date.now() - message.t));
+            if (message.type !== "events") return;
+            const ended = message.events.filter((event) => event.kind === "collection").map((event) => event.t + event.ms);
+            if (ended.length > 0) setTimeout(() => globalThis.late.push(Date.now() - Math.min(...ended)));
           });
         }
       };
     });
     await browser.open(`#/process?id=${backend.with}&range=1m`);
-    await browser.until(() => globalThis.late.length >= 7);
+    await browser.until(() => globalThis.late.length >= 20);
     const late = await page.evaluate(() => globalThis.late.slice(2));
     const middle = late.sort((one, other) => one - other)[late.length >> 1];
     await browser.fresh();
-    const said = `${middle.toFixed(0)} ms after the end of its second`;
+    const said = `the oldest of each message ${middle.toFixed(0)} ms later`;
     // On a machine on which everybody waits for a processor this says nothing about us.
     const [load] = loadavg();
-    if (load > 2 * cpus().length) return `${said}, load ${load.toFixed(0)}: not judged`;
+    if (load > cpus().length) return `${said}, load ${load.toFixed(0)}: not judged`;
     holds(middle < 250, said);
     return said;
   },

@@ -46,6 +46,17 @@ export default {
     holds(page.url().includes("at="), "the address does not have the position");
   },
 
+  async "a link restores position and zoom"(browser, backend) {
+    const { recordings } = await backend.get("recordings");
+    const page = await browser.open(`#/replay?rec=${recordings.find((each) => each.kind === "trace").id}&at=5000&from=1000&to=3000`);
+    await page.locator("output.when", { hasText: "00:01 – 00:03" }).waitFor();
+    const back = page.getByRole("button", { name: "Reset zoom" });
+    await back.click();
+    await back.waitFor({ state: "hidden" });
+    holds(!page.url().includes("from="), "the address keeps a zoom that was left");
+    same(new URLSearchParams(page.url().split("?")[1]).get("at"), "5000", "the position");
+  },
+
   async "a bench result shows its medians, and its trials one by one"(browser, backend) {
     const { run, id } = await backend.until(async () => {
       const { recordings } = await backend.get("recordings");

@@ -50,6 +50,40 @@ export default {
     await backend.until(async () => (await backend.get(`processes/${backend.with}`)).policy === "gap", "it is not back", 10_000);
   },
 
+  async "a model's forecasts stand beside what was"(browser, backend) {
+    const page = await browser.open(`#/policy?id=${backend.with}&range=1m`);
+    await page.getByText("This policy goes by rules").waitFor();
+    const { series } = await backend.get(`processes/${backend.with}/series`, { range: "1m", names: "conduct.gap_ms" });
+    const none = series["conduct.gap_ms"].every((value) => value === null);
+    same(await page.locator('[data-chart="forecasts"]').isHidden(), none, "whether there is no chart of forecasts");
+    await page.locator('input[value="neural"]').check();
+    await page.getByRole("button", { name: "Switch", exact: true }).click();
+    await page.locator(".answer", { hasText: "to neural" }).waitFor();
+    const model = await backend.until(async () => {
+      const { status } = await backend.get(`processes/${backend.with}`);
+      return status.conduct.model?.latest && status.conduct.model;
+    }, "no gap was compared with what was expected", 20_000);
+    await page.locator("dd", { hasText: model.family }).waitFor();
+    await page.locator("dd", { hasText: /expected .* to .*, half by/ }).waitFor();
+    await page.locator('[data-chart="forecasts"]').waitFor();
+    const heads = await page.locator(".calibration tbody th").allInnerTexts();
+    same(heads.join(), "10 %,25 %,50 %,75 %,90 %", "the quantiles");
+    await backend.until(async () => {
+      const { status } = await backend.get(`processes/${backend.with}`);
+      const shown = await page.locator(".calibration tbody td:last-child").allInnerTexts();
+      return shown.every((text, i) => Math.abs(Number.parseFloat(text) - 100 * status.conduct.model.covered[i]) <= 5);
+    }, "the calibration is not that of the status", 15_000);
+    const size = page.viewportSize();
+    await page.setViewportSize({ width: 390, height: 800 });
+    // Charts are fitted when they are told of it.
+    await browser.until(() => document.documentElement.scrollWidth <= innerWidth);
+    await page.setViewportSize(size);
+    await page.locator('input[value="gap"]').check();
+    await page.getByRole("button", { name: "Switch", exact: true }).click();
+    await page.locator(".answer", { hasText: "Switched from neural to gap" }).waitFor();
+    await page.getByText("This policy goes by rules").waitFor();
+  },
+
   async "a policy that does not exist is refused in words"(browser, backend) {
     const page = await browser.open(`#/policy?id=${backend.with}`);
     await page.locator('input[value="gap"]').waitFor();

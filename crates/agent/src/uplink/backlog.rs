@@ -12,24 +12,30 @@ const MOST: usize = 256 * 1024;
 /// Time between figures.
 const EVERY_NS: u64 = 1_000_000_000;
 
-/// What waits for one listener.
+/// What a frame holds beside figures.
 #[derive(Debug, Default)]
-pub(super) struct Backlog {
+pub(super) struct Content {
     blocks: Vec<u8>,
     events: u64,
     missed: u64,
+}
+
+/// What waits for one listener.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    waiting: Content,
     figures_due: u64,
 }
 
 impl Backlog {
     /// Adds what has happened.
     pub(super) fn add(&mut self, bulletin: &Bulletin) {
-        self.missed += bulletin.missed;
-        if self.blocks.len() + bulletin.block.len() > MOST {
-            self.missed += bulletin.events;
+        self.waiting.missed += bulletin.missed;
+        if self.waiting.blocks.len() + bulletin.block.len() > MOST {
+            self.waiting.missed += bulletin.events;
         } else {
-            self.blocks.extend_from_slice(&bulletin.block);
-            self.events += bulletin.events;
+            self.waiting.blocks.extend_from_slice(&bulletin.block);
+            self.waiting.events += bulletin.events;
         }
     }
 
@@ -38,16 +44,16 @@ impl Backlog {
         now >= self.figures_due
     }
 
-    /// The next frame, and how many events are in it, where there is something to tell.
+    /// The next frame and what is in it, where there is something to tell.
     pub(super) fn frame(
         &mut self,
         agent: &Agent,
         host: &str,
         now: u64,
         answers: Vec<Settled>,
-    ) -> Option<(Vec<u8>, u64)> {
+    ) -> Option<(Vec<u8>, Content)> {
         let figures = self.wants_figures(now);
-        if !figures && self.blocks.is_empty() && answers.is_empty() {
+        if !figures && self.waiting.blocks.is_empty() && answers.is_empty() {
             return None;
         }
         if figures {
@@ -55,29 +61,39 @@ impl Backlog {
             let late = now - self.figures_due;
             self.figures_due = if late < EVERY_NS { self.figures_due + EVERY_NS } else { now + EVERY_NS };
         }
+        let content = std::mem::take(&mut self.waiting);
         let report = Report {
             host: host.to_owned(),
             pid: std::process::id(),
             started_unix_ms: agent.installed_unix_ns / 1_000_000,
             at_s: now.saturating_sub(agent.installed) as f64 / 1e9,
-            missed: self.missed,
+            missed: content.missed,
             sample: figures.then(|| Box::new(status::sample(agent))),
             answers,
         };
-        let blocks = std::mem::take(&mut self.blocks);
-        let events = std::mem::take(&mut self.events);
-        match encode(&report, &blocks) {
-            Ok(frame) => Some((frame, events)),
+        match encode(&report, &content.blocks) {
+            Ok(frame) => Some((frame, content)),
             Err(_) => {
-                self.lost(events);
+                self.lost(&content);
                 None
             }
         }
     }
 
-    /// Counts events of a frame that did not arrive.
-    pub(super) fn lost(&mut self, events: u64) {
-        self.missed += events;
+    /// Counts what was in a frame of which nobody knows that it has arrived.
+    pub(super) fn lost(&mut self, content: &Content) {
+        self.waiting.missed += content.missed + content.events;
+    }
+
+    /// What was in a frame that has not arrived goes with the next one, where there is room.
+    pub(super) fn take_back(&mut self, mut content: Content) {
+        if content.blocks.len() + self.waiting.blocks.len() > MOST {
+            return self.lost(&content);
+        }
+        content.blocks.append(&mut self.waiting.blocks);
+        content.events += self.waiting.events;
+        content.missed += self.waiting.missed;
+        self.waiting = content;
     }
 }
 
@@ -91,6 +107,24 @@ mod tests {
         let bulletin = |size| Bulletin { block: vec![0; size], events: 10, missed: 1 };
         backlog.add(&bulletin(MOST));
         backlog.add(&bulletin(1));
-        assert_eq!((backlog.blocks.len(), backlog.events, backlog.missed), (MOST, 10, 12));
+        let Content { blocks, events, missed } = &backlog.waiting;
+        assert_eq!((blocks.len(), *events, *missed), (MOST, 10, 12));
+    }
+
+    #[test]
+    fn what_has_not_arrived_goes_with_the_next_or_is_counted_once() {
+        let mut backlog = Backlog::default();
+        let bulletin = |byte, size| Bulletin { block: vec![byte; size], events: 10, missed: 1 };
+        backlog.add(&bulletin(1, 2));
+        let content = std::mem::take(&mut backlog.waiting);
+        backlog.add(&bulletin(2, 1));
+        backlog.take_back(content);
+        let Content { blocks, events, missed } = &backlog.waiting;
+        assert_eq!((&blocks[..], *events, *missed), (&[1, 1, 2][..], 20, 2));
+        let content = std::mem::take(&mut backlog.waiting);
+        backlog.add(&bulletin(3, MOST));
+        backlog.take_back(content);
+        let Content { blocks, events, missed } = &backlog.waiting;
+        assert_eq!((blocks.len(), *events, *missed), (MOST, 10, 23));
     }
 }

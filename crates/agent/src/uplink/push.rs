@@ -4,13 +4,14 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
+use neurogc_policy::names_a_file;
 use neurogc_settings::{HubAddress, Secret};
 use neurogc_wire::control::{Answer, Ask};
 use neurogc_wire::report::{INGEST_PATH, Reply, Settled, Wanted};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
 
-use super::backlog::Backlog;
+use super::backlog::{Backlog, Content};
 use super::control::answer_to;
 use super::response::{self, MOST};
 use crate::agent::Agent;
@@ -48,7 +49,7 @@ struct Exchange {
     gone: usize,
     answer: Vec<u8>,
     deadline: u64,
-    events: u64,
+    content: Content,
 }
 
 impl Push {
@@ -78,21 +79,21 @@ impl Push {
         self.proceed(agent, now);
         if self.exchange.is_none() && now >= self.retry_at {
             let answers = std::mem::take(&mut self.answers);
-            if let Some((frame, events)) = self.backlog.frame(agent, host, now, answers) {
-                match self.begin(&frame, events, now) {
-                    Ok(exchange) => self.exchange = Some(exchange),
-                    Err(_) => self.fail(events, now),
+            if let Some((frame, content)) = self.backlog.frame(agent, host, now, answers) {
+                match self.connection() {
+                    Ok(stream) => self.exchange = Some(Exchange::new(stream, &self.head, &frame, content, now)),
+                    Err(_) => self.fail(content, now),
                 }
                 self.proceed(agent, now);
             }
         }
     }
 
-    fn begin(&mut self, frame: &[u8], events: u64, now: u64) -> io::Result<Exchange> {
-        let stream = self.stream.take().map_or_else(|| open(self.address), Ok)?;
-        let mut request = format!("{}{}\r\n\r\n", self.head, frame.len()).into_bytes();
-        request.extend_from_slice(frame);
-        Ok(Exchange { stream, request, gone: 0, answer: Vec::new(), deadline: now + PATIENCE_NS, events })
+    /// The connection that is free, if the hub has not closed it meanwhile, or a new one.
+    fn connection(&mut self) -> io::Result<TcpStream> {
+        let silent =
+            |stream: &TcpStream| stream.peek(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        self.stream.take().filter(silent).map_or_else(|| open(self.address), Ok)
     }
 
     fn proceed(&mut self, agent: &Agent, now: u64) {
@@ -100,7 +101,7 @@ impl Push {
         let done = exchange.proceed();
         let found = match done {
             Ok(()) => response::read(&exchange.answer),
-            Err(_) => return self.fail(exchange.events, now),
+            Err(_) => return self.end(exchange, now),
         };
         match found {
             Ok(Some(answer)) if answer.status == 200 => {
@@ -112,20 +113,29 @@ impl Push {
             Ok(Some(answer)) => {
                 agent.ledger().trouble(refusal(answer.status));
                 self.retry_after = LATE_NS;
-                self.fail(exchange.events, now);
+                self.fail(exchange.content, now);
             }
             Ok(None) if now < exchange.deadline => self.exchange = Some(exchange),
-            Ok(None) => self.fail(exchange.events, now),
+            Ok(None) => self.end(exchange, now),
             Err(reason) => {
                 agent.ledger().trouble(format!("the hub is not reported to: {reason}"));
-                self.fail(exchange.events, now);
+                self.end(exchange, now);
             }
         }
     }
 
-    /// Lets the hub be for a while, longer each time.
-    fn fail(&mut self, events: u64, now: u64) {
-        self.backlog.lost(events);
+    /// Gives an exchange up. A hub that was told all of it may have taken it in, whatever has become of its answer.
+    fn end(&mut self, exchange: Exchange, now: u64) {
+        if exchange.gone < exchange.request.len() {
+            return self.fail(exchange.content, now);
+        }
+        self.backlog.lost(&exchange.content);
+        self.fail(Content::default(), now);
+    }
+
+    /// Lets the hub be for a while, longer each time; what it has not got waits.
+    fn fail(&mut self, content: Content, now: u64) {
+        self.backlog.take_back(content);
         self.retry_at = now + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(LATE_NS);
     }
@@ -133,6 +143,9 @@ impl Push {
     /// Does what the hub asks for, if it is one of the things that people may ask for.
     fn take_on(&mut self, agent: &Agent, Wanted { number, ask }: Wanted) {
         let answer = match ask {
+            Ask::Policy(ref name) if names_a_file(name) => {
+                Answer::Refused("a model's file is named on this machine: neurogc policy PID neural:FILE".to_owned())
+            }
             Ask::Policy(_) | Ask::Collect(_) => answer_to(ask, agent),
             _ => Answer::Refused("a hub may ask for a policy or for a collection".to_owned()),
         };
@@ -156,6 +169,12 @@ impl Push {
 }
 
 impl Exchange {
+    fn new(stream: TcpStream, head: &str, frame: &[u8], content: Content, now: u64) -> Self {
+        let mut request = format!("{head}{}\r\n\r\n", frame.len()).into_bytes();
+        request.extend_from_slice(frame);
+        Self { stream, request, gone: 0, answer: Vec::new(), deadline: now + PATIENCE_NS, content }
+    }
+
     /// Writes and reads as much as goes without waiting.
     fn proceed(&mut self) -> io::Result<()> {
         while self.gone < self.request.len() {
@@ -214,8 +233,7 @@ mod tests {
     fn an_exchange_comes_to_its_answer_without_waiting() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = open(listener.local_addr().unwrap()).unwrap();
-        let (answer, request) = (Vec::new(), b"POST / HTTP/1.1\r\n\r\n".to_vec());
-        let mut exchange = Exchange { stream, request, gone: 0, answer, deadline: 0, events: 0 };
+        let mut exchange = Exchange::new(stream, "POST / HTTP/1.1\r\nContent-Length: ", b"x", Content::default(), 0);
         exchange.proceed().unwrap();
         let (mut peer, _) = listener.accept().unwrap();
         while exchange.gone < exchange.request.len() {

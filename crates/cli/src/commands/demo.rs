@@ -20,7 +20,7 @@ use crate::bench::scripts;
 use crate::bench::staged::{Setting, Silence, Staged};
 use crate::bench::trial::{self, Ended, Window};
 use crate::commands::bench::moment;
-use crate::demo::dashboard::Dashboard;
+use crate::demo::dashboard::{Dashboard, browse};
 use crate::demo::side::Side;
 use crate::demo::{lines, report, screen};
 use crate::failure::{Failure, Outcome};
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// The interpreter
     #[arg(long, value_name = "EXE")]
     python: Option<PathBuf>,
-    /// Watch both in the dashboard, too; it stays until Ctrl-C. The first one then has an agent that only measures
+    /// Watch both in the dashboard, too, which opens where there is a screen and stays until Ctrl-C. The first one then has an agent that only measures
     #[arg(long)]
     dashboard: bool,
     /// Where the report goes; by default a new folder in neurogc-bench/
@@ -92,8 +92,10 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         false => None,
     };
     if let Some(dashboard) = &dashboard {
-        writeln!(out, "Dashboard: {}", dashboard.side_by_side(pids).map_err(Failure::failed)?)?;
+        let address = dashboard.side_by_side(pids).map_err(Failure::failed)?;
+        writeln!(out, "Dashboard: {address}")?;
         out.flush()?;
+        browse(&address);
     }
     let rate = demo.rate(&services)?;
     let sides = [Side::default(), Side::default()];

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 use neurogc_hub::{Collector, Config, HubError};
 use neurogc_settings::HUB_PORT;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::agents::{Rendezvous, check_folder, sockets_in};
@@ -82,6 +83,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
         sockets,
     };
     let with_token = config.token.is_some();
+    have_descriptors();
     let mut told = Ok(());
     let ran = neurogc_hub::run(config, |address| {
         let line = if arguments.json {
@@ -96,6 +98,13 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
         error => Failure::failed(error.to_string()),
     })?;
     Ok(told?)
+}
+
+/// Every agent and every browser takes one: the hub takes as many as it is allowed to.
+fn have_descriptors() {
+    let limits = getrlimit(Resource::Nofile);
+    // Where that is refused, whoever comes too late is sent away.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
 }
 
 fn default_data() -> Option<PathBuf> {

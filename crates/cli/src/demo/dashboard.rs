@@ -1,7 +1,9 @@
 //! The dashboard beside the demo: a hub of its own, which follows both services and nothing else.
 
+use std::env;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
@@ -20,6 +22,17 @@ const LIMIT: u64 = 64 << 20;
 /// How long the hub may take to begin, to find both services, and to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(100);
+
+/// Opens an address in the user's browser, where there is a screen.
+pub(crate) fn browse(address: &str) {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    if ["WAYLAND_DISPLAY", "DISPLAY"].into_iter().any(is_set) {
+        let mut open = Command::new("xdg-open");
+        open.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Whoever has none reads the address. It may stay for as long as the browser does: nobody waits for it here.
+        thread::spawn(move || open.status());
+    }
+}
 
 /// A hub that runs.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ mod recordings;
 mod socket;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -20,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use neurogc_wire::report::{INGEST_PATH, MAX_FRAME};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 pub(crate) use error::ApiError;
 
@@ -32,6 +34,9 @@ use crate::shelf::{LONGEST, Shelf};
 /// Bodies of requests that hold a few words.
 const SHORT_BODY: usize = 64 * 1024;
 
+/// How long a request may take, its body included.
+const LONGEST_REQUEST: Duration = Duration::from_secs(120);
+
 /// Everything that requests need.
 #[derive(Debug)]
 pub(crate) struct App {
@@ -39,13 +44,21 @@ pub(crate) struct App {
     pub(crate) gate: Gate,
     pub(crate) shelf: Shelf,
     pub(crate) reading: Arc<Semaphore>,
+    pub(crate) uploading: Semaphore,
+}
+
+impl App {
+    /// Each recording may be large: one is read at a time, and one is uploaded.
+    pub(crate) fn new(hub: Arc<Hub>, gate: Gate, shelf: Shelf) -> Self {
+        Self { hub, gate, shelf, reading: Arc::new(Semaphore::new(1)), uploading: Semaphore::new(1) }
+    }
 }
 
 /// What every answer carries: nothing of it runs or is framed elsewhere.
 const HEADERS: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:; \
+        "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; connect-src 'self'; \
          frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -92,7 +105,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let checked = app.gate.check(request.method(), request.uri(), request.headers());
     let mut answer = match checked {
-        Ok(()) => next.run(request).await,
+        Ok(()) => timeout(LONGEST_REQUEST, next.run(request))
+            .await
+            .unwrap_or_else(|_| ApiError::timeout("the request took too long to come").into_response()),
         Err(error) => error.into_response(),
     };
     if answer.status() == StatusCode::PAYLOAD_TOO_LARGE && !is_json(&answer) {

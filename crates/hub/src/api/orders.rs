@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use neurogc_policy::{Name, NameError, WRITTEN};
+use neurogc_policy::{Name, NameError, WRITTEN, names_a_file};
 use neurogc_wire::control::{Answer, Ask, How, Outcome};
 use serde::Deserialize;
 use serde_json::json;
@@ -34,8 +34,10 @@ pub(super) struct CollectOrder {
 
 pub(super) async fn policies() -> Response {
     let offers = WRITTEN.iter().map(|written| {
-        let name = written.split(':').next().unwrap_or(written);
-        let example = written.replace("G0,G1,G2", "50000,10,10").replace('N', "100");
+        // What stands in brackets may be left out.
+        let needed = written.split('[').next().unwrap_or(written);
+        let name = needed.split(':').next().unwrap_or(needed);
+        let example = needed.replace("G0,G1,G2", "50000,10,10").replace('N', "100");
         json!({"name": name, "written": written, "example": example})
     });
     Json(json!({"policies": offers.collect::<Vec<_>>()})).into_response()
@@ -47,6 +49,10 @@ pub(super) async fn policy(
     order: Result<Json<PolicyOrder>, JsonRejection>,
 ) -> Result<Response, ApiError> {
     let Json(order) = order.map_err(body_error)?;
+    if names_a_file(&order.policy) {
+        let message = "a model's file is named on its own machine: neurogc policy PID neural:FILE";
+        return Err(ApiError::bad_request(message));
+    }
     // What is wrong for all is told here; what a process cannot do, it tells itself.
     let name: Name = order.policy.parse().map_err(|error: NameError| ApiError::bad_request(error.to_string()))?;
     match have_it_done(&app, &id, Ask::Policy(name.to_string())).await? {
@@ -94,7 +100,7 @@ async fn have_it_done(app: &Arc<App>, id: &str, ask: Ask) -> Result<Outcome, Api
     }
     let answer = async {
         match source {
-            Source::Socket(path) => have_done(&path, ask)
+            Source::Socket { path, .. } => have_done(&path, ask)
                 .await
                 .map_err(|error| if error.kind() == std::io::ErrorKind::TimedOut { late() } else { gone() }),
             Source::Push => app.hub.want(id, ask).ok_or_else(gone)?.await.map_err(|_| gone()),

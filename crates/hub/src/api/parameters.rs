@@ -1,6 +1,6 @@
 //! The parameters of requests: which while, which series, how many points.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -13,6 +13,8 @@ use crate::store::{MAX_AGE_S, Span, Wish};
 
 const POINTS: u64 = 600;
 const MOST_POINTS: u64 = 5000;
+/// No moment is later: more milliseconds could not be told apart.
+const LATEST_MS: f64 = (1_u64 << 53) as f64;
 const EVENTS: usize = 2000;
 const MOST_EVENTS: usize = 20_000;
 
@@ -49,7 +51,8 @@ impl Parameters {
         let (from, to) = match (self.get("range"), self.number::<f64>("from")?, self.number::<f64>("to")?) {
             (Some(range), None, None) => (whole.1.saturating_sub(range_ms(range)?), whole.1),
             (None, from, to) => {
-                (from.map_or(whole.0, |from| from.max(0.0) as u64), to.map_or(whole.1, |to| to.max(0.0) as u64))
+                let moment = |ms: f64| ms.clamp(0.0, LATEST_MS) as u64;
+                (from.map_or(whole.0, moment), to.map_or(whole.1, moment))
             }
             _ => return Err(ApiError::bad_request("range and from/to exclude each other")),
         };
@@ -74,7 +77,7 @@ impl Parameters {
         Ok(Span { from_ms, to_ms, points: self.points()? })
     }
 
-    /// Places of the series that are wanted.
+    /// Places of the series that are wanted, each once.
     pub(crate) fn series(&self) -> Result<Vec<usize>, ApiError> {
         let Some(names) = self.get("names") else { return Ok((0..CATALOGUE.len()).collect()) };
         let find = |name: &str| {
@@ -83,7 +86,8 @@ impl Parameters {
                 ApiError::bad_request(format!("there is no series {shown:?}; GET /api/v1/series lists them"))
             })
         };
-        names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(find).collect()
+        let wanted = names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(find);
+        Ok(wanted.collect::<Result<BTreeSet<_>, _>>()?.into_iter().collect())
     }
 
     /// The events that are wanted from a while.
@@ -146,6 +150,7 @@ mod tests {
         assert_eq!(parameters(&[("range", "1m")]).bounds((0, 100_000)).ok(), Some((40_000, 100_000)));
         assert_eq!(parameters(&[("from", "5"), ("to", "9.5")]).bounds((0, 100)).ok(), Some((5, 9)));
         assert_eq!(parameters(&[]).bounds((3, 100)).ok(), Some((3, 100)));
+        assert_eq!(parameters(&[("from", "-inf"), ("to", "1e300")]).bounds((3, 100)).ok(), Some((0, 1 << 53)));
         for wrong in [&[("range", "1m"), ("from", "5")][..], &[("from", "9"), ("to", "5")], &[("from", "x")]] {
             assert!(parameters(wrong).bounds((0, 100)).is_err());
         }
@@ -155,6 +160,7 @@ mod tests {
     fn unknown_names_are_told() {
         assert!(parameters(&[("names", "memory.rss,nothing")]).series().is_err());
         assert_eq!(parameters(&[("names", "memory.rss")]).series().ok().map(|found| found.len()), Some(1));
+        assert_eq!(parameters(&[("names", "fds,fds,fds")]).series().ok().map(|found| found.len()), Some(1));
         assert!(parameters(&[("kinds", "party")]).wish((0, 1)).is_err());
         assert!(parameters(&[("points", "1")]).points().is_err());
     }

@@ -73,9 +73,8 @@ pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> 
         let status_ms = status.map(|_| process.sample_ms);
         return Ok(json_text(to_text(&One { summary: Summary::of(process, now_ms), status, status_ms })));
     }
-    let history = past(&app).await?;
-    let (facts, seen_ms) = history.iter().find(|(facts, _)| facts.id == id).ok_or_else(|| ApiError::no_process(&id))?;
-    let summary = Summary::of_history(facts, *seen_ms);
+    let (facts, seen_ms) = of_history(&app, &id).await?;
+    let summary = Summary::of_history(&facts, seen_ms);
     Ok(json_text(to_text(&One { summary, status: None, status_ms: None })))
 }
 
@@ -118,14 +117,21 @@ pub(super) async fn known(app: &Arc<App>, id: &str) -> Result<Facts, ApiError> {
     if let Some(process) = app.hub.processes().get(id) {
         return Ok(Facts::clone(&process.facts));
     }
-    let history = past(app).await?;
-    let found = history.into_iter().find(|(facts, _)| facts.id == id);
-    found.map(|(facts, _)| facts).ok_or_else(|| ApiError::no_process(id))
+    Ok(of_history(app, id).await?.0)
 }
 
 async fn past(app: &Arc<App>) -> Result<Vec<(Facts, u64)>, ApiError> {
     let app = Arc::clone(app);
     blocking(move || app.hub.store.processes().map_err(ApiError::unavailable)).await
+}
+
+async fn of_history(app: &Arc<App>, id: &str) -> Result<(Facts, u64), ApiError> {
+    let (app, id) = (Arc::clone(app), id.to_owned());
+    blocking(move || {
+        let found = app.hub.store.process(&id).map_err(ApiError::unavailable)?;
+        found.ok_or_else(|| ApiError::no_process(&id))
+    })
+    .await
 }
 
 impl Summary<'_> {

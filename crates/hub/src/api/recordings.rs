@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -25,10 +25,15 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiErr
 pub(super) async fn add(
     State(app): State<Arc<App>>,
     parameters: Parameters,
-    body: Bytes,
+    request: Request,
 ) -> Result<Response, ApiError> {
+    let shelved = Arc::clone(&app);
+    let _turn = app.uploading.try_acquire().map_err(|_| ApiError::busy("another recording is being uploaded"))?;
+    let body = Bytes::from_request(request, &())
+        .await
+        .map_err(|_| ApiError::too_large("a recording may have 64 MiB, and must come whole"))?;
     let name = parameters.get("name").unwrap_or("recording").to_owned();
-    blocking(move || match app.shelf.add(&name, &body) {
+    blocking(move || match shelved.shelf.add(&name, &body) {
         Ok(entry) => Ok((StatusCode::CREATED, json_text(to_text(&entry))).into_response()),
         Err(UploadError::Unknown) => Err(ApiError::bad_request(
             "this is neither a trace of `neurogc run --trace` nor a run.json of `neurogc bench`",

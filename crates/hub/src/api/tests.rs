@@ -28,12 +28,9 @@ impl Scene {
     fn with_token(token: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), 64 << 20).unwrap();
-        let app = Arc::new(App {
-            hub: Arc::new(Hub::new("here".to_owned(), store)),
-            gate: Gate::new(token.map(str::to_owned), "127.0.0.1:7077".parse().unwrap()),
-            shelf: Shelf::new(folder.path(), None),
-            reading: Arc::new(Semaphore::new(1)),
-        });
+        let hub = Arc::new(Hub::new("here".to_owned(), store));
+        let gate = Gate::new(token.map(str::to_owned), "127.0.0.1:7077".parse().unwrap());
+        let app = Arc::new(App::new(hub, gate, Shelf::new(folder.path(), None)));
         Self { router: router(Arc::clone(&app)), app, _folder: folder }
     }
 
@@ -181,6 +178,42 @@ async fn an_agent_that_posts_gets_its_orders_with_the_reply() {
 }
 
 #[tokio::test]
+async fn every_policy_is_offered_as_it_can_be_asked_for() {
+    let (_, offered) = Scene::new().get("/api/v1/policies").await;
+    let offers = offered["policies"].as_array().unwrap();
+    assert_eq!(offers.len(), neurogc_policy::WRITTEN.len());
+    for offer in offers {
+        let (name, example) = (offer["name"].as_str().unwrap(), offer["example"].as_str().unwrap());
+        assert!(example.parse::<neurogc_policy::Name>().is_ok() && example.starts_with(name), "{offer}");
+        assert!(name.bytes().all(|letter| letter.is_ascii_lowercase()), "{offer}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_by_two_ways_is_taken_once() {
+    let scene = Scene::new();
+    let socket = |connection| Source::Socket { path: "/x.sock".into(), connection };
+    let report = |at_s, missed, source: &Source| {
+        let records = vec![collection((at_s * 1e9) as u64, 1_000_000)];
+        let mut writer = BlockWriter::new();
+        records.iter().for_each(|record| writer.push(record));
+        let frame = Frame { report: Report { missed, ..about(7, at_s) }, records, blocks: &writer.take() };
+        scene.app.hub.take(frame, source).unwrap();
+    };
+    // A process that becomes another user is found again by its new socket, and both connections go on.
+    report(1.0, 100, &socket(1));
+    for second in 2..50 {
+        report(f64::from(second), 0, &socket(2));
+        report(f64::from(second), 0, &socket(1));
+        report(f64::from(second), 3, &Source::Push);
+    }
+    let (_, hub) = scene.get("/api/v1/hub").await;
+    assert_eq!((&hub["ingest"]["events"], &hub["ingest"]["missed"]), (&json!(49), &json!(100)));
+    let (_, list) = scene.get("/api/v1/processes").await;
+    assert_eq!(list["processes"][0]["warnings"], json!(["100 events were lost on their way to the hub"]));
+}
+
+#[tokio::test]
 async fn wrong_requests_are_told_what_is_wrong() {
     let scene = Scene::new();
     let id = scene.report(7, "gap");
@@ -201,6 +234,7 @@ async fn wrong_requests_are_told_what_is_wrong() {
     check_error(scene.get("/api/v2").await, 404, "not_found");
     let policy = format!("{process}/policy");
     check_error(scene.post(&policy, "application/json", r#"{"policy": "gapp"}"#).await, 400, "bad_request");
+    check_error(scene.post(&policy, "application/json", r#"{"policy": "neural:/x"}"#).await, 400, "bad_request");
     check_error(scene.post(&policy, "application/json", "{").await, 400, "bad_request");
     check_error(scene.post(&policy, "text/plain", r#"{"policy": "gap"}"#).await, 400, "bad_request");
     check_error(
@@ -223,6 +257,34 @@ async fn no_size_of_a_request_can_hurt() {
     }
     let (_, hub) = scene.get("/api/v1/hub").await;
     assert_eq!(hub["ingest"]["refused"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_is_not_waited_for() {
+    struct Endless;
+    impl axum::body::HttpBody for Endless {
+        type Data = bytes::Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+            std::task::Poll::Pending
+        }
+    }
+    let scene = Arc::new(Scene::new());
+    let upload = |scene: Arc<Scene>| async move {
+        scene.post("/api/v1/recordings", "application/octet-stream", Body::new(Endless)).await
+    };
+    let slow = tokio::spawn(upload(Arc::clone(&scene)));
+    while scene.app.uploading.available_permits() > 0 {
+        tokio::task::yield_now().await;
+    }
+    check_error(upload(Arc::clone(&scene)).await, 429, "busy");
+    check_error(scene.post(INGEST_PATH, "application/octet-stream", Body::new(Endless)).await, 504, "timeout");
+    check_error(slow.await.unwrap(), 504, "timeout");
+    assert_eq!(scene.app.uploading.available_permits(), 1);
 }
 
 #[tokio::test]

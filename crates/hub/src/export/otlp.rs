@@ -11,6 +11,7 @@ use neurogc_wire::buckets::Distribution;
 use neurogc_wire::report::Sample;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use super::{BOUNDS_MS, cumulative, pauses};
@@ -73,7 +74,9 @@ async fn send(collector: &Collector, message: String) -> Result<(), String> {
     let stream = TcpStream::connect(&collector.address).await.map_err(|error| error.to_string())?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let connection = tokio::spawn(connection);
+    // It ends with this, also where the collector never answers.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(connection);
     let request = Request::post(&collector.path)
         .header(header::HOST, &collector.address)
         .header(header::CONTENT_TYPE, "application/json")
@@ -83,7 +86,6 @@ async fn send(collector: &Collector, message: String) -> Result<(), String> {
     let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
     let status = answer.status();
     let _ = Limited::new(answer.into_body(), LONGEST).collect().await;
-    connection.abort();
     if status.is_success() { Ok(()) } else { Err(format!("it answers HTTP {status}")) }
 }
 

@@ -10,7 +10,7 @@ mod tiers;
 mod writer;
 
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -83,6 +83,9 @@ impl Store {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let path = folder.join("hub.db");
+        // Command lines are nobody else's business, whatever folder was named. SQLite's other files follow this one.
+        let private = File::options().create(true).append(true).mode(0o600).open(&path);
+        private.map_err(|error| wrong(error.to_string()))?;
         let failed = |source| StoreError::Database { path: path.clone(), source };
         let db = schema::open_to_write(&path, limit).map_err(failed)?;
         let progress = Arc::new(Progress::default());
@@ -108,9 +111,14 @@ impl Store {
         }
     }
 
-    /// All processes with history, and when each was last seen.
+    /// The latest processes with history, and when each was last seen.
     pub(crate) fn processes(&self) -> rusqlite::Result<Vec<(Facts, u64)>> {
         self.read(reader::processes)
+    }
+
+    /// One process with history, and when it was last seen.
+    pub(crate) fn process(&self, id: &str) -> rusqlite::Result<Option<(Facts, u64)>> {
+        self.read(|db| reader::process(db, id))
     }
 
     /// The course of a process over a while.

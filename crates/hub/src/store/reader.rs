@@ -57,25 +57,34 @@ pub(super) fn key_of(db: &Connection, id: &str) -> rusqlite::Result<Option<i64>>
     db.prepare_cached("SELECT key FROM processes WHERE id = ?1")?.query_row(params![id], |row| row.get(0)).optional()
 }
 
-/// All processes with history, and when each was last seen.
+/// The latest processes with history, and when each was last seen.
 pub(super) fn processes(db: &Connection) -> rusqlite::Result<Vec<(Facts, u64)>> {
     let mut select = db.prepare_cached(
         "SELECT id, host, pid, command, python, neurogc, policy, started, seen FROM processes ORDER BY seen DESC LIMIT 1000",
     )?;
-    let processes = select.query_map([], |row| {
-        let facts = Facts {
-            id: row.get(0)?,
-            host: row.get(1)?,
-            pid: row.get(2)?,
-            command: row.get(3)?,
-            python: row.get(4)?,
-            neurogc: row.get(5)?,
-            policy: row.get(6)?,
-            started_ms: row.get::<_, i64>(7)? as u64,
-        };
-        Ok((facts, row.get::<_, i64>(8)? as u64))
-    })?;
-    processes.collect()
+    select.query_map([], read_process)?.collect()
+}
+
+/// One process with history, and when it was last seen.
+pub(super) fn process(db: &Connection, id: &str) -> rusqlite::Result<Option<(Facts, u64)>> {
+    let mut select = db.prepare_cached(
+        "SELECT id, host, pid, command, python, neurogc, policy, started, seen FROM processes WHERE id = ?1",
+    )?;
+    select.query_row(params![id], read_process).optional()
+}
+
+fn read_process(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Facts, u64)> {
+    let facts = Facts {
+        id: row.get(0)?,
+        host: row.get(1)?,
+        pid: row.get(2)?,
+        command: row.get(3)?,
+        python: row.get(4)?,
+        neurogc: row.get(5)?,
+        policy: row.get(6)?,
+        started_ms: row.get::<_, i64>(7)? as u64,
+    };
+    Ok((facts, row.get::<_, i64>(8)? as u64))
 }
 
 /// The course of a process over a while, down-sampled to the number of points that is wanted.

@@ -84,6 +84,58 @@ fn two_hubs_do_not_share_a_folder() {
 }
 
 #[test]
+fn others_cannot_read_what_is_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let store = Store::open(folder.path(), ROOMY).unwrap();
+    store.put_rows(&facts("a"), [row(unix_ms(), 1)]);
+    store.settle();
+    for file in ["hub.db", "hub.db-wal"] {
+        assert_eq!(fs::metadata(folder.path().join(file)).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_database_is_left_alone_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hub.db");
+    let garbage = vec![0x5a; 100_000];
+    fs::write(&path, &garbage).unwrap();
+    let error = Store::open(folder.path(), ROOMY).unwrap_err().to_string();
+    assert!(error.contains("hub.db") && error.contains("Move it away"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), garbage);
+}
+
+#[test]
+fn a_damaged_database_loses_what_it_held_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hub.db");
+    let now = unix_ms() / 1000 * 1000;
+    let store = Store::open(folder.path(), ROOMY).unwrap();
+    store.put_rows(&facts("a"), (0..3000).map(|second| row(now - 1000 * second, second)));
+    store.settle();
+    drop(store);
+    let mut bytes = fs::read(&path).unwrap();
+    let (middle, page) = (bytes.len() / 2, 4096);
+    for start in (middle..bytes.len() - page).step_by(2 * page) {
+        bytes[start..start + page].fill(0x5a);
+    }
+    fs::write(&path, &bytes).unwrap();
+    // It is refused with a reason, or goes on and says what it cannot do.
+    match Store::open(folder.path(), ROOMY) {
+        Err(error) => assert!(error.to_string().contains("Move it away"), "{error}"),
+        Ok(store) => {
+            store.put_rows(&facts("b"), [row(now, 1)]);
+            store.settle();
+            let _ = store.course("a", Span { from_ms: now - 7_200_000, to_ms: now, points: 600 });
+            let report = store.report();
+            assert!(report["trouble"].is_string() || report["written"].as_u64() > Some(0), "{report}");
+        }
+    }
+}
+
+#[test]
 fn a_long_while_is_drawn_from_coarse_rows_and_ends_with_the_latest_second() {
     let folder = tempfile::tempdir().unwrap();
     let now = unix_ms() / 1000 * 1000;

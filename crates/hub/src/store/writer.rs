@@ -23,6 +23,9 @@ const COMMIT_EVERY: Duration = Duration::from_millis(500);
 const ROLL_EVERY: Duration = Duration::from_secs(10);
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
+/// A process that is not written about for this long has been rolled up for good.
+const ROLLED_UP_AFTER: Duration = Duration::from_secs(180);
+
 /// From this share of the limit on, the oldest goes.
 const FULL_PERCENT: u64 = 85;
 
@@ -68,13 +71,20 @@ impl Progress {
     }
 }
 
+/// A process in the database: its key, what is said there about it, and when it was last written about.
+struct Known {
+    key: i64,
+    facts: Arc<Facts>,
+    written: Instant,
+}
+
 pub(super) struct Writer {
     db: Connection,
     limit: u64,
     layout: i64,
     layouts: Layouts,
-    /// Keys of processes that are in the database, and what it says about them.
-    known: HashMap<String, (i64, Arc<Facts>)>,
+    /// Processes that are in the database and were written about lately.
+    known: HashMap<String, Known>,
     roll_at: Instant,
     expire_at: Instant,
     progress: Arc<Progress>,
@@ -161,11 +171,15 @@ impl Writer {
         let mut batches: HashMap<i64, Vec<&Batch>> = HashMap::new();
         let mut seen: HashMap<i64, u64> = HashMap::new();
         for Write { facts, what } in waiting {
-            let key = match self.known.get(&facts.id) {
-                Some((key, known)) if Arc::ptr_eq(known, facts) => *key,
+            let key = match self.known.get_mut(&facts.id) {
+                Some(known) if Arc::ptr_eq(&known.facts, facts) => {
+                    known.written = Instant::now();
+                    known.key
+                }
                 _ => {
                     let key = upsert(&transaction, facts)?;
-                    self.known.insert(facts.id.clone(), (key, Arc::clone(facts)));
+                    let known = Known { key, facts: Arc::clone(facts), written: Instant::now() };
+                    self.known.insert(facts.id.clone(), known);
                     key
                 }
             };
@@ -211,11 +225,13 @@ impl Writer {
     fn roll_up_all(&mut self) -> rusqlite::Result<()> {
         let now = unix_ms();
         let transaction = self.db.transaction()?;
-        for (key, _) in self.known.values() {
-            roll_up(&transaction, &self.layouts, self.layout, *key, now)?;
-            merge_minute(&transaction, *key, now)?;
+        for known in self.known.values() {
+            roll_up(&transaction, &self.layouts, self.layout, known.key, now)?;
+            merge_minute(&transaction, known.key, now)?;
         }
-        transaction.commit()
+        transaction.commit()?;
+        self.known.retain(|_, known| known.written.elapsed() < ROLLED_UP_AFTER);
+        Ok(())
     }
 
     /// Lets the oldest go while there is more than there should be.
@@ -250,7 +266,7 @@ impl Writer {
             [],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
-        if alone || self.known.values().any(|(known, _)| *known == key) {
+        if alone || self.known.values().any(|known| known.key == key) {
             let middle: Option<i64> =
                 self.db.query_row("SELECT (min(t) + max(t)) / 2 FROM samples WHERE step = 1", [], |row| row.get(0))?;
             self.db.execute("DELETE FROM samples WHERE step = 1 AND t <= ?1", params![middle])?;

@@ -52,6 +52,8 @@ pub struct Trust {
     pub family: &'static str,
     /// What it expects of the gap, or of the next one: 10, 25, 50, 75 and 90 % are over by then, in milliseconds.
     pub gap_ms: [f64; 5],
+    /// The latest gap that is over.
+    pub latest: Option<Compared>,
     /// Gaps whose end was compared with what was expected.
     pub gaps: u64,
     /// How often a gap was over before each quantile, lately; 10, 25, 50, 75, 90 % where it is calibrated.
@@ -62,6 +64,15 @@ pub struct Trust {
     pub drifted: bool,
     /// How often that has begun.
     pub drifts: u64,
+}
+
+/// A gap that is over, and what was expected when it was first seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Compared {
+    /// How long it lasted from then on, in milliseconds.
+    pub lasted_ms: f64,
+    /// By then 10, 25, 50, 75 and 90 % were to be over, in milliseconds.
+    pub expected_ms: [f64; 5],
 }
 
 /// A model at work.
@@ -155,6 +166,7 @@ impl Foresight {
     /// A gap is over: the quantiles are moved, and what they are worth is noted.
     fn compare(&mut self, lasted: f64, expected: &[f64; 5], now: Duration) {
         self.trust.gaps += 1;
+        self.trust.latest = Some(Compared { lasted_ms: lasted.exp_m1(), expected_ms: expected.map(f64::exp_m1) });
         let weight = (1.0 / self.trust.gaps as f64).max(1.0 / GAPS);
         for (index, level) in GAP_LEVELS.iter().map(|level| f64::from(*level)).enumerate() {
             let over = f64::from(u8::from(lasted <= expected[index]));

@@ -22,7 +22,7 @@ use neurogc_neural::Model;
 
 use self::flights::Flights;
 use self::foresight::Foresight;
-pub use self::foresight::{Expected, Trust};
+pub use self::foresight::{Compared, Expected, Trust};
 use self::garbage::Garbage;
 use self::outlook::Outlook;
 pub use self::weights::{WEIGHT_NAMES, WEIGHTS, Weights};

@@ -110,6 +110,8 @@ fn a_program_as_expected_is_trusted_and_its_quantiles_are_passed_as_often_as_the
     script.play(60, &[8, 14, 18, 22, 26, 30, 34, 40, 48, 60]);
     let trust = script.trust();
     assert!(!trust.drifted && trust.drifts == 0, "{trust:?}");
+    let latest = trust.latest.unwrap();
+    assert!((7.0..=62.0).contains(&latest.lasted_ms) && latest.expected_ms.is_sorted(), "{latest:?}");
     for (covered, level) in trust.covered.iter().zip([0.1, 0.25, 0.5, 0.75, 0.9]) {
         assert!((covered - level).abs() < 0.15, "{trust:?}");
     }
