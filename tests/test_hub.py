@@ -218,10 +218,15 @@ def test_a_trace_is_replayed(hub, tmp_path):
 
 
 def test_the_demo_is_seen_side_by_side(tmp_path):
+    browser, opened = tmp_path / "xdg-open", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
     words = [binary(), "demo", "--dashboard", "--seconds", "2", "--python", sys.executable, "--out", str(tmp_path)]
-    demo = subprocess.Popen(words, env=environment(), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    demo = subprocess.Popen(words, env=environment(DISPLAY=":0", PATH=path), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
         link = next(line.split()[1] for line in demo.stdout if line.startswith("Dashboard: "))
+        eventually(lambda: opened.exists() and opened.read_text().strip() == link)
         url = urllib.parse.urlsplit(link)
         view = urllib.parse.parse_qs(url.fragment.partition("?")[2])
         compared = f"/api/v1/compare?range=5m&names=requests.rps&a={view['a'][0]}&b={view['b'][0]}"

@@ -20,7 +20,7 @@ use crate::bench::scripts;
 use crate::bench::staged::{Setting, Silence, Staged};
 use crate::bench::trial::{self, Ended, Window};
 use crate::commands::bench::moment;
-use crate::demo::dashboard::{Dashboard, browse};
+use crate::demo::dashboard::{Dashboard, browse, has_screen};
 use crate::demo::side::Side;
 use crate::demo::{lines, report, screen};
 use crate::failure::{Failure, Outcome};
@@ -39,8 +39,8 @@ const SCRIPT: &str = "demo.py";
 
 /// See what NeuroGC does: one service twice, without and with it, side by side
 ///
-/// Both get the same load, live on the terminal. At the end there is a table and an HTML report. Nothing is installed and
-/// nothing is left behind; Python's standard library is all that is needed.
+/// Both get the same load, live on the terminal and, where there is a screen, in the dashboard. At the end there is a table
+/// and an HTML report. Nothing is installed and nothing is left behind; Python's standard library is all that is needed.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  neurogc demo\n  neurogc demo --seconds 20 --policy gap\n  neurogc demo --dashboard"
@@ -55,16 +55,20 @@ pub(crate) struct Arguments {
     /// The interpreter
     #[arg(long, value_name = "EXE")]
     python: Option<PathBuf>,
-    /// Watch both in the dashboard, too, which opens where there is a screen and stays until Ctrl-C. The first one then has an agent that only measures
+    /// Watch both in the dashboard, which stays until Ctrl-C, also where there is no screen to open it on. The first one then has an agent that only measures
     #[arg(long)]
     dashboard: bool,
+    /// Do without the dashboard
+    #[arg(long, conflicts_with = "dashboard")]
+    no_dashboard: bool,
     /// Where the report goes; by default a new folder in neurogc-bench/
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
-    let default = if arguments.dashboard { MEASURED_DEFAULT } else { DEFAULT };
+    let with_dashboard = arguments.dashboard || (!arguments.no_dashboard && io::stdout().is_terminal() && has_screen());
+    let default = if with_dashboard { MEASURED_DEFAULT } else { DEFAULT };
     let contenders = [Contender::parse(default), Contender::parse(&arguments.policy)];
     let [Ok(without), Ok(with)] = contenders else {
         let wrong = contenders.into_iter().find_map(Result::err).unwrap_or_default();
@@ -87,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     out.flush()?;
     let mut services = demo.start(setting, [&without, &with])?;
     let pids = [services[0].staged.pid(), services[1].staged.pid()];
-    let dashboard = match arguments.dashboard {
+    let dashboard = match with_dashboard {
         true => Some(Dashboard::start(folder.join("hub"), pids).map_err(Failure::failed)?),
         false => None,
     };

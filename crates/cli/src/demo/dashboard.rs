@@ -23,10 +23,15 @@ const LIMIT: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(100);
 
+/// Whether the user has a screen to open a browser on.
+pub(crate) fn has_screen() -> bool {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    ["WAYLAND_DISPLAY", "DISPLAY"].into_iter().any(is_set)
+}
+
 /// Opens an address in the user's browser, where there is a screen.
 pub(crate) fn browse(address: &str) {
-    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
-    if ["WAYLAND_DISPLAY", "DISPLAY"].into_iter().any(is_set) {
+    if has_screen() {
         let mut open = Command::new("xdg-open");
         open.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // Whoever has none reads the address. It may stay for as long as the browser does: nobody waits for it here.
