@@ -41,7 +41,8 @@ const FREEING: f64 = 250e-6;
 const YOUNG: f64 = 3_000.0;
 
 /// How many times the young objects that take the pause budget may gather before CPython collects them by itself: only
-/// a program without any gap comes to that. Survivors may be as many times more than take the budget before any gap will do.
+/// a program without any gap comes to that. When as many times the survivors that take the budget are there, any gap will
+/// do.
 const ROOM: f64 = 2.0;
 
 /// Young collections until CPython does a middle one by itself.
@@ -64,7 +65,7 @@ const NEW_PRESSING: i32 = 8;
 /// So many new objects are few, however small the heap is.
 const NEW_FEW: f64 = 10_000.0;
 
-/// A collection that frees less than this share of what is new is not worth it.
+/// A collection that frees less than this share of what is new is not worth it; so many times as much may be new then.
 const POOR_YIELD: f64 = 0.05;
 const POOR_PATIENCE: f64 = 2.0;
 
@@ -124,7 +125,12 @@ impl Neural {
         let clone = self.flights.clone;
         let snapshot = if can_fly { self.snapshot(observation, self.outlook.delay(clone)) } else { f64::INFINITY };
         let (cost, decision) = if snapshot < full { (snapshot, Decision::Snapshot) } else { (full, Decision::Full) };
-        self.cheap += if cost.ln() < self.cheap { -CHEAPER.0 } else { CHEAPER.1 };
+        let logarithm = cost.ln();
+        self.cheap = if logarithm < self.cheap {
+            (self.cheap - CHEAPER.0).max(logarithm)
+        } else {
+            (self.cheap + CHEAPER.1).min(logarithm)
+        };
         let worth = cost <= self.garbage.old;
         let later = self.cheap.exp() + self.weights.patience * self.garbage.old_second;
         if worth && cost <= later {
