@@ -124,10 +124,13 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     for doubt in run.scenarios[0].entries.iter().flat_map(|entry| &entry.trials).flat_map(|trial| &trial.doubts) {
         writeln!(out, "Doubtful: {doubt}")?;
     }
-    if let Some(dashboard) = dashboard {
-        writeln!(out, "The dashboard stays until Ctrl-C.")?;
-        out.flush()?;
-        dashboard.stay();
+    match dashboard {
+        Some(dashboard) => {
+            writeln!(out, "The dashboard stays until Ctrl-C.")?;
+            out.flush()?;
+            dashboard.stay();
+        }
+        None => writeln!(out, "The same in a browser: neurogc demo --dashboard")?,
     }
     Ok(())
 }
