@@ -46,10 +46,10 @@ const HURRIED: u32 = 4;
 const HURRIED_SHARE: u32 = 5;
 
 /// The share of the tenured heap that must be new before it is worth a full collection, as CPython has it.
-const NEW_SHARE: f64 = 0.25;
+pub(super) const NEW_SHARE: f64 = 0.25;
 
 /// The smallest number of new objects that is worth one.
-const NEW_LEAST: f64 = 10_000.0;
+pub(super) const NEW_LEAST: f64 = 10_000.0;
 
 /// Rules for when to collect.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ pub use self::foresight::{Compared, Expected, Trust};
 use self::garbage::Garbage;
 use self::outlook::Outlook;
 pub use self::weights::{WEIGHT_NAMES, WEIGHTS, Weights};
-use super::gap::{FULL_SWITCH, Gap};
+use super::gap::{FULL_SWITCH, Gap, NEW_LEAST, NEW_SHARE};
 use super::{Policy, Thresholds, Tuning};
 use crate::features::{Gaps, Senses};
 use crate::observation::{Collected, Decision, Flown, Observation, Order, Snapshot};
@@ -58,19 +58,15 @@ const SMALL: f64 = 0.3;
 /// lower than what comes out.
 const CHEAPER: (f64, f64) = (0.018, 0.002);
 
-/// The share of the old heap that is new when CPython would collect it, and how fast it presses when that comes near.
-const NEW_SHARE: f64 = 0.25;
+/// How fast it presses when as much is new as CPython would wait for.
 const NEW_PRESSING: i32 = 8;
-
-/// So many new objects are few, however small the heap is.
-const NEW_FEW: f64 = 10_000.0;
 
 /// A collection that frees less than this share of what is new is not worth it; so many times as much may be new then.
 const POOR_YIELD: f64 = 0.05;
 const POOR_PATIENCE: f64 = 2.0;
 
-/// Fewest new objects for which everything is collected.
-const NEW_LEAST: f64 = 2_000.0;
+/// Fewest new objects for which everything is collected, however cheap that is.
+const NEW_FEWEST: f64 = 2_000.0;
 
 /// Decisions by expectations.
 #[derive(Debug)]
@@ -116,7 +112,7 @@ impl Neural {
     /// Everything, where holding what it would free has cost as much as collecting it would, and no better moment is
     /// worth waiting for; and in any gap by the time at which CPython would collect it.
     fn whole(&mut self, observation: &Observation) -> Option<Order> {
-        if self.senses.new_objects() < NEW_LEAST {
+        if self.senses.new_objects() < NEW_FEWEST {
             return None;
         }
         let pause = self.expected.full_cost * observation.objects() as f64 / 1e6;
@@ -157,7 +153,7 @@ impl Neural {
         let walk = self.flights.walk(observation.objects()) / 1e3;
         let new = self.senses.new_objects() + self.senses.new_in_second() * walk;
         let patience = if self.expected.old_yield < POOR_YIELD { POOR_PATIENCE } else { 1.0 };
-        new / (patience * self.weights.share * NEW_SHARE * observation.tenured as f64).max(NEW_FEW)
+        new / (patience * self.weights.share * NEW_SHARE * observation.tenured as f64).max(NEW_LEAST)
     }
 
     /// What is left to do for the next gap, as the outlook is for it.
