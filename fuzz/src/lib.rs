@@ -69,15 +69,7 @@ pub fn check_trace(bytes: &[u8]) {
     }
     assert!(end <= bytes.len(), "damage lies within the file");
 
-    let mut again = trace::encode_header(&trace.header);
-    let mut writer = BlockWriter::new();
-    for record in &trace.records {
-        writer.push(record);
-        if writer.is_full() {
-            again.extend(writer.take());
-        }
-    }
-    again.extend(writer.take());
+    let again = trace::encode(&trace.header, &trace.records);
     let back = trace::read(&again).expect("what was read can be written and read again");
     assert!(back.damage.is_empty(), "{:?}", back.damage);
     assert_eq!(back.header, trace.header);

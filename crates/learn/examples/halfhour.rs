@@ -5,7 +5,7 @@ use std::{env, fs};
 
 use neurogc_learn::{Model, Scene, Shape, Start, imagined, record};
 use neurogc_policy::Name;
-use neurogc_wire::trace::{BlockWriter, encode_header};
+use neurogc_wire::trace::encode;
 
 const REQUESTS: usize = 180_000;
 
@@ -15,15 +15,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let start = Start { at: 2_000_000_000, tenured: 600_000.0, pending: 0.0 };
     let workload = Shape::Diurnal { rate: 100.0 }.requests(REQUESTS, &imagined(500, 700.0, 3), start, 3);
     let trace = record(&Scene::new(&model, &workload), Name::Gap);
-    let mut bytes = encode_header(&trace.header);
-    let mut block = BlockWriter::new();
-    for record in &trace.records {
-        block.push(record);
-        if block.is_full() {
-            bytes.extend(block.take());
-        }
-    }
-    bytes.extend(block.take());
-    fs::write(to, bytes)?;
+    fs::write(to, encode(&trace.header, &trace.records))?;
     Ok(())
 }

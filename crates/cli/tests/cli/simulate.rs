@@ -2,7 +2,7 @@
 
 use neurogc_learn::{Model, Scene as Stage, Shape, Start, imagined, record};
 use neurogc_policy::Name;
-use neurogc_wire::trace::{BlockWriter, Record, encode_header};
+use neurogc_wire::trace::{Record, encode};
 
 use crate::scene::{Scene, check, text};
 
@@ -21,11 +21,7 @@ pub(crate) fn trace_of(requests: usize, name: Name, keep: fn(&Record) -> bool) -
     let workload = Shape::Poisson { rate: 250.0 }.requests(requests, &imagined(100, 700.0, 1), start, 3);
     let model = Model::default();
     let trace = record(&Stage::new(&model, &workload), name);
-    let mut bytes = encode_header(&trace.header);
-    let mut writer = BlockWriter::new();
-    trace.records.iter().filter(|record| keep(record)).for_each(|record| writer.push(record));
-    bytes.extend(writer.take());
-    bytes
+    encode(&trace.header, trace.records.iter().filter(|record| keep(record)))
 }
 
 #[test]

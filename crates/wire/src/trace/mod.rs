@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use reader::{Damage, Trace, TraceError, read, read_block, walk};
 pub use record::{Place, Record};
-pub use writer::{BlockWriter, MAX_BLOCK, encode_header};
+pub use writer::{BlockWriter, MAX_BLOCK, encode, encode_header};
 
 /// Version of the file format.
 pub const VERSION: u16 = 1;

@@ -20,6 +20,21 @@ pub fn encode_header(header: &Header) -> Vec<u8> {
     bytes
 }
 
+/// A whole trace.
+#[must_use]
+pub fn encode<'r>(header: &Header, records: impl IntoIterator<Item = &'r Record>) -> Vec<u8> {
+    let mut bytes = encode_header(header);
+    let mut block = BlockWriter::new();
+    for record in records {
+        block.push(record);
+        if block.is_full() {
+            bytes.extend(block.take());
+        }
+    }
+    bytes.extend(block.take());
+    bytes
+}
+
 /// Gathers records into one block at a time.
 #[derive(Debug)]
 pub struct BlockWriter {
