@@ -4,23 +4,13 @@
 //! Only `hand`, which acts for policies and for people who ask, takes it. Every CPython fact is in `cpython`, and every
 //! unsafe line there or in `snapshot`.
 
-mod agent;
-mod conducting;
-mod conductor;
+mod act;
+mod book;
 mod cpython;
-mod crew;
-mod errands;
-mod hand;
-mod hooks;
-mod ledger;
-mod models;
-mod module;
-mod news;
-mod orders;
-mod prefork;
-mod senses;
+mod decide;
+mod lifecycle;
+mod python;
+mod sense;
 mod snapshot;
-mod stage;
-mod status;
-mod takeover;
+mod sys;
 mod uplink;

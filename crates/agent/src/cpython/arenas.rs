@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::chunks::{ARENA, Chunks};
-use super::huge;
+use crate::sys::chunks::{ARENA, Chunks};
+use crate::sys::huge;
 
 /// `PyObjectArenaAllocator`.
 #[repr(C)]

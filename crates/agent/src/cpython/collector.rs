@@ -1,7 +1,7 @@
 //! The collector's own counters, read without the GIL.
 
 use super::layout::Layout;
-use super::memory::{self, Pages};
+use crate::sys::memory::{self, Pages};
 
 /// More objects of the middle generation than this are not counted.
 const MOST_MIDDLE: usize = 100_000;

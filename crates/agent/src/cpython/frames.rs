@@ -7,7 +7,8 @@ use std::hash::{DefaultHasher, Hasher};
 
 use super::gil::ThreadState;
 use super::layout::Layout;
-use super::{lines, memory, native};
+use super::lines;
+use crate::sys::{memory, native};
 
 /// How many bytes of a frame's locals and stack are compared to see whether it made progress.
 const FINGERPRINT: usize = 256;

@@ -2,17 +2,12 @@
 //! here.
 
 pub(crate) mod arenas;
-mod chunks;
 pub(crate) mod collector;
 pub(crate) mod frames;
 pub(crate) mod generations;
 pub(crate) mod gil;
-pub(crate) mod heap;
-mod huge;
 pub(crate) mod layout;
 mod lines;
-pub(crate) mod memory;
-pub(crate) mod native;
 pub(crate) mod pending;
 pub(crate) mod selfcheck;
 pub(crate) mod threads;

@@ -10,9 +10,9 @@ use super::collector::{Collector, Walk, walk};
 use super::frames::{Frames, Types};
 use super::gil::{Gil, ThreadState};
 use super::layout::{Layout, Version, layout_for};
-use super::memory;
 use super::threads::ThreadIds;
 use super::{current_thread, runtime_address};
+use crate::sys::memory;
 
 /// A generation longer than this is only followed so far.
 const LONGEST_WALK: usize = 20_000;

@@ -4,7 +4,7 @@ use nix::unistd::gettid;
 
 use super::gil::ThreadState;
 use super::layout::Layout;
-use super::{memory, native};
+use crate::sys::{memory, native};
 
 /// How the kernel's id of a thread is found.
 #[derive(Clone, Copy, Debug)]

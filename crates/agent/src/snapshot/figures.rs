@@ -9,7 +9,7 @@ use neurogc_wire::status::Snapshots;
 use super::failure::Failure;
 use super::flight::Flight;
 use super::system;
-use crate::senses::spans::Spans;
+use crate::sense::spans::Spans;
 
 /// The sums of all snapshots of a process.
 #[derive(Clone, Debug)]

@@ -9,7 +9,6 @@ mod candidates;
 mod child;
 mod control;
 mod counts;
-pub(crate) mod face;
 mod failure;
 mod figures;
 mod flight;
@@ -39,9 +38,9 @@ use harvest::{Harvest, Portion};
 use hold::Hold;
 use pyo3::Python;
 
-use crate::agent::lock;
 use crate::cpython::generations::{Generations, Head};
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
+use crate::lifecycle::agent::lock;
 
 /// The snapshots of one process: at most one at a time.
 #[derive(Debug)]

@@ -10,9 +10,10 @@ use pyo3::sync::PyOnceLock;
 use super::control::Candidate;
 use super::harvest::Harvest;
 use super::walk::prefetch;
+use crate::cpython::arenas;
 use crate::cpython::generations::{Generations, Head};
 use crate::cpython::layout::Layout;
-use crate::cpython::{arenas, memory};
+use crate::sys::memory;
 
 /// `gc.collect` as CPython made it: programs put functions of their own in its place.
 static COLLECT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

@@ -2,9 +2,9 @@
 
 use neurogc_wire::report::{Report, Settled, encode};
 
-use crate::agent::Agent;
-use crate::news::Bulletin;
-use crate::status;
+use crate::book::hub_batch::Bulletin;
+use crate::book::status;
+use crate::lifecycle::agent::Agent;
 
 /// Events in blocks that may wait for one listener.
 const MOST: usize = 256 * 1024;

@@ -18,9 +18,9 @@ use nix::sys::socket::{
 };
 use nix::unistd::{Uid, geteuid};
 
-use crate::agent::Agent;
-use crate::errands::Errand;
-use crate::status;
+use crate::act::remote::Errand;
+use crate::book::status;
+use crate::lifecycle::agent::Agent;
 
 /// How long a peer may take to ask or to listen. A fork of the program may have to wait for that.
 const PATIENCE: Duration = Duration::from_millis(20);

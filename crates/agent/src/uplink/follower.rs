@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 
 use super::backlog::Backlog;
-use crate::agent::Agent;
-use crate::news::Bulletin;
+use crate::book::hub_batch::Bulletin;
+use crate::lifecycle::agent::Agent;
 
 /// One that takes nothing for this long is left.
 const PATIENCE_NS: u64 = 10_000_000_000;

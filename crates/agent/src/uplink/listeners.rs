@@ -4,9 +4,9 @@ use std::os::unix::net::UnixStream;
 
 use super::follower::Follower;
 use super::push::Push;
-use crate::agent::Agent;
-use crate::cpython::native::monotonic_ns;
-use crate::news::News;
+use crate::book::hub_batch::News;
+use crate::lifecycle::agent::Agent;
+use crate::sys::native::monotonic_ns;
 
 /// More do not get in: each costs a report a second.
 const MOST: usize = 4;

@@ -16,12 +16,12 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::agent::{Agent, lock};
+use crate::act::takeover::leave_to_cpython;
 use crate::cpython::arenas::Upkeep;
-use crate::cpython::native::{Descriptors, monotonic_ns, thread_cpu_ns};
-use crate::crew::Crew;
+use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::threads::Crew;
 use crate::snapshot::left_behind::LeftBehind;
-use crate::takeover::leave_to_cpython;
+use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use control::Control;
 use listeners::Listeners;
 use trace_file::TraceFile;

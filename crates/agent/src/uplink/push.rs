@@ -14,8 +14,8 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, conne
 use super::backlog::{Backlog, Content};
 use super::control::answer_to;
 use super::response::{self, MOST};
-use crate::agent::Agent;
-use crate::news::Bulletin;
+use crate::book::hub_batch::Bulletin;
+use crate::lifecycle::agent::Agent;
 
 /// How long a hub may take to accept, to read and to answer.
 const PATIENCE_NS: u64 = 10_000_000_000;

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use neurogc_wire::trace::{Header, encode_header, read};
 use nix::fcntl::OFlag;
 
-use crate::agent::Agent;
-use crate::conductor::STEP_NS;
-use crate::cpython::native::{boot_ns, unix_ns};
-use crate::status;
+use crate::book::status;
+use crate::lifecycle::agent::Agent;
+use crate::sense::sampler::STEP_NS;
+use crate::sys::native::{boot_ns, unix_ns};
 
 /// An open trace.
 #[derive(Debug)]

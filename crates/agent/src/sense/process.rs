@@ -8,7 +8,7 @@ use std::path::Path;
 use neurogc_wire::status::{Cpu, Io, Memory, Net};
 
 use super::cgroup;
-use crate::cpython::native::{monotonic_ns, process_cpu_ns};
+use crate::sys::native::{monotonic_ns, process_cpu_ns};
 
 /// How much of a core `smaps_rollup` may cost: it is read again after this many times what the last read took.
 const ROLLUP_RARITY: u64 = 1000;

@@ -4,13 +4,13 @@ use neurogc_policy::Decision;
 use neurogc_wire::report::Sample;
 use neurogc_wire::status::{Agent as Cost, Compared, Conduct, Forecasts, Guards, Status};
 
-use crate::agent::{Agent, lock};
-use crate::cpython::heap;
-use crate::cpython::native::{monotonic_ns, own_library};
-use crate::orders::{Orders, what};
-use crate::senses::children::children_of;
-use crate::senses::spans::{ms, seconds};
-use crate::stage::Waiting;
+use crate::act::stage::Waiting;
+use crate::book::order_log::{Orders, what};
+use crate::lifecycle::agent::{Agent, lock};
+use crate::sense::children::children_of;
+use crate::sense::spans::{ms, seconds};
+use crate::sys::heap;
+use crate::sys::native::{monotonic_ns, own_library};
 
 /// The version of this build.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

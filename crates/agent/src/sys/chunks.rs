@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::huge;
 
 /// What CPython asks for at a time, in every version from 3.10 on, unless it was built otherwise.
-pub(super) const ARENA: usize = 1 << 20;
+pub(crate) const ARENA: usize = 1 << 20;
 
 /// As many arenas as a word has bits.
 const REGION: usize = 64 * ARENA;
@@ -28,7 +28,7 @@ const REGIONS: usize = 4096;
 
 /// All arenas in huge pages.
 #[derive(Debug)]
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     regions: [Region; REGIONS],
     /// Regions from here on were never used.
     end: AtomicUsize,
@@ -206,7 +206,7 @@ impl Region {
 }
 
 impl Chunks {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             regions: [const { Region::vacant() }; REGIONS],
             end: AtomicUsize::new(0),
@@ -220,7 +220,7 @@ impl Chunks {
     }
 
     /// An arena in a huge page, if there can be one. Pages that are half in use come first.
-    pub(super) fn alloc(&self) -> Option<usize> {
+    pub(crate) fn alloc(&self) -> Option<usize> {
         self.take().or_else(|| {
             self.map()?;
             self.take()
@@ -264,7 +264,7 @@ impl Chunks {
     }
 
     /// Whether a region lies in a range, or a part of one.
-    pub(super) fn are_within(&self, from: usize, to: usize) -> bool {
+    pub(crate) fn are_within(&self, from: usize, to: usize) -> bool {
         self.regions().iter().filter_map(Region::base).any(|base| base < to && from < base + REGION)
     }
 
@@ -279,7 +279,7 @@ impl Chunks {
     ///
     /// # Safety
     /// It must be its owner's to give back.
-    pub(super) unsafe fn free(&self, address: usize, may_unmap: bool) -> bool {
+    pub(crate) unsafe fn free(&self, address: usize, may_unmap: bool) -> bool {
         let Some((region, arena)) = self.find(address) else { return false };
         // SAFETY: the caller's promise.
         if unsafe { region.free(arena) } && may_unmap {
@@ -289,7 +289,7 @@ impl Chunks {
     }
 
     /// Gives back the address space of regions that nobody uses, as long as another one has room.
-    pub(super) fn trim(&self) {
+    pub(crate) fn trim(&self) {
         for region in self.regions() {
             if !region.used.take_all() {
                 continue;

@@ -8,12 +8,12 @@ use neurogc_settings::ExplicitCollect;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::agent::Agent;
+use crate::act::remote;
+use crate::act::stage::{original, real_thresholds};
 use crate::cpython::arenas;
 use crate::cpython::pending::call_soon;
-use crate::errands;
-use crate::module::current;
-use crate::stage::{original, real_thresholds};
+use crate::lifecycle::agent::Agent;
+use crate::python::module::current;
 
 /// Functions of `gc` whose answers a policy would change, and the one that a setting puts off.
 const REPLACED: [&str; 3] = ["get_threshold", "set_threshold", COLLECT];
@@ -152,7 +152,7 @@ pub(crate) fn collect<'py>(py: Python<'py>, generation: i32) -> PyResult<Bound<'
 #[pyfunction]
 pub(crate) fn run_errand(py: Python<'_>) {
     if let Some(agent) = current() {
-        errands::proceed(py, &agent);
+        remote::proceed(py, &agent);
     }
 }
 

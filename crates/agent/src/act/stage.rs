@@ -11,12 +11,12 @@ use neurogc_policy::{Decision, Order, Thresholds, Trust};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::agent::{Agent, lock};
 use crate::cpython::generations::HeldOff;
-use crate::cpython::native::monotonic_ns;
-use crate::hooks::{CLONE, Ordered, REAP};
-use crate::senses::process::{has_room, resident};
+use crate::lifecycle::agent::{Agent, lock};
+use crate::sense::hooks::{CLONE, Ordered, REAP};
+use crate::sense::process::{has_room, resident};
 use crate::snapshot::{COPIES, Failure, Reaped};
+use crate::sys::native::monotonic_ns;
 
 /// The stage of one process.
 #[derive(Debug, Default)]

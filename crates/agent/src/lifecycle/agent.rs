@@ -10,20 +10,20 @@ use neurogc_policy::Name;
 use neurogc_settings::Settings;
 use nix::sys::signal::{SigSet, SigmaskHow};
 
+use crate::act::hand::{self, Hand};
+use crate::act::remote::Errands;
+use crate::act::stage::Stage;
+use crate::act::takeover::leave_to_cpython;
+use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
-use crate::cpython::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
-use crate::crew::{Crew, Member, catch};
-use crate::errands::Errands;
-use crate::hand::{self, Hand};
-use crate::hooks::Hooks;
-use crate::ledger::Ledger;
-use crate::senses::children::Proportions;
-use crate::senses::frozen::Frozen;
-use crate::senses::process::Process;
+use crate::lifecycle::threads::{Crew, Member, catch};
+use crate::sense::children::Proportions;
+use crate::sense::frozen::Frozen;
+use crate::sense::hooks::Hooks;
+use crate::sense::process::Process;
 use crate::snapshot::Snapshots;
-use crate::stage::Stage;
-use crate::takeover::leave_to_cpython;
-use crate::{conductor, uplink};
+use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
+use crate::{sense::sampler, uplink};
 
 /// Trace blocks that may wait to be written.
 const BLOCKS: usize = 16;
@@ -306,7 +306,7 @@ fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
     let hand = Member::start("neurogc-hand", PYTHON_STACK, move || hand::run(&agent_of_hand));
     let descriptors = if leave_shared_descriptors() { Descriptors::Private } else { Descriptors::Shared };
     let agent_of_conductor = Arc::clone(agent);
-    let conductor = Member::start("neurogc", STACK, move || conductor::run(&agent_of_conductor, descriptors));
+    let conductor = Member::start("neurogc", STACK, move || sampler::run(&agent_of_conductor, descriptors));
     match &conductor {
         Ok(conductor) => *lock(slot) = Some(conductor.thread().clone()),
         Err(error) => agent.ledger().trouble(format!("the conductor thread did not start: {error}")),

@@ -6,9 +6,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::{Failure, Figures, Progress, Reaped};
-use crate::agent::Agent;
-use crate::module::current;
+use crate::lifecycle::agent::Agent;
+use crate::python::module::current;
+use crate::snapshot::{Failure, Figures, Progress, Reaped};
 
 /// How long a slice may take when somebody waits for all of it. Between slices others may have the GIL.
 const SLICE: Duration = Duration::from_millis(5);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use neurogc_policy::{Bytes, CLASSIC_MODEL, LoadError, MOST_BYTES, Name, Policy, classic, learned, policy};
 
-use crate::agent::Agent;
-use crate::cpython::native::own_library;
-use crate::senses::process::machine_memory;
+use crate::lifecycle::agent::Agent;
+use crate::sense::process::machine_memory;
+use crate::sys::native::own_library;
 
 /// The policy of a name, with the model of its file. Where that is no good, another one decides, and the status says so.
 pub(crate) fn policy_of(agent: &Agent, name: Name) -> Box<dyn Policy> {

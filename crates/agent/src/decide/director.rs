@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use neurogc_policy::{Collected, Decision, Flown, Generation, Guarded, Observation, Order, Snapshot, Thresholds};
 
-use crate::agent::Agent;
-use crate::hooks::{CLONE, REAP};
-use crate::models::policy_of;
-use crate::senses::process::{has_room, resident};
+use crate::act::stage::Waiting;
+use crate::decide::models::policy_of;
+use crate::lifecycle::agent::Agent;
+use crate::sense::hooks::{CLONE, REAP};
+use crate::sense::process::{has_room, resident};
 use crate::snapshot::{COPIES, Failure, Latest, Progress};
-use crate::stage::Waiting;
 
 /// How often resident memory is read.
 const MEMORY_NS: u64 = 50_000_000;

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, gettid};
 
-use crate::cpython::heap;
+use crate::sys::heap;
 
 /// A thread of ours.
 #[derive(Debug)]

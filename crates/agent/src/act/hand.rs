@@ -10,10 +10,10 @@ use std::thread::Thread;
 use neurogc_policy::{Decision, Order, Thresholds};
 use pyo3::prelude::*;
 
-use crate::agent::{Agent, lock};
-use crate::cpython::native::monotonic_ns;
-use crate::errands;
-use crate::stage::hold_off;
+use crate::act::remote;
+use crate::act::stage::hold_off;
+use crate::lifecycle::agent::{Agent, lock};
+use crate::sys::native::monotonic_ns;
 
 /// An order that had to wait this long has missed its gap.
 const MISSED_NS: u64 = 300_000;
@@ -80,7 +80,7 @@ pub(crate) fn run(agent: &Agent) {
     while !agent.stopping() {
         let task = *lock(&agent.hand.task);
         if let Some(errand) = agent.errands.begin() {
-            Python::try_attach(|py| errands::run(py, agent, errand));
+            Python::try_attach(|py| remote::run(py, agent, errand));
         } else if let Some(task) = task {
             carry_out(agent, task);
             *lock(&agent.hand.task) = None;

@@ -9,13 +9,14 @@ use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::agent::{Agent, EXIT_PATIENCE, Host};
+use crate::act::takeover::{give_back, restore_if_left, take_over};
+use crate::book::status;
 use crate::cpython::pending::call_soon;
-use crate::cpython::{Interpreter, arenas, heap, is_main_interpreter};
-use crate::hooks::Open;
-use crate::prefork::share_heap;
-use crate::status;
-use crate::takeover::{give_back, restore_if_left, take_over};
+use crate::cpython::{Interpreter, arenas, is_main_interpreter};
+use crate::lifecycle::agent::{Agent, EXIT_PATIENCE, Host};
+use crate::python::prefork::share_heap;
+use crate::sense::hooks::Open;
+use crate::sys::heap;
 
 /// The installed agent. Only threads that hold the GIL write here, so no forked child finds it locked.
 static CURRENT: RwLock<Option<Arc<Agent>>> = RwLock::new(None);
@@ -64,13 +65,15 @@ mod _agent {
         layout, progress, shutdown, status_json, uninstall,
     };
     #[pymodule_export]
-    use crate::prefork::forks_workers;
-    #[pymodule_export]
-    use crate::snapshot::face::{
-        collect_snapshot, snapshot_cancel, snapshot_figures, snapshot_launch, snapshot_look, snapshot_reap,
+    use crate::act::takeover::{
+        collect, collect_posted, event_loop_runs, get_threshold, quiet, run_errand, set_threshold,
     };
     #[pymodule_export]
-    use crate::takeover::{collect, collect_posted, event_loop_runs, get_threshold, quiet, run_errand, set_threshold};
+    use crate::python::prefork::forks_workers;
+    #[pymodule_export]
+    use crate::python::snapshots::{
+        collect_snapshot, snapshot_cancel, snapshot_figures, snapshot_launch, snapshot_look, snapshot_reap,
+    };
 
     use pyo3::exceptions::PyImportError;
     use pyo3::prelude::*;

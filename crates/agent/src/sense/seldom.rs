@@ -1,6 +1,6 @@
 //! Figures that are dear to read: whoever asks often gets the last one again.
 
-use crate::cpython::native::monotonic_ns;
+use crate::sys::native::monotonic_ns;
 
 /// A figure is read again after this many times what its last read took, so it costs a thousandth of a core at most.
 const RARITY: u64 = 1000;

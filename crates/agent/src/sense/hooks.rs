@@ -10,7 +10,7 @@ use std::thread::Thread;
 use crossbeam_queue::ArrayQueue;
 use neurogc_wire::trace::Place;
 
-use crate::cpython::native::monotonic_ns;
+use crate::sys::native::monotonic_ns;
 
 /// How many events may wait for the conductor. It empties the queue at least every 50 ms, so this lasts for 20 000
 /// requests per second. A longer queue would cost the program more: every event goes to memory that is not in its cache.

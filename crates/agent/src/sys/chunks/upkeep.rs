@@ -13,21 +13,21 @@ const READY_EACH: u32 = 32;
 
 impl Chunks {
     /// The program is about to fork. Pages that it shares with a child are not mended: that would copy them.
-    pub(in super::super) fn share_all(&self) {
+    pub(crate) fn share_all(&self) {
         for region in self.regions() {
             region.own.store(0, Ordering::Relaxed);
         }
     }
 
     /// Pages may be broken up since a clone: mending begins anew.
-    pub(in super::super) fn begin_mending(&self) {
+    pub(crate) fn begin_mending(&self) {
         if !self.regions().is_empty() && huge::can_be_mended() {
             self.mended.store(0, Ordering::Release);
         }
     }
 
     /// Mends pages until `enough` says so. True when there are more. One thread does this.
-    pub(in super::super) fn mend(&self, enough: impl Fn() -> bool) -> bool {
+    pub(crate) fn mend(&self, enough: impl Fn() -> bool) -> bool {
         let mut at = self.mended.load(Ordering::Acquire);
         while let Some(region) = self.regions().get(at / PAGES) {
             let arena = (at % PAGES * 2) as u32;
@@ -51,7 +51,7 @@ impl Chunks {
 
     /// Sees to it that a page has its memory when the program begins it: in one piece that takes the program a while.
     /// There are more of them while it begins many.
-    pub(in super::super) fn prepare(&self) {
+    pub(crate) fn prepare(&self) {
         let begun = self.begun.swap(0, Ordering::Relaxed) as u32;
         let ready = |region: &Region| region.ready.load(Ordering::Relaxed);
         let (mut in_use, mut there) = (0, 0);
@@ -76,7 +76,7 @@ impl Chunks {
     }
 
     /// Looks which arenas have been out of use since the last look while the other half of their page is in use.
-    pub(in super::super) fn begin_thinning(&self) {
+    pub(crate) fn begin_thinning(&self) {
         for region in self.regions() {
             let idle = idle_halves(region.used.now());
             region.for_long.store(idle & region.idle.swap(idle, Ordering::Relaxed), Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Chunks {
     }
 
     /// Gives back the memory of those until `enough` says so. True when there are more.
-    pub(in super::super) fn thin(&self, enough: impl Fn() -> bool) -> bool {
+    pub(crate) fn thin(&self, enough: impl Fn() -> bool) -> bool {
         for region in self.regions() {
             let due = || region.for_long.load(Ordering::Relaxed) & !region.thinned.load(Ordering::Relaxed);
             while let Some(arena) = lowest(due()) {
@@ -99,7 +99,7 @@ impl Chunks {
     }
 
     /// Gives back the memory of an arena that is out of use now, if the other half of its page is in use.
-    pub(in super::super) fn thin_at(&self, address: usize) {
+    pub(crate) fn thin_at(&self, address: usize) {
         if let Some((region, arena)) = self.find(address) {
             region.thin(arena);
         }

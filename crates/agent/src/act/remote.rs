@@ -9,11 +9,11 @@ use neurogc_policy::Name;
 use neurogc_wire::control::{How, Outcome};
 use pyo3::prelude::*;
 
-use crate::agent::{Agent, lock};
-use crate::cpython::native::monotonic_ns;
+use crate::act::stage::original;
+use crate::act::takeover::switch;
+use crate::lifecycle::agent::{Agent, lock};
 use crate::snapshot::{Failure, Progress};
-use crate::stage::original;
-use crate::takeover::switch;
+use crate::sys::native::monotonic_ns;
 
 /// An event loop that has not run an errand in this time has ended; nobody else need wait for it.
 const FORGOTTEN_NS: u64 = 120_000_000_000;

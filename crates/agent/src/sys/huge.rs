@@ -6,13 +6,13 @@
 use std::ffi::c_void;
 
 /// The size of a huge page that this is made for; where the kernel has another, none are used.
-pub(super) const PAGE: usize = 2 << 20;
+pub(crate) const PAGE: usize = 2 << 20;
 
 /// Mends a range that a write after a clone has broken up; since Linux 6.1.
 const MADV_COLLAPSE: i32 = 25;
 
 /// Whether memory of this process can be in huge pages of our size.
-pub(super) fn are_possible() -> bool {
+pub(crate) fn are_possible() -> bool {
     let read = |name: &str| std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}"));
     let offered = read("enabled").is_ok_and(|text| text.contains("[always]") || text.contains("[madvise]"));
     let fits = read("hpage_pmd_size").is_ok_and(|text| text.trim().parse() == Ok(PAGE));
@@ -21,7 +21,7 @@ pub(super) fn are_possible() -> bool {
 }
 
 /// Maps so many bytes, a multiple of the page, at a multiple of the page. They cost nothing before they are touched.
-pub(super) fn map(bytes: usize) -> Option<usize> {
+pub(crate) fn map(bytes: usize) -> Option<usize> {
     let at = map_plainly(bytes)?;
     // Newer kernels align it by themselves.
     let at = if at.is_multiple_of(PAGE) {
@@ -70,7 +70,7 @@ fn is_resident(at: usize) -> bool {
 
 /// # Safety
 /// The range must be ours, and nobody may use it any more.
-pub(super) unsafe fn unmap(at: usize, bytes: usize) {
+pub(crate) unsafe fn unmap(at: usize, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller's promise.
         unsafe { libc::munmap(at as *mut c_void, bytes) };
@@ -81,7 +81,7 @@ pub(super) unsafe fn unmap(at: usize, bytes: usize) {
 ///
 /// # Safety
 /// Nobody may need what is in it any more.
-pub(super) unsafe fn discard(at: usize, bytes: usize) {
+pub(crate) unsafe fn discard(at: usize, bytes: usize) {
     // Where memory is locked this is refused, and the memory stays.
     // SAFETY: the caller's promise; the mapping itself is not changed.
     unsafe { libc::madvise(at as *mut c_void, bytes, libc::MADV_DONTNEED) };
@@ -91,7 +91,7 @@ pub(super) unsafe fn discard(at: usize, bytes: usize) {
 ///
 /// # Safety
 /// Nobody may need what is in it any more.
-pub(super) unsafe fn discard_part(at: usize, bytes: usize) {
+pub(crate) unsafe fn discard_part(at: usize, bytes: usize) {
     // A part that is merely unmapped stays with the whole until memory is short. This makes small pages of it first.
     // SAFETY: the caller's promise.
     unsafe {
@@ -104,21 +104,21 @@ pub(super) unsafe fn discard_part(at: usize, bytes: usize) {
 ///
 /// # Safety
 /// The page must be mapped, and its first arena must be the caller's.
-pub(super) unsafe fn touch(page: usize) {
+pub(crate) unsafe fn touch(page: usize) {
     // A fault locks this mapping only. `MADV_POPULATE_WRITE` would keep the whole process from growing its other memory.
     // SAFETY: the caller's promise; what is in an arena before it is used does not matter.
     unsafe { std::ptr::write_volatile(page as *mut u8, 0) };
 }
 
 /// Whether this kernel can put a page back together when asked.
-pub(super) fn can_be_mended() -> bool {
+pub(crate) fn can_be_mended() -> bool {
     // SAFETY: a range of no length is checked for its arguments only.
     unsafe { libc::madvise(PAGE as *mut c_void, 0, MADV_COLLAPSE) == 0 }
 }
 
 /// Puts the small pages that a huge one has become back together. Whoever touches it meanwhile waits, for as long as
 /// 2 MiB take to be copied. False where there is no memory for it. A page that cannot be mended now stays as it is.
-pub(super) fn mend(page: usize) -> bool {
+pub(crate) fn mend(page: usize) -> bool {
     // SAFETY: what is in memory stays as it is, also where the range is no longer ours.
     let mended = unsafe { libc::madvise(page as *mut c_void, PAGE, MADV_COLLAPSE) } == 0;
     // The second is what a control group's limit gives.

@@ -3,14 +3,14 @@
 use neurogc_policy::Order;
 use neurogc_wire::trace::{BlockWriter, Record};
 
-use crate::hooks::Event;
-use crate::news::News;
-use crate::orders::{Orders, is_notable, what};
-use crate::senses::collections::{Collection, Collections};
-use crate::senses::gaps::{Gap, Gaps};
-use crate::senses::process::Seen;
-use crate::senses::requests::Requests;
-use crate::senses::stalls::{Stalls, Verdict};
+use crate::book::hub_batch::News;
+use crate::book::order_log::{Orders, is_notable, what};
+use crate::sense::collections::{Collection, Collections};
+use crate::sense::gaps::{Gap, Gaps};
+use crate::sense::hooks::Event;
+use crate::sense::process::Seen;
+use crate::sense::requests::Requests;
+use crate::sense::stalls::{Stalls, Verdict};
 use crate::snapshot::Latest;
 
 /// The books of one process.

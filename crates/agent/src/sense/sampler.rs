@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use neurogc_wire::trace::BlockWriter;
 
-use crate::agent::Agent;
-use crate::conducting::Conducting;
 use crate::cpython::frames::Sample;
 use crate::cpython::gil::Gil;
-use crate::cpython::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::cpython::{Interpreter, ThreadState};
-use crate::hooks::Event;
-use crate::senses::schedule::{Schedule, Scheduler, processor, voluntary_switches};
-use crate::senses::stalls::{Evidence, Look, Watch};
+use crate::decide::director::Conducting;
+use crate::lifecycle::agent::Agent;
+use crate::sense::hooks::Event;
+use crate::sense::schedule::{Schedule, Scheduler, processor, voluntary_switches};
+use crate::sense::stalls::{Evidence, Look, Watch};
+use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 
 /// Step of the looks; no shorter span of the GIL is seen.
 pub(crate) const STEP_NS: u64 = 2_000_000;

@@ -8,8 +8,8 @@ use std::cell::Cell;
 use neurogc_policy::policy;
 use pyo3::prelude::*;
 
-use crate::agent::Agent;
-use crate::module::current;
+use crate::lifecycle::agent::Agent;
+use crate::python::module::current;
 
 thread_local! {
     /// Whether what this thread forks now is a worker. The thread is the one that goes on in the child.

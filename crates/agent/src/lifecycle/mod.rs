@@ -1,0 +1,4 @@
+//! One installed agent from install to uninstall: its threads, forks and the end of the program.
+
+pub(crate) mod agent;
+pub(crate) mod threads;

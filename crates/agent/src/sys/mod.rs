@@ -1,0 +1,8 @@
+//! What belongs to the operating system, not to CPython: clocks, descriptors, memory of this process and how it is
+//! mapped, and the agent's own allocator.
+
+pub(crate) mod chunks;
+pub(crate) mod heap;
+pub(crate) mod huge;
+pub(crate) mod memory;
+pub(crate) mod native;
