@@ -1,7 +1,8 @@
 //! When to collect: policies turn observations into decisions.
 //!
 //! No Python, no clock, no files, no threads: time and randomness are arguments, so that the same code runs in the
-//! agent, in a simulator and in tests. `policies` holds one file per policy; `guards` stand above them all.
+//! agent, in a simulator and in tests. `policies` holds one file per policy; `pacer` keeps memory within its goal
+//! above them all, and `guards` puts both together.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,7 @@ pub mod metrics;
 mod name;
 mod near;
 mod observation;
+mod pacer;
 mod policies;
 #[cfg(test)]
 mod rehearsal;
@@ -19,7 +21,10 @@ pub use guards::{Guarded, Limits};
 pub use name::{Name, NameError, WRITTEN, names_a_file};
 pub use near::suggestion;
 pub use neurogc_neural::{LoadError, MOST_BYTES};
-pub use observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Snapshot};
+pub use observation::{
+    Bytes, Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot,
+};
+pub use pacer::{Bound, Pacer, SMALL_HEAP};
 pub use policies::classic::CLASSIC_MODEL;
 pub use policies::neural::{Compared, Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
-pub use policies::{MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};
+pub use policies::{Control, MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::pacer::SMALL_HEAP;
+
 /// Bytes of memory.
 pub type Bytes = u64;
 
@@ -10,7 +12,9 @@ pub type Bytes = u64;
 pub struct Observation {
     /// Now.
     pub now: Duration,
-    /// For how long nobody has wanted the interpreter; `None` while somebody runs.
+    /// Where in the program this is asked.
+    pub moment: Moment,
+    /// For how long no thread has wanted the interpreter; `None` while one runs.
     pub idle: Option<Duration>,
     /// Requests being served.
     pub in_flight: u64,
@@ -19,10 +23,20 @@ pub struct Observation {
     /// The collector's counters: net allocations since the last young collection, young collections since the last
     /// middle one, middle ones since the last full one.
     pub counts: [u32; 3],
-    /// Objects that the last full collection left behind.
+    /// Objects that the last walk or full collection left behind, as the pacer counts them.
     pub tenured: u64,
-    /// Objects that have reached the oldest generation since then.
+    /// Objects that have come on top of that.
     pub pending: u64,
+    /// Young objects that may gather, and survivors of young collections: how many there are and how many may gather.
+    pub young_limit: u32,
+    /// See `young_limit`.
+    pub survivors: u32,
+    /// See `young_limit`.
+    pub survivors_limit: u32,
+    /// The pacer would begin a cycle in a gap, which should look at this.
+    pub cycle_due: bool,
+    /// See `cycle_due`.
+    pub scope: Scope,
     /// Resident memory.
     pub rss: Bytes,
     /// What memory may not exceed.
@@ -33,6 +47,30 @@ pub struct Observation {
     pub deferred: bool,
     /// How a snapshot stands.
     pub snapshot: Snapshot,
+}
+
+/// Where in the program a policy is asked. What it orders runs finalizers, so it runs in a thread of the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Moment {
+    /// A thread of the agent looks at the program. What is decided waits for a thread of the program.
+    #[default]
+    Look,
+    /// A thread of the program has nothing to do: its event loop is about to sleep, or its last request has ended.
+    Gap,
+    /// A collection has just ended in a thread of the program.
+    CollectionEnd,
+    /// A thread of the program has come by, with work of its own waiting.
+    Passing,
+}
+
+/// What a snapshot looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Every tracked object.
+    #[default]
+    All,
+    /// Objects that have become old since the last snapshot was launched.
+    New,
 }
 
 /// How a snapshot of the heap stands.
@@ -59,6 +97,8 @@ pub enum Snapshot {
 pub struct Flown {
     /// When it was over.
     pub at: Duration,
+    /// What it looked at.
+    pub scope: Scope,
     /// How long the program stood still for it.
     pub clone: Duration,
     /// How long the walk took.
@@ -71,22 +111,14 @@ pub struct Flown {
     pub found: u64,
 }
 
-/// From so many objects on a snapshot is cheaper than the pause; where no gap has come in a while, from fewer on.
-const LARGE_HEAP: u64 = 500_000;
-const SMALL_HEAP: u64 = 50_000;
-const LONG_WAIT: Duration = Duration::from_secs(3);
-
-/// What memory may come to during a snapshot, as a multiple of what it is.
-const SNAPSHOT_ROOM: f64 = 1.6;
-
 /// What a full collection costs for each object, before one has been measured.
 const NS_PER_OBJECT: u64 = 100;
 
 impl Observation {
-    /// Whether a collection would disturb nobody now.
+    /// Whether no thread of the program has anything to do now.
     #[must_use]
     pub fn is_gap(&self) -> bool {
-        self.idle.is_some()
+        self.moment == Moment::Gap || self.idle.is_some()
     }
 
     /// How many objects there are, about.
@@ -101,17 +133,11 @@ impl Observation {
         Duration::from_nanos(self.objects().saturating_mul(NS_PER_OBJECT))
     }
 
-    /// How everything is collected best, after it has waited for so long: from a snapshot where that pays and memory
-    /// has room for the copies that the program makes meanwhile, and plainly otherwise.
+    /// How everything is collected: from a snapshot, or plainly where the heap is small or none can be taken.
     #[must_use]
-    pub fn everything(&self, waited: Duration) -> Decision {
-        let large = if waited < LONG_WAIT { LARGE_HEAP } else { SMALL_HEAP };
-        let room = self.ceiling.is_none_or(|ceiling| self.rss as f64 * SNAPSHOT_ROOM < ceiling as f64);
-        if self.snapshot == Snapshot::Idle && self.objects() >= large && room {
-            Decision::Snapshot
-        } else {
-            Decision::Full
-        }
+    pub fn everything(&self, scope: Scope) -> Decision {
+        let large = self.objects() >= SMALL_HEAP;
+        if self.snapshot == Snapshot::Idle && large { Decision::Snapshot { scope } } else { Decision::Full }
     }
 }
 
@@ -130,6 +156,8 @@ pub struct Collected {
     pub freed: u64,
     /// Resident memory afterwards.
     pub rss: Bytes,
+    /// Objects that a full collection left, where that is known.
+    pub objects: Option<u64>,
 }
 
 /// A part of the heap, by age.
@@ -166,17 +194,27 @@ pub enum Decision {
     /// Collect everything once and take what is left out of the collector's sight.
     Freeze,
     /// Collect the oldest generation from a snapshot.
-    Snapshot,
+    Snapshot {
+        /// What it looks at.
+        scope: Scope,
+    },
     /// Free what a snapshot found, for at most this long.
     Reap {
         /// How long.
         budget: Duration,
+    },
+    /// Hold the calling thread up without the interpreter, so that the walk can catch up.
+    Throttle {
+        /// For how long.
+        pause: Duration,
     },
 }
 
 /// A decision with its reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Order {
+    /// Its number within the process, by which what it led to is known; 0 before it is given.
+    pub id: u64,
     /// What to do.
     pub decision: Decision,
     /// Why, in words.
@@ -189,29 +227,29 @@ pub struct Order {
 
 impl Order {
     /// Nothing to do.
-    pub const WAIT: Self = Self { decision: Decision::Wait, reason: "", forced: false, at_once: false };
+    pub const WAIT: Self = Self { id: 0, decision: Decision::Wait, reason: "", forced: false, at_once: false };
 
     /// An order of a policy.
     #[must_use]
     pub fn because(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: false, at_once: false }
+        Self { id: 0, decision, reason, forced: false, at_once: false }
     }
 
     /// An order of a policy that does not wait for gaps.
     #[must_use]
     pub fn at_once(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: false, at_once: true }
+        Self { id: 0, decision, reason, forced: false, at_once: true }
     }
 
     /// An order of a guard that still keeps to gaps.
     #[must_use]
     pub fn forced_in_gap(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: true, at_once: false }
+        Self { id: 0, decision, reason, forced: true, at_once: false }
     }
 
     /// An order of a guard that waits no longer.
     #[must_use]
     pub fn forced(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: true, at_once: true }
+        Self { id: 0, decision, reason, forced: true, at_once: true }
     }
 }

@@ -3,7 +3,7 @@
 
 use neurogc_neural::{LoadError, Sequence, Wanted, sigmoid};
 
-use super::{Policy, Thresholds};
+use super::{Control, Policy};
 use crate::metrics::{METRICS, Metrics, NAMES, OUTPUTS, SAMPLES};
 use crate::observation::{Bytes, Collected, Decision, Observation, Order};
 
@@ -38,8 +38,8 @@ impl Classic {
 }
 
 impl Policy for Classic {
-    fn thresholds(&self, _: &Observation) -> Option<Thresholds> {
-        None
+    fn control(&self) -> Control {
+        Control::Cpython
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {

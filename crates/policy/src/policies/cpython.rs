@@ -1,6 +1,6 @@
 //! `cpython`: CPython's own collector as the program set it, measured: the baseline by name.
 
-use super::{Policy, Thresholds};
+use super::{Control, Policy};
 use crate::observation::{Observation, Order};
 
 /// Never acts.
@@ -8,8 +8,8 @@ use crate::observation::{Observation, Order};
 pub(super) struct Cpython;
 
 impl Policy for Cpython {
-    fn thresholds(&self, _: &Observation) -> Option<Thresholds> {
-        None
+    fn control(&self) -> Control {
+        Control::Cpython
     }
 
     fn decide(&mut self, _: &Observation) -> Order {

@@ -1,6 +1,6 @@
 //! `every:N`: no automatic collection, a full one after each N requests, as people do by hand.
 
-use super::{Policy, Thresholds};
+use super::{Control, Policy};
 use crate::observation::{Decision, Observation, Order};
 
 /// Counts requests.
@@ -18,13 +18,9 @@ impl Every {
 }
 
 impl Policy for Every {
-    fn thresholds(&self, _: &Observation) -> Option<Thresholds> {
-        // A threshold of zero switches automatic collection off.
-        Some([0, 10, 10])
-    }
-
-    fn takes_over(&self) -> bool {
-        true
+    fn control(&self) -> Control {
+        // High, and not zero: without the agent CPython would take over in the end.
+        Control::Bounded([i32::MAX as u32 / 2, 10, 10])
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Policy, Thresholds};
+use super::{Control, Policy};
 use crate::observation::{Collected, Decision, Generation, Observation, Order};
 
 /// How long a program is given to start up.
@@ -16,8 +16,8 @@ pub(super) struct Freeze {
 }
 
 impl Policy for Freeze {
-    fn thresholds(&self, _: &Observation) -> Option<Thresholds> {
-        None
+    fn control(&self) -> Control {
+        Control::Cpython
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {

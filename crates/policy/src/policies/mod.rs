@@ -21,22 +21,30 @@ use crate::observation::{Bytes, Collected, Flown, Observation, Order};
 /// The collector's thresholds, as `gc.set_threshold` takes them.
 pub type Thresholds = [u32; 3];
 
+/// Who runs CPython's automatic collections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// CPython does, with the thresholds of the program.
+    Cpython,
+    /// CPython does, with these thresholds.
+    Fixed(Thresholds),
+    /// The policy does, with these thresholds; the pacer bounds memory by plain collections.
+    Bounded(Thresholds),
+    /// The pacer does.
+    Paced,
+}
+
 /// Says when to collect.
 pub trait Policy: std::fmt::Debug + Send {
-    /// The thresholds that CPython's own automatic collection should run with now, or `None` to leave the program's.
-    fn thresholds(&self, observation: &Observation) -> Option<Thresholds>;
+    /// Who runs automatic collections.
+    fn control(&self) -> Control;
 
-    /// Whether automatic collections of the whole heap are put off, so that guards must bound what that can cost.
-    fn takes_over(&self) -> bool {
-        false
-    }
-
-    /// What to do now.
+    /// What to do now, beside what the pacer wants: only ever asked where that is nothing.
     fn decide(&mut self, observation: &Observation) -> Order;
 
-    /// What the program's own thread should do if it comes to a gap before anybody else sees it.
-    fn at_next_gap(&self, _observation: &Observation) -> Order {
-        Order::WAIT
+    /// Whether it is to be asked every few milliseconds, beside the moments in threads of the program.
+    fn wants_looks(&self) -> bool {
+        false
     }
 
     /// Takes note of a collection.

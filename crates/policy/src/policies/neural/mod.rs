@@ -26,10 +26,14 @@ pub use self::foresight::{Compared, Expected, Trust};
 use self::garbage::Garbage;
 use self::outlook::Outlook;
 pub use self::weights::{WEIGHT_NAMES, WEIGHTS, Weights};
-use super::gap::{FULL_SWITCH, Gap, NEW_LEAST, NEW_SHARE};
-use super::{Policy, Thresholds, Tuning};
+use super::gap::Gap;
+use super::{Control, Policy, Tuning};
 use crate::features::{Gaps, Senses};
 use crate::observation::{Collected, Decision, Flown, Observation, Order, Snapshot};
+
+/// The share of the old heap that is new when CPython would collect it, and the smallest number that is worth it.
+const NEW_SHARE: f64 = 0.25;
+const NEW_LEAST: f64 = 10_000.0;
 
 /// What a millisecond of a processor is worth, in milliseconds of delay.
 const PROCESSOR: f64 = 0.1;
@@ -44,9 +48,6 @@ const YOUNG: f64 = 3_000.0;
 /// a program without any gap comes to that. When as many times the survivors that take the budget are there, any gap will
 /// do.
 const ROOM: f64 = 2.0;
-
-/// Young collections until CPython does a middle one by itself.
-const MIDDLE_SWITCH: u32 = 500;
 
 /// The shortest and the longest slice in a gap, in milliseconds.
 const SLICE: (f64, f64) = (0.5, 4.0);
@@ -117,10 +118,11 @@ impl Neural {
         }
         let pause = self.expected.full_cost * observation.objects() as f64 / 1e6;
         let full = self.weights.full * (self.outlook.delay(pause) + PROCESSOR * pause);
-        let can_fly = observation.everything(Duration::MAX) == Decision::Snapshot;
+        let fly = Decision::Snapshot { scope: observation.scope };
+        let can_fly = observation.everything(observation.scope) == fly;
         let clone = self.flights.clone;
         let snapshot = if can_fly { self.snapshot(observation, self.outlook.delay(clone)) } else { f64::INFINITY };
-        let (cost, decision) = if snapshot < full { (snapshot, Decision::Snapshot) } else { (full, Decision::Full) };
+        let (cost, decision) = if snapshot < full { (snapshot, fly) } else { (full, Decision::Full) };
         let logarithm = cost.ln();
         self.cheap = if logarithm < self.cheap {
             (self.cheap - CHEAPER.0).max(logarithm)
@@ -134,7 +136,7 @@ impl Neural {
         }
         let at_worst = self.snapshot(observation, self.outlook.delay_in_requests(clone, 1.0));
         (snapshot <= self.filled(observation).powi(NEW_PRESSING) * at_worst)
-            .then(|| Order::because(Decision::Snapshot, "much of the old heap is new"))
+            .then(|| Order::because(fly, "much of the old heap is new"))
     }
 
     /// What a snapshot costs whose clone causes so much delay.
@@ -199,14 +201,11 @@ impl Neural {
 }
 
 impl Policy for Neural {
-    fn thresholds(&self, observation: &Observation) -> Option<Thresholds> {
-        if self.follows_rules() {
-            return self.rules.thresholds(observation);
-        }
-        Some([(self.garbage.young_limit * ROOM) as u32, MIDDLE_SWITCH, observation.counts[2] + FULL_SWITCH])
+    fn control(&self) -> Control {
+        Control::Paced
     }
 
-    fn takes_over(&self) -> bool {
+    fn wants_looks(&self) -> bool {
         true
     }
 
@@ -230,10 +229,6 @@ impl Policy for Neural {
         let none_is_out = matches!(observation.snapshot, Snapshot::Idle | Snapshot::Unavailable);
         let whole = if none_is_out { self.whole(observation) } else { None };
         whole.unwrap_or_else(|| self.small(observation))
-    }
-
-    fn at_next_gap(&self, observation: &Observation) -> Order {
-        if self.follows_rules() { self.rules.at_next_gap(observation) } else { self.small(observation) }
     }
 
     fn learn(&mut self, collected: &Collected) {

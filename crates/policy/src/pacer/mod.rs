@@ -1,0 +1,495 @@
+//! The pacer: it keeps memory within its goal, whether the program has gaps or not.
+//!
+//! As in Go's collector, the heap may exceed what the last cycle left alive by a share. A snapshot is launched early
+//! enough to be back before that goal is reached. What it found is freed by the program's own young collections, in
+//! slices that are larger the further freeing is behind. A program that outruns the walk is held up for some
+//! milliseconds at a time. Where no snapshot can help, CPython's own full collection runs. Gaps make all of this
+//! cheaper; the goal holds without them.
+//!
+//! All numbers come from the caller: no clock, no memory is read here.
+
+mod objects;
+#[cfg(test)]
+mod tests;
+mod young;
+
+use std::time::Duration;
+
+use self::objects::Objects;
+use self::young::Young;
+use crate::guards::Limits;
+use crate::observation::{Bytes, Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot};
+use crate::policies::Thresholds;
+
+/// A heap may always grow by so many objects.
+const LEAST_ROOM: f64 = 20_000.0;
+
+/// Below this many objects a full collection is shorter than all that a snapshot takes.
+pub const SMALL_HEAP: u64 = 50_000;
+
+/// Growth that is worth a walk, as a share of what is alive.
+const WORTH: f64 = 0.04;
+
+/// The part of the room that must be filled before a gap is used for a launch.
+const EARLY: f64 = 0.9;
+
+/// How much more than expected may become old while a snapshot is out.
+const SURPRISE: f64 = 1.2;
+
+/// A walk that found less than this share of the objects was poor: the heap grows, and flying earlier would not help.
+const POOR: f64 = 0.02;
+
+/// What a walk takes for each object, and in any case, before one has been measured.
+const WALK: (Duration, Duration) = (Duration::from_nanos(200), Duration::from_millis(20));
+
+/// Slices that the program's own collections carry: the shortest, the longest, and the longest above the goal.
+const SLICE: (f64, f64, f64) = (1e-3, 4e-3, 7e-3);
+
+/// Slices together take at most half of the time; so many seconds may be saved up.
+const CREDIT: f64 = 20e-3;
+
+/// The program is held up for at most this long at a time, and for that long when it is so far above the goal.
+const THROTTLE: Duration = Duration::from_millis(8);
+const THROTTLE_SPAN: f64 = 0.3;
+const THROTTLE_LEAST: Duration = Duration::from_micros(200);
+
+/// How many rooms may be filled before a plain collection runs: when nothing is out, when what is out is late, in any
+/// case. A flight is late after so many times what it should take.
+const BACKSTOP: (f64, f64, f64) = (1.5, 2.0, 3.0);
+const LATE: f64 = 3.0;
+
+/// Plain collections take at most half of the time, whatever memory does; those that memory in bytes asks for take
+/// less.
+const PLAIN_SHARE: f64 = 0.5;
+
+/// How long no snapshot is tried after one that came to nothing; four times longer after each further one.
+const BARRED: Duration = Duration::from_secs(2);
+const BARRED_MOST: Duration = Duration::from_secs(600);
+
+/// Middle collections that CPython waits for beyond the present count until it collects everything itself. Every
+/// collection moves this on; without the agent CPython takes over.
+const FULL_SWITCH: u32 = 100;
+
+/// Near its ceiling, memory must have grown by this part of it before it is worth another look.
+const GROWN_PART: u64 = 100;
+
+/// How the pacer's promise stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bound {
+    /// Objects that there are, that the last cycle left alive, and that there may be.
+    pub objects: u64,
+    /// See `objects`.
+    pub live_objects: u64,
+    /// See `objects`.
+    pub goal_objects: u64,
+    /// Resident memory that the last cycle left, and that there may be.
+    pub live_bytes: Bytes,
+    /// See `live_bytes`.
+    pub goal_bytes: Bytes,
+    /// How far above the goal the heap is, as a share of the room; 0 below it.
+    pub over: f64,
+    /// Snapshots launched, of everything and of new objects.
+    pub launches: u64,
+    /// See `launches`.
+    pub launches_new: u64,
+    /// Plain collections because the goal could not be held otherwise.
+    pub backstops: u64,
+    /// How long the program was held up because it outran the walk.
+    pub throttled: Duration,
+    /// How long slices have taken that the program's own collections carried.
+    pub assisted: Duration,
+}
+
+/// A snapshot that is out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Out {
+    scope: Scope,
+    launched: Duration,
+    /// When it landed, and how much it found then.
+    landed: Option<(Duration, f64)>,
+    /// The number of objects when it landed.
+    grown_at_landing: f64,
+}
+
+/// The pacer of one process.
+#[derive(Debug)]
+pub struct Pacer {
+    limits: Limits,
+    objects: Objects,
+    young: Young,
+    /// What the last walk of everything, or full collection, left; and whether there was one.
+    live: f64,
+    known: bool,
+    /// Resident memory at the end of the last cycle.
+    live_bytes: Bytes,
+    out: Option<Out>,
+    /// Growth in the last flight, and whether the last walk was poor.
+    growth_in_flight: f64,
+    poor: bool,
+    /// Whether walks of new objects have been worth it.
+    new_pays: bool,
+    /// What a walk takes for each object, in seconds.
+    walk_cost: f64,
+    /// What freeing an object takes, in seconds.
+    reap_cost: f64,
+    credit: (Duration, f64),
+    barred_until: Duration,
+    failures: u32,
+    /// When a plain collection may run again; the second one where memory in bytes asks for it.
+    plain_at: (Duration, Duration),
+    /// What the last plain collection took for each object, in seconds.
+    plain_cost: f64,
+    bound: Bound,
+}
+
+impl Pacer {
+    /// With limits, and the thresholds and the pause budget that CPython's young collections begin with.
+    #[must_use]
+    pub fn new(limits: Limits, own: Thresholds, budget: Duration) -> Self {
+        Self {
+            limits,
+            objects: Objects::new(),
+            young: Young::new(own[0], budget),
+            live: 0.0,
+            known: false,
+            live_bytes: 0,
+            out: None,
+            growth_in_flight: 0.0,
+            poor: false,
+            new_pays: false,
+            walk_cost: WALK.0.as_secs_f64(),
+            reap_cost: 0.6e-6,
+            credit: (Duration::ZERO, CREDIT),
+            barred_until: Duration::ZERO,
+            failures: 0,
+            plain_at: (Duration::ZERO, Duration::ZERO),
+            plain_cost: 100e-9,
+            bound: Bound::default(),
+        }
+    }
+
+    /// The program begins with so much memory and so many objects.
+    pub fn begin(&mut self, resident: Bytes, objects: u64) {
+        self.live_bytes = resident;
+        self.young.begin(resident);
+        self.objects.left(objects as f64);
+    }
+
+    /// The thresholds that CPython should run with now.
+    #[must_use]
+    pub fn thresholds(&self, observation: &Observation) -> Thresholds {
+        let young = if self.is_near(observation, 0.9) { self.young.own() } else { self.young.limit() };
+        let middle = self.young.middle_threshold(observation.counts[1]);
+        [young as u32, middle, observation.counts[2].saturating_add(FULL_SWITCH)]
+    }
+
+    /// How the promise stands.
+    #[must_use]
+    pub fn bound(&self) -> Bound {
+        Bound {
+            objects: self.objects.now() as u64,
+            live_objects: self.live as u64,
+            goal_objects: (self.live + self.room()) as u64,
+            live_bytes: self.live_bytes,
+            goal_bytes: self.goal_bytes(),
+            over: (self.filled() - 1.0).max(0.0),
+            ..self.bound
+        }
+    }
+
+    /// What is alive, as far as is known, and what has come on top of it.
+    #[must_use]
+    pub fn live_and_new(&self) -> (u64, u64) {
+        (self.live as u64, (self.objects.now() - self.live).max(0.0) as u64)
+    }
+
+    /// Young objects that may gather, survivors that wait for a middle collection, and how many may.
+    #[must_use]
+    pub fn young_limits(&self) -> (f64, f64, f64) {
+        (self.young.limit(), self.young.survivors(), self.young.survivors_limit())
+    }
+
+    /// Takes note of a collection; `before` is resident memory when it began.
+    pub fn collected(&mut self, collected: &Collected, before: Bytes) {
+        self.young.collected(collected, before);
+        if collected.generation != Generation::Full {
+            self.objects.collected(collected.at, f64::from(collected.gathered), collected.freed as f64);
+            return;
+        }
+        let objects = collected.objects.map_or_else(|| self.objects.now() - collected.freed as f64, |left| left as f64);
+        self.objects.left(objects.max(0.0));
+        self.live = self.objects.now();
+        self.known = true;
+        self.live_bytes = collected.rss;
+        self.poor = false;
+        self.out = None;
+        self.plain_cost = collected.pause.as_secs_f64() / (objects + collected.freed as f64).max(1.0);
+        let again = |share: f64| collected.at + collected.pause.mul_f64(1.0 / share - 1.0);
+        self.plain_at = (again(PLAIN_SHARE), again(self.limits.gc_share));
+    }
+
+    /// A snapshot was launched, with so many young objects, which are old now.
+    pub fn launched(&mut self, now: Duration, scope: Scope, young: u32) {
+        self.objects.launched(f64::from(young));
+        self.young.all_made_old();
+        self.out = Some(Out { scope, launched: now, landed: None, grown_at_landing: 0.0 });
+        self.bound.launches += 1;
+        self.bound.launches_new += u64::from(scope == Scope::New);
+    }
+
+    /// The walk is over.
+    pub fn landed(&mut self, flown: &Flown) {
+        let (objects, found) = (flown.objects as f64, flown.found as f64);
+        self.growth_in_flight = self.objects.grown_since_launch();
+        let cost = (flown.flight.saturating_sub(WALK.1)).as_secs_f64() / objects.max(1.0);
+        self.walk_cost = cost.max(0.7 * self.walk_cost).max(20e-9);
+        self.failures = 0;
+        self.poor = found < POOR * objects;
+        match flown.scope {
+            Scope::All => {
+                self.objects.walked_all(objects);
+                self.live = (objects - found).max(0.0);
+                self.known = true;
+                // Where a walk of everything finds much, it may lie among the new ones.
+                self.new_pays |= found >= 0.5 * self.room();
+            }
+            Scope::New => {
+                self.objects.walked_new(objects);
+                self.new_pays = found >= 0.4 * self.room();
+            }
+        }
+        self.credit = (flown.at, CREDIT);
+        if let Some(out) = &mut self.out {
+            out.landed = Some((flown.at, found));
+            out.grown_at_landing = self.growth_in_flight;
+        }
+    }
+
+    /// A slice has freed so many of the objects, and took so long.
+    pub fn reaped(&mut self, now: Duration, freed: u64, pause: Duration) {
+        self.objects.reaped(freed as f64);
+        self.credit = (now, (self.credit.1 - pause.as_secs_f64()).max(-5e-3));
+        if freed >= 500 {
+            let cost = pause.as_secs_f64() / freed as f64;
+            self.reap_cost = 0.7 * self.reap_cost + 0.3 * cost.clamp(50e-9, 20e-6);
+        }
+    }
+
+    /// Everything that was found has been freed.
+    pub fn drained(&mut self, resident: Bytes) {
+        self.out = None;
+        self.live_bytes = resident;
+    }
+
+    /// The snapshot that was out has been called off, or a full collection has done its work.
+    pub fn called_off(&mut self) {
+        if self.out.take().is_some() {
+            self.objects.failed();
+        }
+    }
+
+    /// A snapshot came to nothing.
+    pub fn failed(&mut self, now: Duration) {
+        self.called_off();
+        let barred = BARRED * 4_u32.saturating_pow(self.failures.min(6));
+        self.barred_until = now + barred.min(BARRED_MOST);
+        self.failures += 1;
+    }
+
+    /// The program was held up, or its collections carried slices, for so long.
+    pub fn stopped_for(&mut self, decision: Decision, pause: Duration) {
+        match decision {
+            Decision::Throttle { .. } => self.bound.throttled += pause,
+            Decision::Reap { .. } => self.bound.assisted += pause,
+            _ => {}
+        }
+    }
+
+    /// Whether snapshots are not tried at present, because the last one came to nothing.
+    #[must_use]
+    pub fn is_barred(&self, now: Duration) -> bool {
+        now < self.barred_until
+    }
+
+    /// What must be done now, in a thread of the program, gap or not; nothing where all is well.
+    pub fn must(&mut self, observation: &Observation) -> Option<Order> {
+        let order = self.order(observation)?;
+        if order.forced {
+            self.bound.backstops += 1;
+        }
+        Some(order)
+    }
+
+    /// Whether a gap should be used to begin a cycle before the goal is near.
+    #[must_use]
+    pub fn is_due_in_gap(&self) -> bool {
+        let early = (1.0 - EARLY) * self.room();
+        self.is_worth() && self.objects.now() + self.expected_growth(self.scope()) >= self.live + self.room() - early
+    }
+
+    /// What a cycle should look at.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        let enough = self.objects.new_since_launch() >= 0.5 * self.room();
+        if self.known && self.new_pays && enough { Scope::New } else { Scope::All }
+    }
+
+    fn order(&mut self, observation: &Observation) -> Option<Order> {
+        if let Some(order) = self.at_ceiling(observation) {
+            return Some(order);
+        }
+        if observation.moment != Moment::CollectionEnd {
+            return None;
+        }
+        let filled = self.filled();
+        // A program that wants quiet has it as long as memory is within its goal.
+        if observation.paused && filled <= 1.0 {
+            return None;
+        }
+        match observation.snapshot {
+            Snapshot::Ready { objects, piece } => self.assist(observation, objects as f64, piece, filled),
+            Snapshot::InFlight => self.in_flight(observation, filled),
+            Snapshot::Idle | Snapshot::Unavailable => self.begin_cycle(observation, filled),
+        }
+    }
+
+    /// Nothing is out: a launch where it is time for one, or a plain collection where that is all there is.
+    fn begin_cycle(&mut self, observation: &Observation, filled: f64) -> Option<Order> {
+        let can_fly = observation.snapshot == Snapshot::Idle && !self.is_barred(observation.now);
+        let small = self.objects.now() < SMALL_HEAP as f64;
+        let bytes = observation.rss > self.goal_bytes() && self.live_bytes > 0;
+        if can_fly && !small {
+            let scope = self.scope();
+            let near = self.objects.now() + self.expected_growth(scope) >= self.live + self.room();
+            if (self.is_worth() && (near || !self.known)) || (bytes && self.is_worth()) {
+                return Some(Order::at_once(Decision::Snapshot { scope }, "the heap will reach its goal"));
+            }
+            return None;
+        }
+        // Where snapshots only rest after a failure, the next one may still come in time.
+        let most = if observation.snapshot == Snapshot::Idle && !small { BACKSTOP.0 } else { 1.0 };
+        if filled > most && observation.now >= self.plain_at.0 {
+            let reason = if small { "a small heap has reached its goal" } else { "the heap has reached its goal, and no snapshot can be taken" };
+            return Some(if small { Order::at_once(Decision::Full, reason) } else { Order::forced(Decision::Full, reason) });
+        }
+        let new = self.objects.now() > self.live + 1_000.0;
+        (bytes && new && observation.now >= self.plain_at.1)
+            .then(|| Order::forced(Decision::Full, "memory has grown since the last full collection"))
+    }
+
+    /// The walk runs: the program must not outrun it.
+    fn in_flight(&mut self, observation: &Observation, filled: f64) -> Option<Order> {
+        let out = self.out?;
+        let expected = self.flight_time(out.scope).max(Duration::from_millis(300));
+        let late = observation.now.saturating_sub(out.launched) > expected.mul_f64(LATE);
+        let far = filled > BACKSTOP.2 || (late && filled > BACKSTOP.1);
+        if far && observation.now >= self.plain_at.0 {
+            return Some(Order::forced(Decision::Full, "the heap is far above its goal, and the snapshot is late"));
+        }
+        let share = ((filled - 1.0) / THROTTLE_SPAN).min(1.0);
+        let pause = THROTTLE.mul_f64(share.max(0.0));
+        let held_up = pause >= THROTTLE_LEAST && !observation.paused;
+        held_up.then(|| Order::at_once(Decision::Throttle { pause }, "the program outruns the walk of its heap"))
+    }
+
+    /// What was found is freed in proportion to what the program adds, so that nothing is left when the next launch is
+    /// due.
+    fn assist(&mut self, observation: &Observation, left: f64, piece: Option<Duration>, filled: f64) -> Option<Order> {
+        let out = self.out?;
+        let (_, found) = out.landed?;
+        let grown = (self.objects.grown_since_launch() - out.grown_at_landing).max(0.0);
+        let after = self.objects.now() - left;
+        let until = self.live + self.room() - self.expected_growth(Scope::All) - after + grown;
+        let until = until.min(out.grown_at_landing).max(5_000.0);
+        let allowed = found * (1.0 - grown / until).max(0.0);
+        let behind = if filled > 1.0 { left } else { left - allowed };
+        let (since, saved) = self.credit;
+        let saved = (saved + observation.now.saturating_sub(since).as_secs_f64()).min(CREDIT);
+        self.credit = (observation.now, saved);
+        if behind <= 0.0 {
+            return None;
+        }
+        let whole_pause = (self.objects.now() * self.plain_cost).max(left * self.reap_cost);
+        if filled > BACKSTOP.2 {
+            // Far above the goal: everything at once, which is shorter than a full collection.
+            let budget = Duration::from_secs_f64((1.5 * left * self.reap_cost).max(SLICE.2).min(2.0 * whole_pause));
+            return Some(Order::forced(Decision::Reap { budget }, "the heap is far above its goal"));
+        }
+        let longest = if filled > 1.0 { SLICE.2 } else { SLICE.1 };
+        let wanted = (behind * self.reap_cost / 0.7).max(SLICE.0);
+        let budget = wanted.min(longest).min(saved);
+        // A piece that is larger than a slice goes whole where that is not long, or where there is no other way.
+        let piece = piece.map(|piece| piece.as_secs_f64() * 1.05);
+        let budget = match piece {
+            Some(piece) if piece <= longest || filled > 1.2 => budget.max(piece),
+            _ => budget,
+        };
+        let enough = budget >= wanted.min(SLICE.0) || saved >= longest;
+        (enough && budget > 0.0).then(|| {
+            let budget = Duration::from_secs_f64(budget);
+            Order::at_once(Decision::Reap { budget }, "garbage is freed as fast as the heap grows")
+        })
+    }
+
+    /// Near the ceiling memory comes before everything else.
+    fn at_ceiling(&mut self, observation: &Observation) -> Option<Order> {
+        if !self.is_near(observation, self.limits.ceiling_share) || observation.now < self.plain_at.0 {
+            return None;
+        }
+        let ceiling = self.ceiling(observation)?;
+        // What the last cycle has left is alive: another one would find nothing before there is more.
+        let grown = !self.known || observation.rss > self.live_bytes + ceiling / GROWN_PART;
+        if let Snapshot::Ready { objects, .. } = observation.snapshot {
+            let budget = Duration::from_secs_f64((1.5 * objects as f64 * self.reap_cost).max(SLICE.2));
+            return Some(Order::forced(Decision::Reap { budget }, "memory is near its ceiling"));
+        }
+        grown.then(|| Order::forced(Decision::Full, "memory is near its ceiling"))
+    }
+
+    fn ceiling(&self, observation: &Observation) -> Option<Bytes> {
+        [observation.ceiling, self.limits.ceiling].into_iter().flatten().min()
+    }
+
+    fn is_near(&self, observation: &Observation, share: f64) -> bool {
+        self.ceiling(observation).is_some_and(|ceiling| observation.rss as f64 > share * ceiling as f64)
+    }
+
+    /// How many objects may come on top of what is alive.
+    fn room(&self) -> f64 {
+        (self.live * self.limits.growth_share).max(LEAST_ROOM)
+    }
+
+    fn goal_bytes(&self) -> Bytes {
+        let room = (self.live_bytes as f64 * self.limits.growth_share) as Bytes;
+        self.live_bytes + room.max(self.limits.growth_least)
+    }
+
+    /// How much of the room is filled.
+    fn filled(&self) -> f64 {
+        if self.known { (self.objects.now() - self.live) / self.room() } else { 0.0 }
+    }
+
+    /// Whether there is enough new to look at.
+    fn is_worth(&self) -> bool {
+        let new = self.objects.now() - self.live;
+        !self.known || new >= (WORTH * self.live).max(LEAST_ROOM / 2.0)
+    }
+
+    fn flight_time(&self, scope: Scope) -> Duration {
+        let objects = match scope {
+            Scope::All => self.objects.now(),
+            Scope::New => self.objects.new_since_launch(),
+        };
+        WALK.1 + Duration::from_secs_f64(objects * self.walk_cost)
+    }
+
+    /// What will become old until a snapshot that is launched now is back.
+    fn expected_growth(&self, scope: Scope) -> f64 {
+        if self.poor {
+            return 0.0;
+        }
+        let by_rate = self.objects.rate() * self.flight_time(scope).as_secs_f64();
+        let last = if scope == Scope::All { self.growth_in_flight.min(by_rate * 2.0) } else { 0.0 };
+        (SURPRISE * last.max(by_rate)).min(0.9 * self.room())
+    }
+}

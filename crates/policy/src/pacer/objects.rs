@@ -1,0 +1,184 @@
+//! How many objects there are, followed from one walk of the heap to the next.
+//!
+//! CPython counts allocations of every object that could be tracked; walks count those that are. Between walks the number
+//! is the last walk's plus what has become old since, corrected by the share of counted objects that turn out to be
+//! tracked, less what has been freed.
+
+use std::time::Duration;
+
+/// How long allocations are counted before the rate is computed anew.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// Fewer counted objects than this say nothing about the share that is tracked.
+const FEWEST_FOR_FACTOR: f64 = 50_000.0;
+
+/// The sums at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Mark {
+    /// Objects that there were.
+    objects: f64,
+    counted: f64,
+    freed: f64,
+}
+
+/// The number of objects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Objects {
+    /// Net allocations that have outlived a collection, since the beginning.
+    counted: f64,
+    /// Objects freed from what snapshots found, since the beginning.
+    freed: f64,
+    /// The last moment at which the number was known.
+    known: Mark,
+    /// The sums when the snapshot that is out was launched, and when the one before it was.
+    launched: Mark,
+    launched_before: Mark,
+    /// Tracked objects for each that was counted.
+    factor: f64,
+    window: (Duration, f64),
+    rate: f64,
+}
+
+impl Objects {
+    pub(super) fn new() -> Self {
+        Self {
+            counted: 0.0,
+            freed: 0.0,
+            known: Mark::default(),
+            launched: Mark::default(),
+            launched_before: Mark::default(),
+            factor: 1.0,
+            window: (Duration::ZERO, 0.0),
+            rate: 0.0,
+        }
+    }
+
+    /// The number now.
+    pub(super) fn now(&self) -> f64 {
+        let grown = self.factor * (self.counted - self.known.counted);
+        (self.known.objects + grown - (self.freed - self.known.freed)).max(0.0)
+    }
+
+    /// Objects that become old in a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Growth since the launch of the snapshot that is out, without what was freed.
+    pub(super) fn grown_since_launch(&self) -> f64 {
+        (self.factor * (self.counted - self.launched.counted)).max(0.0)
+    }
+
+    /// Objects that have become old since the snapshot before was launched: what a walk of new objects would see.
+    pub(super) fn new_since_launch(&self) -> f64 {
+        self.grown_since_launch()
+    }
+
+    /// A young or middle collection has ended: so many objects are older now.
+    pub(super) fn collected(&mut self, now: Duration, gathered: f64, freed: f64) {
+        self.counted += gathered - freed;
+        let since = now.saturating_sub(self.window.0);
+        if since >= WINDOW {
+            let rate = (self.factor * (self.counted - self.window.1) / since.as_secs_f64()).max(0.0);
+            self.rate = if self.rate == 0.0 { rate } else { f64::midpoint(self.rate, rate) };
+            self.window = (now, self.counted);
+        }
+    }
+
+    /// A full collection has left so many.
+    pub(super) fn left(&mut self, objects: f64) {
+        self.known = Mark { objects, ..self.mark() };
+        self.launched = self.known;
+    }
+
+    /// A snapshot is launched, which makes all young objects old.
+    pub(super) fn launched(&mut self, young: f64) {
+        self.counted += young;
+        self.launched_before = self.launched;
+        self.launched = self.mark();
+    }
+
+    /// A walk of everything has seen so many objects.
+    pub(super) fn walked_all(&mut self, objects: f64) {
+        let (from, to) = (self.known, self.launched);
+        let counted = to.counted - from.counted;
+        if from.objects > 0.0 && counted > FEWEST_FOR_FACTOR {
+            self.correct((objects - from.objects + (to.freed - from.freed)) / counted);
+        }
+        self.known = Mark { objects, ..to };
+        self.launched.objects = objects;
+    }
+
+    /// A walk of what is new has seen so many.
+    pub(super) fn walked_new(&mut self, objects: f64) {
+        let counted = self.launched.counted - self.launched_before.counted;
+        if counted > FEWEST_FOR_FACTOR {
+            self.correct(objects / counted);
+        }
+    }
+
+    /// A snapshot has come to nothing: what it would have seen is still new.
+    pub(super) fn failed(&mut self) {
+        self.launched = self.launched_before;
+    }
+
+    /// A slice has freed so many.
+    pub(super) fn reaped(&mut self, freed: f64) {
+        self.freed += freed;
+    }
+
+    fn correct(&mut self, factor: f64) {
+        // The number now must not jump: what is known moves along.
+        let now = self.now();
+        self.factor = f64::midpoint(self.factor, factor.clamp(0.1, 1.2));
+        self.known = Mark { objects: now, ..self.mark() };
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { objects: self.now(), counted: self.counted, freed: self.freed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_number_follows_what_becomes_old_and_what_is_freed() {
+        let mut objects = Objects::new();
+        objects.left(1_000.0);
+        objects.collected(SECOND, 500.0, 100.0);
+        objects.reaped(50.0);
+        assert_eq!(objects.now(), 1_350.0);
+        objects.left(900.0);
+        assert_eq!(objects.now(), 900.0);
+    }
+
+    #[test]
+    fn walks_correct_what_is_counted_but_never_tracked() {
+        let mut objects = Objects::new();
+        objects.left(1e6);
+        let mut real = 1e6;
+        for round in 1..=8 {
+            // Three are counted for two that are tracked.
+            objects.collected(round * SECOND, 300_000.0, 0.0);
+            real += 200_000.0;
+            objects.launched(0.0);
+            objects.walked_all(real);
+            assert!((objects.now() - real).abs() < 1.0);
+        }
+        objects.collected(9 * SECOND, 300_000.0, 0.0);
+        assert!((objects.now() - real - 200_000.0).abs() < 5_000.0, "{}", objects.now() - real);
+    }
+
+    #[test]
+    fn the_rate_is_per_second() {
+        let mut objects = Objects::new();
+        for tick in 1..=100 {
+            objects.collected(tick * Duration::from_millis(20), 1_000.0, 0.0);
+        }
+        assert!((objects.rate() - 50_000.0).abs() < 1_000.0, "{}", objects.rate());
+    }
+}

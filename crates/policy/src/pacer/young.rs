@@ -1,0 +1,220 @@
+//! How many young objects may gather before CPython collects them, and how many survivors before it looks at those.
+//!
+//! It begins at CPython's own threshold. Fewer collections cost less time, but what they would have freed stays: so the
+//! limit grows only while that is known to be little, in time and in bytes, and never again beyond a limit at which
+//! memory was seen to grow by garbage that an earlier collection would have freed.
+
+use std::time::Duration;
+
+use crate::observation::{Bytes, Collected, Generation};
+
+/// How far the limit may go beyond CPython's own.
+const MOST: f64 = 20_000.0;
+
+/// The steps in which it grows.
+const STEP: f64 = 1.25;
+
+/// Growth of memory between two collections that counts as nothing: this share of it, or so many bytes.
+const LITTLE_SHARE: f64 = 0.005;
+const LITTLE: f64 = 1_000_000.0;
+
+/// How many pause budgets a middle collection may take.
+const MIDDLE_BUDGETS: f64 = 4.0;
+
+/// What a collection is taken to cost for each object before one has been measured, in nanoseconds.
+const FIRST_COST: f64 = 100.0;
+
+/// Survivors until a middle collection is due, at the least; and the most young collections without one.
+const FEWEST_SURVIVORS: f64 = 5_000.0;
+const MOST_YOUNG: u32 = 50;
+
+/// The limit of young objects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Young {
+    /// CPython's own threshold.
+    own: f64,
+    budget: Duration,
+    limit: f64,
+    /// No limit beyond this one: memory has grown there.
+    highest: f64,
+    /// Resident memory after the last collection.
+    resident: Option<Bytes>,
+    /// Survivors of young collections since the last middle one.
+    survivors: f64,
+    /// What a collection costs for each object that it looks at, in nanoseconds.
+    cost: f64,
+}
+
+impl Young {
+    pub(super) fn new(own: u32, budget: Duration) -> Self {
+        let own = f64::from(own.max(1));
+        Self { own, budget, limit: own, highest: f64::MAX, resident: None, survivors: 0.0, cost: FIRST_COST }
+    }
+
+    /// Resident memory before anything has gathered.
+    pub(super) fn begin(&mut self, resident: Bytes) {
+        self.resident.get_or_insert(resident);
+    }
+
+    /// CPython's own threshold.
+    pub(super) fn own(&self) -> f64 {
+        self.own
+    }
+
+    /// Young objects that may gather.
+    pub(super) fn limit(&self) -> f64 {
+        self.limit
+    }
+
+    /// Survivors that wait for a middle collection.
+    pub(super) fn survivors(&self) -> f64 {
+        self.survivors
+    }
+
+    /// How many survivors may gather.
+    pub(super) fn survivors_limit(&self) -> f64 {
+        (MIDDLE_BUDGETS * self.budget.as_nanos() as f64 / self.cost - self.limit).max(FEWEST_SURVIVORS)
+    }
+
+    /// The threshold for middle collections, after so many young ones since the last: the next young one becomes a
+    /// middle one where enough have survived.
+    pub(super) fn middle_threshold(&self, young_since: u32) -> u32 {
+        if self.survivors >= self.survivors_limit() { young_since.saturating_sub(1) } else { MOST_YOUNG.max(young_since) }
+    }
+
+    /// A collection has ended; `before` is resident memory when it began.
+    pub(super) fn collected(&mut self, collected: &Collected, before: Bytes) {
+        let gathered = f64::from(collected.gathered);
+        let freed = collected.freed as f64;
+        match collected.generation {
+            Generation::Young => {
+                self.learn_cost(gathered, collected.pause);
+                self.survivors += (gathered - freed).max(0.0);
+                self.adapt(gathered, freed, before);
+            }
+            Generation::Middle => {
+                self.learn_cost(gathered + self.survivors, collected.pause);
+                self.survivors = 0.0;
+            }
+            Generation::Full => self.survivors = 0.0,
+        }
+        self.resident = Some(collected.rss);
+    }
+
+    /// A snapshot has made everything old.
+    pub(super) fn all_made_old(&mut self) {
+        self.survivors = 0.0;
+    }
+
+    fn learn_cost(&mut self, looked_at: f64, pause: Duration) {
+        // Tiny collections say nothing about the cost of an object.
+        if looked_at >= 500.0 {
+            let cost = (pause.as_nanos() as f64 / looked_at).clamp(10.0, 5_000.0);
+            self.cost = 0.7 * self.cost + 0.3 * cost;
+        }
+    }
+
+    fn adapt(&mut self, gathered: f64, freed: f64, before: Bytes) {
+        if gathered < 0.5 * self.own {
+            return;
+        }
+        if let Some(after) = self.resident {
+            // Of what has come since the last collection, the part that an earlier one would have freed.
+            let grown = before.saturating_sub(after) as f64 * (freed / gathered).min(1.0);
+            if grown > (after as f64 * LITTLE_SHARE).max(LITTLE) {
+                self.highest = self.highest.min((gathered / STEP).max(self.own));
+            }
+        }
+        let affordable = self.budget.as_nanos() as f64 / self.cost;
+        let most = affordable.min(MOST).max(self.own).min(self.highest.max(self.own));
+        self.limit = (self.limit * STEP).min(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: Bytes = 1 << 20;
+
+    /// A program whose young garbage weighs so much each, for so many collections; memory once taken is kept.
+    fn play(young: &mut Young, weight: f64, yield_: f64, rounds: usize, resident: &mut f64) -> f64 {
+        let base = *resident;
+        for _ in 0..rounds {
+            let gathered = young.limit();
+            *resident = resident.max(base.min(40e6) + gathered * yield_ * weight);
+            let before = *resident as Bytes;
+            young.collected(
+                &Collected {
+                    at: Duration::ZERO,
+                    generation: Generation::Young,
+                    pause: Duration::from_nanos((gathered * 40.0) as u64),
+                    gathered: gathered as u32,
+                    freed: (gathered * yield_) as u64,
+                    rss: before,
+                    objects: None,
+                },
+                before,
+            );
+        }
+        *resident
+    }
+
+    #[test]
+    fn light_objects_may_gather_until_a_collection_takes_the_budget() {
+        let mut young = Young::new(700, Duration::from_millis(1));
+        play(&mut young, 100.0, 1.0, 60, &mut 100e6);
+        assert!(young.limit() > 15_000.0, "{}", young.limit());
+    }
+
+    #[test]
+    fn heavy_garbage_keeps_the_limit_where_cpython_has_it() {
+        let mut young = Young::new(700, Duration::from_millis(1));
+        let mut resident = 20e6;
+        young.begin(resident as Bytes);
+        let peak = play(&mut young, 100_000.0, 1.0, 500, &mut resident);
+        let own = 20e6 + 700.0 * 100_000.0;
+        assert!(peak <= 1.01 * own, "{peak} of {own}, limit {}", young.limit());
+    }
+
+    #[test]
+    fn growth_by_what_stays_alive_says_nothing() {
+        let mut young = Young::new(700, Duration::from_millis(1));
+        let mut resident = 20 * MB;
+        for _ in 0..60 {
+            resident += 2 * MB;
+            let gathered = young.limit() as u32;
+            let collected = Collected {
+                at: Duration::ZERO,
+                generation: Generation::Young,
+                pause: Duration::from_micros(20),
+                gathered,
+                freed: 0,
+                rss: resident,
+                objects: None,
+            };
+            young.collected(&collected, resident + 2 * MB);
+        }
+        assert!(young.limit() > 10_000.0, "{}", young.limit());
+    }
+
+    #[test]
+    fn survivors_are_looked_at_before_that_takes_long() {
+        let mut young = Young::new(2_000, Duration::from_millis(1));
+        let mut gathered = 0.0;
+        while young.middle_threshold(20) > 19 {
+            gathered += 2_000.0;
+            let collected = Collected {
+                at: Duration::ZERO,
+                generation: Generation::Young,
+                pause: Duration::from_micros(200),
+                gathered: 2_000,
+                freed: 0,
+                rss: MB,
+                objects: None,
+            };
+            young.collected(&collected, MB);
+        }
+        assert!(gathered <= 42_000.0, "{gathered}");
+    }
+}
