@@ -26,6 +26,9 @@ def install(policy=_DEFAULT, **settings):
     if policy is not _DEFAULT:
         written["policy"] = _written("policy", policy)
     _native.agent.install(written)
+    from . import _loops
+
+    _native.agent.on_request_end(_loops.may_act)
     if _native.agent.installed() and _native.agent.adapters():
         from . import _imports
 
@@ -48,22 +51,23 @@ def status():
 
 
 def collect(how="auto"):
-    """Collect now, in this thread: "young" objects, or the "full" heap, which "auto" means too.
+    """Collect now: "young" objects, the "full" heap while everything waits, or the full heap from a "snapshot".
 
-    "snapshot" collects the full heap, too, but lets other threads run meanwhile: they stand still only while the
-    process is cloned, and for slices of a few milliseconds. Where that cannot be done, it is a plain full collection.
+    "snapshot" lets other threads run meanwhile: they stand still only while the process is cloned, and for slices of a few
+    milliseconds. Where that cannot be done, it is a plain full collection. "auto" does what the policy would do: a snapshot
+    where the heap is large enough to be worth one.
 
     Returns the number of unreachable objects found, as `gc.collect()` does.
     """
     import gc
 
     generations = {"young": 0, "full": 2, "snapshot": 2, "auto": 2}
-    if how == "snapshot":
+    if how not in generations:
+        raise ValueError(f"collect() knows {', '.join(map(repr, generations))}; {how!r} is none of them")
+    if how == "snapshot" or (how == "auto" and _native.agent.prefers_snapshot()):
         found = _native.agent.collect_snapshot()
         if found is not None:
             return found
-    if how not in generations:
-        raise ValueError(f"collect() knows {', '.join(map(repr, generations))}; {how!r} is none of them")
     # A setting may put off what the program itself asks of `gc.collect`; this is asked of us.
     return _native.agent.originals.get("collect", gc.collect)(generations[how])
 

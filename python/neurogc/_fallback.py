@@ -141,12 +141,23 @@ def progress():
 originals = {}
 
 
-def collect_posted():
-    """Nothing: nothing is ever due."""
+def gap():
+    """There is nothing to be done."""
+    return False
 
 
-def event_loop_runs(weak):
-    """Nothing: nobody asks for the loop."""
+def is_due():
+    """Nothing is ever due."""
+    return False
+
+
+def on_request_end(may_act):
+    """Nothing is done at the end of a request."""
+
+
+def prefers_snapshot():
+    """There are no snapshots."""
+    return False
 
 
 def collect_snapshot():

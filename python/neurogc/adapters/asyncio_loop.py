@@ -1,16 +1,19 @@
 """asyncio: tells the agent of each turn of an event loop, and lets it collect where the loop has nothing to do.
 
 The selector of a loop gets a subclass of its own class, in place: `selectors.DefaultSelector` and every selector
-that no event loop owns stay as they are.
+that no event loop owns stay as they are. Whatever is collected here runs in the thread of that loop.
 """
 
 import selectors
 from asyncio import events
-from weakref import ref
+from time import monotonic
 
 from .._native import agent
 
 progress = agent.progress
+
+# How long a loop sleeps at most before it looks whether something is to be done in its thread, in seconds.
+BEAT = 1.0
 
 
 def adapt(module, replace):
@@ -30,19 +33,32 @@ def adapt(module, replace):
 def _watch(loop):
     # A selector of any other class is somebody's own (a test's, a framework's).
     if type(getattr(loop, "_selector", None)) is selectors.EpollSelector:
-        loop._selector.__class__ = _WatchedSelector
-        agent.event_loop_runs(ref(loop))
+        loop._selector.__class__ = WatchedSelector
 
 
-class _WatchedSelector(selectors.EpollSelector):
+class WatchedSelector(selectors.EpollSelector):
+    """The selector of a loop: it is asked for events each time that the loop has run what was ready."""
+
     def select(self, timeout=None):
-        if progress() and timeout != 0:
-            # Something is due, and the loop is about to sleep; unless somebody has knocked meanwhile.
-            ready = super().select(0)
-            if ready:
+        select = super().select
+        due = progress()
+        if timeout is not None and timeout <= 0:
+            ready = select(timeout)
+            progress()
+            return ready
+        end = None if timeout is None else monotonic() + timeout
+        while True:
+            while due:
+                # Something is due and the loop is about to sleep, unless an event has come meanwhile. Asking for
+                # events lets other threads have the GIL.
+                ready = select(0)
+                if ready:
+                    progress()
+                    return ready
+                due = agent.gap() and (end is None or monotonic() < end)
+            rest = BEAT if end is None else min(BEAT, max(end - monotonic(), 0))
+            ready = select(rest)
+            if ready or (end is not None and monotonic() >= end):
                 progress()
                 return ready
-            agent.collect_posted()
-        ready = super().select(timeout)
-        progress()
-        return ready
+            due = agent.is_due()

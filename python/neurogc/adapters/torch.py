@@ -16,7 +16,7 @@ def adapt(module, replace):
 
 def _step_ends(optimizer, args, kwargs):
     if agent.progress():
-        agent.collect_posted()
+        agent.gap()
 
 
 def _sharing(initialise):

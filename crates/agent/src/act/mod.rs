@@ -1,6 +1,7 @@
-//! What the agent does to the program.
+//! What the agent does to the program, in the program's own threads.
 
-pub(crate) mod hand;
+pub(crate) mod actor;
+pub(crate) mod drive;
+pub(crate) mod loans;
 pub(crate) mod remote;
-pub(crate) mod stage;
-pub(crate) mod takeover;
+pub(crate) mod vm;

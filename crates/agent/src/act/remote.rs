@@ -1,70 +1,83 @@
-//! What somebody outside has asked for: another policy, or a collection now. The hand does it, and the outcome waits
-//! until it is asked for.
+//! What is asked of the process from outside: another policy, or a collection now.
+//!
+//! The uplink takes a command on and gives a ticket; threads of the program carry it out, step by step, at their next
+//! moments. The outcome waits until it is asked for.
 
-use std::sync::Mutex;
-use std::thread::sleep;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, TryLockError};
 
-use neurogc_policy::Name;
+use neurogc_policy::{Name, SMALL_HEAP};
 use neurogc_wire::control::{How, Outcome};
-use pyo3::prelude::*;
 
-use crate::act::stage::original;
-use crate::act::takeover::switch;
-use crate::lifecycle::agent::{Agent, lock};
-use crate::snapshot::{Failure, Progress};
-use crate::sys::native::monotonic_ns;
+use super::actor::Actor;
+use super::drive::{Drive, Next};
+use super::vm::Vm;
+use crate::lifecycle::agent::lock;
+use crate::sense::hooks::Hooks;
+use crate::snapshot::Failure;
 
-/// An event loop that has not run an errand in this time has ended; nobody else need wait for it.
+/// A command that no thread of the program has come by to carry out in this time is forgotten.
 const FORGOTTEN_NS: u64 = 120_000_000_000;
-
-/// How long a slice may take that frees what a snapshot found. Between slices others have the GIL, or their turn in the loop.
-const SLICE: Duration = Duration::from_millis(1);
-
-/// How often a snapshot is looked at, and how long one that is out already is waited for.
-const LOOK: Duration = Duration::from_millis(1);
-const OUT_NS: u64 = 10_000_000_000;
 
 /// Something to do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Errand {
+pub(crate) enum Command {
     /// Another policy.
     Policy(Name),
     /// A collection.
     Collect(How),
 }
 
-/// One errand at a time, and the outcome of the last one.
+/// One command at a time, and the outcome of the last one.
 #[derive(Debug, Default)]
-pub(crate) struct Errands {
+pub(crate) struct Remote {
+    /// Whether there is something to do.
+    waiting: AtomicBool,
     desk: Mutex<Desk>,
 }
 
 #[derive(Debug, Default)]
 struct Desk {
     tickets: u64,
-    waiting: Option<Errand>,
     taken_on: u64,
-    /// It is being done, by the hand or in the program's event loop.
-    begun: bool,
-    /// What snapshots had freed, and how long they had stopped the program, before this one.
-    before: (u64, f64),
+    job: Option<Job>,
+    /// A thread of the program works on it at this instant.
+    lent: bool,
     outcome: Option<Outcome>,
 }
 
-impl Errands {
-    /// Takes an errand on and gives its ticket, or nothing while another one is under way.
-    pub(crate) fn take_on(&self, errand: Errand) -> Option<u64> {
+/// A command that is under way.
+#[derive(Debug)]
+struct Job {
+    command: Command,
+    drive: Option<Drive>,
+}
+
+/// What a step has come to.
+pub(crate) enum Step {
+    /// There is nothing to do, or another thread does it.
+    Nothing,
+    /// More is to be done later.
+    Later,
+    /// The policy is to be changed; the caller does that and says what came of it.
+    Policy(Name),
+    /// It is over.
+    Over,
+}
+
+impl Remote {
+    /// Takes a command on and gives its ticket, or nothing while another one is under way.
+    pub(crate) fn take_on(&self, command: Command, now: u64) -> Option<u64> {
         let mut desk = lock(&self.desk);
-        let now = monotonic_ns();
-        if desk.waiting.is_some() && now < desk.taken_on + FORGOTTEN_NS {
+        if (desk.job.is_some() || desk.lent) && now < desk.taken_on + FORGOTTEN_NS {
             return None;
         }
         desk.tickets += 1;
         desk.taken_on = now;
-        desk.waiting = Some(errand);
-        desk.begun = false;
+        desk.job = Some(Job { command, drive: None });
+        desk.lent = false;
         desk.outcome = None;
+        self.waiting.store(true, Ordering::Release);
         Some(desk.tickets)
     }
 
@@ -74,160 +87,118 @@ impl Errands {
         if ticket == desk.tickets { Ok(desk.outcome.clone()) } else { Err("something else was asked for since then") }
     }
 
-    /// The errand that nobody has begun yet. It counts as begun from now on.
-    pub(crate) fn begin(&self) -> Option<Errand> {
-        let mut desk = lock(&self.desk);
-        if desk.begun {
-            return None;
+    /// Whether there is something to do.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Does the next step in the calling thread, which is one of the program's.
+    pub(crate) fn step(&self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> Step {
+        if !self.is_waiting() {
+            return Step::Nothing;
         }
-        desk.begun = desk.waiting.is_some();
-        desk.waiting
+        let Some((ticket, mut job)) = self.lend() else { return Step::Nothing };
+        let outcome = match job.command {
+            Command::Policy(name) => {
+                self.give_back(ticket, None, None);
+                return Step::Policy(name);
+            }
+            Command::Collect(how) => collect(actor, vm, hooks, how, &mut job.drive),
+        };
+        match outcome {
+            None => {
+                self.give_back(ticket, Some(job), None);
+                Step::Later
+            }
+            Some(outcome) => {
+                self.give_back(ticket, None, Some(outcome));
+                Step::Over
+            }
+        }
     }
 
-    /// The errand that is under way.
-    fn under_way(&self) -> Option<Errand> {
-        lock(&self.desk).waiting
-    }
-
-    fn done(&self, outcome: Outcome) {
+    /// The change of the policy has come to this.
+    pub(crate) fn policy_changed(&self, outcome: Outcome) {
         let mut desk = lock(&self.desk);
-        desk.waiting = None;
         desk.outcome = Some(outcome);
+        self.waiting.store(false, Ordering::Release);
+    }
+
+    /// Takes the job out: finalizers run while it is worked on, and no lock may be held then.
+    fn lend(&self) -> Option<(u64, Job)> {
+        let mut desk = match self.desk.try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::Poisoned(desk)) => desk.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let job = desk.job.take()?;
+        desk.lent = true;
+        Some((desk.tickets, job))
+    }
+
+    fn give_back(&self, ticket: u64, job: Option<Job>, outcome: Option<Outcome>) {
+        let mut desk = lock(&self.desk);
+        if desk.tickets != ticket {
+            // It was forgotten meanwhile, and another command was taken on.
+            return;
+        }
+        desk.lent = false;
+        let over = job.is_none() && outcome.is_some();
+        desk.job = job;
+        desk.outcome = outcome;
+        if over {
+            self.waiting.store(false, Ordering::Release);
+        }
     }
 }
 
-/// Begins an errand with the GIL held. Objects are freed in the thread of the program's event loop, where there is one; a
-/// snapshot's flight is waited for here, in the hand.
-pub(crate) fn run(py: Python<'_>, agent: &Agent, errand: Errand) {
-    match errand {
-        Errand::Policy(_) => {
-            step(py, agent);
-        }
-        Errand::Collect(How::Snapshot) => {
-            lock(&agent.errands.desk).before = spent(agent);
-            match fly(py, agent) {
-                Ok(()) => in_the_loop(py, agent),
-                Err(reason) => agent.errands.done(Outcome::Failed(reason)),
+/// Collects, or does the next step of that; the outcome when it is over.
+fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, how: How, drive: &mut Option<Drive>) -> Option<Outcome> {
+    match how {
+        How::Young => Some(plain(vm, How::Young)),
+        How::Full => Some(plain(vm, How::Full)),
+        How::Snapshot => step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(|failure| Outcome::Failed(failure.to_string()))),
+        // What the policy would do: nothing that stops the program for long, where there is another way.
+        How::Auto if drive.is_none() && objects(actor, vm) < SMALL_HEAP => Some(plain(vm, How::Full)),
+        How::Auto => step(actor, vm, hooks, drive).map(|done| match done {
+            Ok(outcome) => outcome,
+            Err(Failure::Unsupported(_) | Failure::OtherInterpreter) => plain(vm, How::Full),
+            Err(failure) => {
+                Outcome::Failed(format!("{failure}; `--how full` collects while the program waits"))
             }
-        }
-        Errand::Collect(_) => in_the_loop(py, agent),
+        }),
     }
 }
 
-/// Goes on in the event loop, where there is one.
-fn in_the_loop(py: Python<'_>, agent: &Agent) {
-    if !agent.stage.call_in_loop(py, agent, "run_errand", None).unwrap_or(false) {
-        while !step(py, agent) {}
+fn step(
+    actor: &Actor,
+    vm: &impl Vm,
+    hooks: &Hooks,
+    drive: &mut Option<Drive>,
+) -> Option<Result<Outcome, Failure>> {
+    match drive.get_or_insert_with(|| Drive::new(vm)).step(actor, vm, hooks) {
+        Next::Again(_) => None,
+        Next::Done { freed, stopped } => Some(Ok(Outcome::Collected {
+            how: How::Snapshot,
+            found: freed,
+            pause_ms: stopped.as_secs_f64() * 1e3,
+        })),
+        Next::Failed(failure) => Some(Err(failure)),
     }
 }
 
-/// Does the errand that is under way, or the next slice of it, in the event loop's thread.
-pub(crate) fn proceed(py: Python<'_>, agent: &Agent) {
-    if !step(py, agent) {
-        in_the_loop(py, agent);
-    }
+/// About how many objects there are.
+fn objects(actor: &Actor, vm: &impl Vm) -> u64 {
+    let known = actor.policy_state().map_or(0, |state| state.bound.objects);
+    known.max(vm.tracked_estimate())
 }
 
-/// The same in any thread. True when there is nothing left to do.
-fn step(py: Python<'_>, agent: &Agent) -> bool {
-    let outcome = match agent.errands.under_way() {
-        Some(Errand::Policy(name)) => change(py, agent, name).map(Some),
-        Some(Errand::Collect(How::Snapshot)) => Ok(free(py, agent)),
-        Some(Errand::Collect(how)) => collect(py, how).map(Some),
-        None => return true,
-    };
-    let outcome = outcome.unwrap_or_else(|error| Some(Outcome::Failed(error.value(py).to_string())));
-    outcome.map(|outcome| agent.errands.done(outcome)).is_some()
-}
-
-fn change(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<Outcome> {
-    if agent.stage.has_stood_down() && name.acts() {
-        let reason = "the program has set the collector's thresholds itself, so no policy acts in it";
-        return Ok(Outcome::Failed(reason.to_owned()));
-    }
-    let before = agent.policy().to_string();
-    switch(py, agent, name)?;
-    Ok(Outcome::Policy { before, after: agent.policy().to_string() })
-}
-
-fn collect(py: Python<'_>, how: How) -> PyResult<Outcome> {
-    let began = monotonic_ns();
-    let (how, generation) = if how == How::Young { (How::Young, 0) } else { (How::Full, 2) };
-    let found = original(py, "collect")?.call1((generation,))?.extract::<u64>()?;
-    Ok(Outcome::Collected { how, found, pause_ms: (monotonic_ns() - began) as f64 / 1e6 })
-}
-
-/// What snapshots have freed so far, and for how many milliseconds they have stopped the program.
-fn spent(agent: &Agent) -> (u64, f64) {
-    let figures = agent.snapshots.figures();
-    (figures.freed, figures.clone.pauses().total_ms + figures.reap.pauses().total_ms)
-}
-
-/// Launches a snapshot and waits until it has landed.
-fn fly(py: Python<'_>, agent: &Agent) -> Result<(), String> {
-    let until = monotonic_ns() + OUT_NS;
-    while let Progress::Busy | Progress::InFlight { .. } | Progress::Ready { .. } = agent.snapshots.look() {
-        if monotonic_ns() > until || agent.stopping() {
-            return Err("a snapshot is under way already".to_owned());
+fn plain(vm: &impl Vm, how: How) -> Outcome {
+    let began = vm.now();
+    match vm.collect(if how == How::Young { 0 } else { 2 }) {
+        Ok(found) => {
+            Outcome::Collected { how, found, pause_ms: vm.now().saturating_sub(began) as f64 / 1e6 }
         }
-        py.detach(|| sleep(LOOK));
-    }
-    loop {
-        agent.stage.launch_now(py, agent).map_err(|failure| failure.to_string())?;
-        while let Progress::Busy | Progress::InFlight { .. } = agent.snapshots.look() {
-            if agent.stopping() {
-                return Err("the program ends".to_owned());
-            }
-            py.detach(|| sleep(LOOK));
-        }
-        match agent.snapshots.look() {
-            // The next one leaves nothing out.
-            Progress::Failed(Failure::Missing) => {}
-            Progress::Failed(failure) => {
-                agent.snapshots.lift(py);
-                return Err(failure.to_string());
-            }
-            _ => return Ok(()),
-        }
-    }
-}
-
-/// Frees a slice of what the snapshot found, unless the policy has done so; the outcome when that was the last one.
-fn free(py: Python<'_>, agent: &Agent) -> Option<Outcome> {
-    match agent.snapshots.look() {
-        Progress::Ready { .. } => {
-            agent.stage.reap_now(py, agent, SLICE, true);
-            None
-        }
-        Progress::Busy => {
-            py.detach(std::thread::yield_now);
-            None
-        }
-        Progress::Failed(failure) => {
-            agent.snapshots.lift(py);
-            Some(Outcome::Failed(failure.to_string()))
-        }
-        Progress::Idle | Progress::InFlight { .. } => {
-            let (before, (freed, stopped)) = (lock(&agent.errands.desk).before, spent(agent));
-            Some(Outcome::Collected { how: How::Snapshot, found: freed - before.0, pause_ms: stopped - before.1 })
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_errand_at_a_time() {
-        let errands = Errands::default();
-        let ticket = errands.take_on(Errand::Collect(How::Full));
-        assert_eq!((ticket, errands.take_on(Errand::Collect(How::Young))), (Some(1), None));
-        assert!(errands.begin().is_some() && errands.begin().is_none());
-        assert_eq!(errands.outcome(1), Ok(None));
-        errands.done(Outcome::Failed("no".to_owned()));
-        assert_eq!(errands.outcome(1), Ok(Some(Outcome::Failed("no".to_owned()))));
-        assert_eq!(errands.take_on(Errand::Collect(How::Full)), Some(2));
-        assert!(errands.outcome(1).is_err());
+        Err(reason) => Outcome::Failed(reason),
     }
 }

@@ -50,14 +50,15 @@ pub(crate) fn what(order: Order) -> &'static str {
         Decision::Middle => "middle",
         Decision::Full => "full",
         Decision::Freeze => "freeze",
-        Decision::Snapshot => "snapshot",
+        Decision::Snapshot { .. } => "snapshot",
         Decision::Reap { .. } => "reap",
+        Decision::Throttle { .. } => "throttle",
     }
 }
 
 /// Whether an order is worth a line in the trace. Collections of young objects are there anyway, each by itself.
 pub(crate) fn is_notable(order: Order) -> bool {
-    order.forced || !matches!(order.decision, Decision::Wait | Decision::Young | Decision::Middle)
+    order.forced || !matches!(order.decision, Decision::Wait | Decision::Young | Decision::Middle | Decision::Throttle { .. })
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The status report, put together from what the agent knows.
 
-use neurogc_policy::Decision;
 use neurogc_wire::report::Sample;
 use neurogc_wire::status::{Agent as Cost, Compared, Conduct, Forecasts, Guards, Status};
 
-use crate::act::stage::Waiting;
-use crate::book::order_log::{Orders, what};
+use crate::book::order_log::Orders;
+use crate::decide::director::PolicyState;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::sense::children::children_of;
 use crate::sense::spans::{ms, seconds};
@@ -22,6 +21,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
     let children = children_of(pid, &mut lock(&agent.proportions));
     let frozen = agent.interpreter.collector.map_or(0, |collector| lock(&agent.frozen).count(collector));
     let library = library_size();
+    let state = agent.actor.policy_state();
     let now = monotonic_ns();
     let uptime = now.saturating_sub(agent.installed);
     let ledger = agent.ledger();
@@ -41,7 +41,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
         uptime_s: seconds(uptime),
         degraded,
         gc,
-        conduct: conduct(agent, &ledger.orders, now),
+        conduct: conduct(agent, &ledger.orders, state, now),
         gil: ledger.gaps.report(),
         memory: ledger.seen.memory,
         requests: ledger.requests.report(agent.hooks.in_flight(), second),
@@ -76,15 +76,15 @@ pub(crate) fn sample(agent: &Agent) -> Sample {
 }
 
 /// What the policy does.
-fn conduct(agent: &Agent, orders: &Orders, now: u64) -> Conduct {
-    let Waiting { due, overdue_since, trust } = agent.stage.waiting();
-    let due = if due.decision == Decision::Wait { String::new() } else { format!("{}: {}", what(due), due.reason) };
+fn conduct(agent: &Agent, orders: &Orders, state: Option<PolicyState>, now: u64) -> Conduct {
+    let PolicyState { overdue_since, trust, .. } = state.unwrap_or_default();
+    let waited = overdue_since.map(|since| agent.actor.since_install(now).saturating_sub(since));
     Conduct {
-        acting: agent.policy().acts() && agent.interpreter.can_be_conducted() && !agent.stage.has_stood_down(),
-        due,
-        overdue_s: overdue_since.map_or(0.0, |since| seconds(now.saturating_sub(since))),
-        missed: agent.hand.missed(),
-        deferred: agent.stage.deferrals(),
+        acting: agent.policy().acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down(),
+        due: if agent.actor.is_deferred() { "full: the program has asked for a collection".to_owned() } else { String::new() },
+        overdue_s: waited.map_or(0.0, |waited| waited.as_secs_f64()),
+        missed: 0,
+        deferred: agent.actor.deferrals(),
         orders: orders.report(),
         model: trust.map(|trust| Forecasts {
             family: trust.family.to_owned(),

@@ -65,14 +65,19 @@ impl Collector {
         self.word(self.layout.gc_long_lived_total) as u64
     }
 
-    /// Objects that have reached the oldest generation since then; none while a snapshot holds full collections off.
+    /// Objects that have reached the oldest generation since then.
     pub(crate) fn pending(self) -> u64 {
         (self.word(self.layout.gc_long_lived_pending) as isize).max(0) as u64
     }
 
-    /// Whether full collections are held off by a snapshot. The first one that runs all the same ends that.
-    pub(crate) fn is_held_off(self) -> bool {
-        (self.word(self.layout.gc_long_lived_pending) as isize) < 0
+    /// Has CPython collect young objects soon: its threshold for them becomes this one. The caller needs no GIL: CPython
+    /// reads the number at each allocation, and only `gc.set_threshold` writes it.
+    pub(crate) fn hurry_young(self, threshold: u32) {
+        let at = self.address + self.layout.gc_generations + self.layout.gc_generation_threshold;
+        // SAFETY: the self-check has compared this number with `gc.get_threshold()`. It is an aligned int in the state
+        // of the main interpreter, which lives as long as the process runs Python.
+        unsafe { std::sync::atomic::AtomicI32::from_ptr(at as *mut i32) }
+            .store(threshold.min(i32::MAX as u32) as i32, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// About how many objects are tracked: those that survived the last full collection, those that reached the

@@ -27,7 +27,6 @@ impl Head {
 /// The four lists of an interpreter while the GIL is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Generations<'py> {
-    collector: Collector,
     address: usize,
     layout: &'static Layout,
     /// Nobody else changes the lists while this is there.
@@ -42,20 +41,22 @@ const OLD: usize = 2;
 impl Collector {
     /// The lists, which are those of the main interpreter: the token must be, too.
     pub(crate) fn generations(self, _: Python<'_>) -> Generations<'_> {
-        Generations { collector: self, address: self.address(), layout: self.layout(), gil: PhantomData }
+        Generations { address: self.address(), layout: self.layout(), gil: PhantomData }
     }
 }
 
 impl Generations<'_> {
-    /// The collector whose lists these are.
-    pub(crate) fn collector(self) -> Collector {
-        self.collector
-    }
-
     /// Whether a collection is running, which may be in another thread that waits for the GIL in a finalizer.
     pub(crate) fn is_collecting(self) -> bool {
         // SAFETY: the self-check has found this struct to be laid out so; it lives while the interpreter does.
         unsafe { *((self.address + self.layout.gc_collecting) as *const i32) != 0 }
+    }
+
+    /// CPython keeps a collection from beginning while one runs by this flag. In the callback that tells of the end of a
+    /// collection its lists are in order again and nothing but the flag keeps another one from running.
+    pub(crate) fn set_collecting(self, collecting: bool) {
+        // SAFETY: as in `is_collecting`; it is a plain number that only threads with the GIL use.
+        unsafe { *((self.address + self.layout.gc_collecting) as *mut i32) = i32::from(collecting) };
     }
 
     /// The heads in the order in which a full collection strings its objects together, then the frozen ones.
@@ -75,11 +76,17 @@ impl Generations<'_> {
     pub(crate) fn make_all_old(self) {
         // SAFETY: both are heads of well-formed lists of this interpreter, and the GIL is held.
         unsafe {
-            merge(self.head(YOUNG) as *mut Head, self.head(OLD) as *mut Head);
             merge(self.head(MIDDLE) as *mut Head, self.head(OLD) as *mut Head);
+            merge(self.head(YOUNG) as *mut Head, self.head(OLD) as *mut Head);
         }
+        self.set_pending(self.pending() + self.young_count().max(0) as isize);
         self.set_count(YOUNG, 0);
         self.set_count(MIDDLE, 0);
+    }
+
+    /// The counters by generation, as CPython compares them with its thresholds.
+    pub(crate) fn counts(self) -> [u32; 3] {
+        [YOUNG, MIDDLE, OLD].map(|generation| self.count(generation).max(0) as u32)
     }
 
     /// Net allocations since the last young collection.
@@ -141,6 +148,16 @@ impl Generations<'_> {
         self.set_count(MIDDLE, counts.middle);
     }
 
+    /// The same in a forked child, for objects that a thread of the parent had set aside: the thread and its counts are
+    /// gone.
+    ///
+    /// # Safety
+    /// `aside` must be what `set_aside` has filled.
+    pub(crate) unsafe fn bring_back_in_child(self, aside: *mut Head) {
+        // SAFETY: the caller's promise: both are heads of well-formed lists.
+        unsafe { merge(aside, self.head(YOUNG) as *mut Head) };
+    }
+
     fn head(self, generation: usize) -> usize {
         self.address + self.layout.gc_generations + generation * self.layout.gc_generation_size
     }
@@ -153,36 +170,6 @@ impl Generations<'_> {
     fn set_count(self, generation: usize, count: i32) {
         // SAFETY: as in `set_pending`.
         unsafe { *((self.head(generation) + self.layout.gc_generation_count) as *mut i32) = count };
-    }
-}
-
-impl<'py> Generations<'py> {
-    /// Keeps CPython from beginning a collection by itself until the answer is dropped. It collects in whatever thread
-    /// allocates, which must not be one of ours where finalizers belong into another.
-    pub(crate) fn hold_off(self) -> HeldOff<'py> {
-        let gathered = self.count(YOUNG);
-        self.set_count(YOUNG, FAR_FROM_DUE);
-        HeldOff { generations: self, gathered }
-    }
-}
-
-/// A count of young objects that no threshold is reached from soon.
-const FAR_FROM_DUE: i32 = i32::MIN / 2;
-
-/// No collection is due, however many objects there are.
-#[derive(Debug)]
-pub(crate) struct HeldOff<'py> {
-    generations: Generations<'py>,
-    gathered: i32,
-}
-
-impl Drop for HeldOff<'_> {
-    fn drop(&mut self) {
-        // Another thread may have come in between and collected, which has begun a new count.
-        let since = self.generations.count(YOUNG);
-        if since < 0 {
-            self.generations.set_count(YOUNG, self.gathered.saturating_add(since - FAR_FROM_DUE));
-        }
     }
 }
 

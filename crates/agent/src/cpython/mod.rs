@@ -11,6 +11,7 @@ mod lines;
 pub(crate) mod pending;
 pub(crate) mod selfcheck;
 pub(crate) mod threads;
+pub(crate) mod vm;
 
 use pyo3::ffi;
 

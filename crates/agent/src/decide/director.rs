@@ -1,207 +1,198 @@
-//! From sensing to acting: the conductor's part that asks the policy and passes its orders on.
+//! Asks the policy: turns what was noted in the program's threads into observations, and the advice into an order.
+//!
+//! It is asked with the GIL held, in a thread of the program that could carry the order out, and by the sampler for
+//! policies that want regular looks. It touches no interpreter itself.
 
 use std::time::Duration;
 
-use neurogc_policy::{Collected, Decision, Flown, Generation, Guarded, Observation, Order, Snapshot, Thresholds};
+use crossbeam_queue::ArrayQueue;
+use neurogc_policy::{
+    Bound, Collected, Decision, Flown, Guarded, Moment, Name, Observation, Order, Scope, Snapshot, Thresholds, Trust,
+};
 
-use crate::act::stage::Waiting;
-use crate::decide::models::policy_of;
-use crate::lifecycle::agent::Agent;
-use crate::sense::hooks::{CLONE, REAP};
-use crate::sense::process::{has_room, resident};
-use crate::snapshot::{COPIES, Failure, Latest, Progress};
+use crate::snapshot::{Failure, Latest, Progress};
 
-/// How often resident memory is read.
-const MEMORY_NS: u64 = 50_000_000;
-
-/// The share of its memory that must be left for the copies that a program makes while a snapshot is out.
-const COPIES_LEAST: f64 = 0.1;
-
-/// The policy at work.
-#[derive(Debug)]
-pub(crate) struct Conducting<'a> {
-    agent: &'a Agent,
-    guarded: Guarded,
-    /// The last order for each generation, whether it was given or left for the program's own thread.
-    given: [Option<Order>; 5],
-    /// How the snapshot stood at the last look.
-    snapshot: Snapshot,
-    /// Snapshots that have come to nothing in a row.
-    failures: u32,
-    rss: u64,
-    rss_due: u64,
+/// Something that happened in a thread of the program and that the policy has to know. Moments count from the
+/// installation of the agent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Note {
+    /// A collection has ended; resident memory was so much when it began.
+    Collected { collected: Collected, before: u64 },
+    /// A snapshot was launched, with so many young objects.
+    Launched { at: Duration, scope: Scope, young: u32 },
+    /// A slice has freed so many objects and left so many.
+    Reaped { at: Duration, freed: u64, left: u64, pause: Duration, resident: u64 },
+    /// An order has stopped the program for so long.
+    Stopped { decision: Decision, pause: Duration },
 }
 
-impl<'a> Conducting<'a> {
-    /// Nothing, for a policy that only watches or an interpreter that is not understood.
-    pub(crate) fn new(agent: &'a Agent) -> Option<Self> {
-        let name = agent.policy();
-        let guarded = Guarded::new(policy_of(agent, name), agent.settings.limits);
-        let acts = name.acts() && agent.interpreter.can_be_conducted();
-        acts.then(|| Self {
-            agent,
-            guarded,
-            given: [None; 5],
-            snapshot: Snapshot::Unavailable,
-            failures: 0,
-            rss: 0,
-            rss_due: 0,
-        })
+/// The program at the moment of the question, as far as its own threads see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Situation {
+    pub(crate) now: Duration,
+    pub(crate) moment: Moment,
+    pub(crate) idle: Option<Duration>,
+    pub(crate) in_flight: u64,
+    pub(crate) requests: u64,
+    pub(crate) counts: [u32; 3],
+    pub(crate) rss: u64,
+    pub(crate) ceiling: Option<u64>,
+    pub(crate) paused: bool,
+    pub(crate) deferred: bool,
+    /// How the snapshot stands, and the latest flight; nothing where there are no snapshots.
+    pub(crate) snapshot: Option<(Progress, Latest)>,
+}
+
+/// What comes of a question.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Advice {
+    pub(crate) order: Order,
+    pub(crate) thresholds: Option<Thresholds>,
+    /// What makes the next question worth asking.
+    pub(crate) due: Due,
+    /// A failure of a snapshot was taken note of.
+    pub(crate) failed: bool,
+    /// Something that the status report should say.
+    pub(crate) trouble: Option<String>,
+    /// A snapshot has landed.
+    pub(crate) landed: Option<Latest>,
+}
+
+/// When a thread of the program that comes to a gap should ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// In any case.
+    pub(crate) now: bool,
+    /// When so many young objects have gathered.
+    pub(crate) young: u32,
+}
+
+/// What is shown of the policy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PolicyState {
+    pub(crate) bound: Bound,
+    /// Since when the program has waited for a collection that it asked for.
+    pub(crate) overdue_since: Option<Duration>,
+    pub(crate) trust: Option<Trust>,
+}
+
+/// Failures in a row after which they are no chance.
+const NOT_BY_CHANCE: u32 = 3;
+
+/// Fewest young objects for which a gap is used.
+const YOUNG_FEWEST: u32 = 500;
+
+/// A policy at work.
+#[derive(Debug)]
+pub(crate) struct Director {
+    guarded: Guarded,
+    name: Name,
+    /// The number of the last flight that the policy knows of, and failures since.
+    flights: u64,
+    failures: u32,
+}
+
+impl Director {
+    pub(crate) fn new(guarded: Guarded, name: Name) -> Self {
+        Self { guarded, name, flights: 0, failures: 0 }
     }
 
-    /// The order that led to a collection of this generation, if one of ours did.
-    pub(crate) fn ordered(&self, generation: u8) -> Option<Order> {
-        self.given.get(usize::from(generation)).copied().flatten()
+    pub(crate) fn wants_looks(&self) -> bool {
+        self.guarded.wants_looks()
     }
 
-    /// Takes note of a collection.
-    pub(crate) fn learn(&mut self, at: u64, pause: u64, generation: u8, gathered: u32, freed: u32) {
-        let generation = match generation {
-            0 => Generation::Young,
-            1 => Generation::Middle,
-            2 => Generation::Full,
-            // What snapshots do is learned when they land.
-            _ => return,
+    /// What is shown of it.
+    pub(crate) fn state(&self) -> PolicyState {
+        PolicyState {
+            bound: self.guarded.bound(),
+            overdue_since: self.guarded.overdue_since(),
+            trust: self.guarded.trust(),
+        }
+    }
+
+    /// Takes in what was noted since the last question.
+    pub(crate) fn take_in(&mut self, notes: &ArrayQueue<Note>) {
+        while let Some(note) = notes.pop() {
+            match note {
+                Note::Collected { collected, before } => self.guarded.learn(&collected, before),
+                Note::Launched { at, scope, young } => self.guarded.launched(at, scope, young),
+                Note::Reaped { at, freed, left, pause, resident } => {
+                    self.guarded.reaped(at, freed, pause);
+                    if left == 0 {
+                        self.guarded.drained(resident);
+                    }
+                }
+                Note::Stopped { decision, pause } => self.guarded.stopped_for(decision, pause),
+            }
+        }
+    }
+
+    /// What to do now.
+    pub(crate) fn ask(&mut self, seen: &Situation) -> Advice {
+        let mut advice = Advice::default();
+        let snapshot = self.look_at_snapshot(seen, &mut advice);
+        let observation = Observation {
+            now: seen.now,
+            moment: seen.moment,
+            idle: seen.idle,
+            in_flight: seen.in_flight,
+            requests: seen.requests,
+            counts: seen.counts,
+            rss: seen.rss,
+            ceiling: seen.ceiling,
+            paused: seen.paused,
+            deferred: seen.deferred,
+            snapshot,
+            ..Observation::default()
         };
-        if generation == Generation::Full {
-            self.rss_due = 0;
-            self.agent.stage.no_longer_deferred();
-        }
-        let at_end = at + pause;
-        self.look_at_memory(at_end);
-        self.guarded.learn(&Collected {
-            at: self.since_start(at_end),
-            generation,
-            pause: Duration::from_nanos(pause),
-            gathered,
-            freed: u64::from(freed),
-            rss: self.rss,
-        });
+        advice.order = self.guarded.decide(&observation);
+        advice.thresholds = self.guarded.thresholds(&observation);
+        advice.due = self.due(&observation, advice.thresholds);
+        advice
     }
 
-    /// Asks the policy and does what it says. `idle_ns` is how long the GIL has been free, `None` while it is held.
-    pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) {
-        // What a collection brings is not known before it is over; whoever decided now would order it again.
-        if self.agent.stage.has_stood_down() || self.agent.stage.is_collecting() || self.agent.hand.is_busy() {
-            return;
+    fn look_at_snapshot(&mut self, seen: &Situation, advice: &mut Advice) -> Snapshot {
+        let Some((progress, latest)) = &seen.snapshot else { return Snapshot::Unavailable };
+        if latest.number > self.flights {
+            self.flights = latest.number;
+            self.failures = 0;
+            self.guarded.landed(&flown(seen.now, latest));
+            advice.landed = Some(*latest);
         }
-        self.look_at_memory(now);
-        self.look_at_snapshot(now);
-        let observation = self.observe(now, idle_ns);
-        let order = self.guarded.decide(&observation);
-        let thresholds = self.guarded.thresholds(&observation);
-        let applied = self.agent.hand.applied();
-        let retune = thresholds.filter(|wanted| applied.is_none_or(|applied| is_far(applied, *wanted)));
-        let due = if order.decision == Decision::Wait { self.guarded.at_next_gap(&observation) } else { order };
-        let overdue_since = self.guarded.overdue_since().map(|since| self.agent.installed + since.as_nanos() as u64);
-        self.agent.stage.waits_for(Waiting { due, overdue_since, trust: self.guarded.trust() });
-        if let Some(given) = kind(due).and_then(|kind| self.given.get_mut(usize::from(kind))) {
-            *given = Some(due);
-        }
-        if order.decision == Decision::Wait {
-            self.agent.stage.post(due);
-        }
-        if order.decision == Decision::Snapshot && !has_room(self.rss, COPIES) {
-            self.agent.snapshots.refuse(&Failure::ShortOfMemory);
-            self.note_failure(now, &Failure::ShortOfMemory);
-            return;
-        }
-        if order.decision != Decision::Wait || (retune.is_some() && observation.is_gap()) {
-            self.agent.hand.give(order, retune);
-        }
-    }
-
-    fn observe(&self, now: u64, idle_ns: Option<u64>) -> Observation {
-        let collector = self.agent.interpreter.collector;
-        let ledger = self.agent.ledger();
-        Observation {
-            now: self.since_start(now),
-            idle: idle_ns.map(Duration::from_nanos),
-            in_flight: self.agent.hooks.in_flight(),
-            requests: ledger.requests.count(),
-            counts: collector.map_or([0; 3], |collector| collector.counts()),
-            tenured: collector.map_or(0, |collector| collector.tenured()),
-            pending: collector.map_or(0, |collector| collector.pending()),
-            rss: self.rss,
-            ceiling: ledger.seen.memory.limit,
-            paused: self.agent.stage.is_quiet(),
-            deferred: self.agent.stage.is_deferred(),
-            snapshot: self.snapshot,
-        }
-    }
-
-    /// Looks how a snapshot stands, and tells the policy what has become of it.
-    fn look_at_snapshot(&mut self, now: u64) {
-        if !self.agent.settings.snapshots {
-            return;
-        }
-        let before = self.snapshot;
-        self.snapshot = match self.agent.snapshots.look() {
+        match progress {
             Progress::Idle => Snapshot::Idle,
-            // Somebody is at it; the next look sees the outcome.
-            Progress::Busy => before,
-            Progress::InFlight { .. } => Snapshot::InFlight,
-            Progress::Ready { candidates, piece, .. } => Snapshot::Ready { objects: candidates as u64, piece },
-            Progress::Failed(failure) => {
-                self.note_failure(now, &failure);
-                if failure.is_final() { Snapshot::Unavailable } else { Snapshot::Idle }
-            }
-        };
-        match (before, self.snapshot) {
-            (Snapshot::InFlight, Snapshot::Ready { .. }) => {
-                self.failures = 0;
-                let latest = self.agent.snapshots.figures().latest;
-                self.agent.ledger().flight(now, &latest);
-                self.guarded.landed(&flown(self.since_start(now), &latest));
-            }
-            (Snapshot::Ready { .. }, Snapshot::Idle) => {
-                self.rss_due = 0;
-                self.look_at_memory(now);
-                self.agent.stage.no_longer_deferred();
-                self.guarded.drained(self.rss);
-            }
-            _ => {}
+            // A slice is being freed by another thread.
+            Progress::Busy | Progress::InFlight { .. } => Snapshot::InFlight,
+            Progress::Ready { candidates, piece, .. } => Snapshot::Ready { objects: *candidates as u64, piece: *piece },
+            Progress::Failed(failure) => self.note_failure(seen.now, failure, advice),
         }
     }
 
-    fn note_failure(&mut self, now: u64, failure: &Failure) {
-        const NOT_BY_CHANCE: u32 = 3;
-        self.agent.snapshots.forget_failure();
-        self.guarded.failed(self.since_start(now));
+    fn note_failure(&mut self, now: Duration, failure: &Failure, advice: &mut Advice) -> Snapshot {
+        advice.failed = true;
+        if failure.is_no_fault() {
+            self.guarded.called_off();
+            return Snapshot::Idle;
+        }
+        self.guarded.failed(now);
         self.failures += 1;
         if failure.is_final() || self.failures == NOT_BY_CHANCE {
-            self.agent.ledger().trouble(format!("the heap is not collected from snapshots: {failure}"));
+            advice.trouble = Some(format!("the heap is not collected from snapshots: {failure}"));
         }
+        if failure.is_final() { Snapshot::Unavailable } else { Snapshot::Idle }
     }
 
-    fn look_at_memory(&mut self, now: u64) {
-        if now < self.rss_due {
-            return;
+    /// A slice or a landing is always worth a question; young objects when enough have gathered.
+    fn due(&self, observation: &Observation, thresholds: Option<Thresholds>) -> Due {
+        let bound = self.guarded.bound();
+        let out = matches!(observation.snapshot, Snapshot::InFlight | Snapshot::Ready { .. });
+        let simple = matches!(self.name, Name::Every(_) | Name::Freeze);
+        let filled = bound.objects.saturating_sub(bound.live_objects) as f64
+            >= 0.5 * bound.goal_objects.saturating_sub(bound.live_objects) as f64;
+        Due {
+            now: out || simple || observation.deferred || filled || !self.wants_looks() && bound.live_objects == 0,
+            young: thresholds.map_or(u32::MAX, |thresholds| (thresholds[0] / 4).max(YOUNG_FEWEST)),
         }
-        self.rss_due = now + MEMORY_NS;
-        // The kernel would end the walk before the program, but others may live in the same cgroup.
-        if self.snapshot == Snapshot::InFlight && !has_room(self.rss, COPIES_LEAST) {
-            self.agent.snapshots.cancel();
-        }
-        if let Some(rss) = resident() {
-            self.rss = rss;
-        }
-    }
-
-    fn since_start(&self, at: u64) -> Duration {
-        Duration::from_nanos(at.saturating_sub(self.agent.installed))
-    }
-}
-
-/// What an order leads to, as it is reported.
-fn kind(order: Order) -> Option<u8> {
-    match order.decision {
-        Decision::Wait => None,
-        Decision::Young => Some(Generation::Young.number()),
-        Decision::Middle => Some(Generation::Middle.number()),
-        Decision::Full | Decision::Freeze => Some(Generation::Full.number()),
-        Decision::Snapshot => Some(CLONE),
-        Decision::Reap { .. } => Some(REAP),
     }
 }
 
@@ -209,19 +200,11 @@ fn kind(order: Order) -> Option<u8> {
 fn flown(at: Duration, latest: &Latest) -> Flown {
     Flown {
         at,
+        scope: latest.scope,
         clone: Duration::from_nanos(latest.clone_ns),
         flight: Duration::from_nanos(latest.flight_ns),
         copied: latest.copied(),
         objects: latest.tracked,
         found: latest.candidates,
     }
-}
-
-/// Whether thresholds are so far from those in force that it is worth setting them.
-fn is_far(applied: Thresholds, wanted: Thresholds) -> bool {
-    let [young, middle, full] = [0, 1, 2].map(|index| f64::from(wanted[index]) / f64::from(applied[index].max(1)));
-    !(0.75..=1.33).contains(&young)
-        || middle != 1.0
-        || (applied[2] < wanted[2] && wanted[2] - applied[2] > 20)
-        || full < 0.5
 }

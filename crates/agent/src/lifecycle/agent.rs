@@ -1,7 +1,7 @@
 //! One installed agent: its state, its threads, and how they are stopped around a fork.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,14 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_policy::Name;
 use neurogc_settings::Settings;
 use nix::sys::signal::{SigSet, SigmaskHow};
+use pyo3::Python;
 
-use crate::act::hand::{self, Hand};
-use crate::act::remote::Errands;
-use crate::act::stage::Stage;
-use crate::act::takeover::leave_to_cpython;
+use crate::act::actor::Actor;
+use crate::act::loans::Loans;
+use crate::act::remote::Remote;
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
+use crate::cpython::vm::ThisProcess;
 use crate::lifecycle::threads::{Crew, Member, catch};
 use crate::sense::children::Proportions;
 use crate::sense::frozen::Frozen;
@@ -23,14 +24,14 @@ use crate::sense::hooks::Hooks;
 use crate::sense::process::Process;
 use crate::snapshot::Snapshots;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
+use crate::python::gc_functions::leave_to_cpython;
 use crate::{sense::sampler, uplink};
 
 /// Trace blocks that may wait to be written.
 const BLOCKS: usize = 16;
 
-/// The stack of a thread that never runs Python, and of the one that does.
+/// The stack of our threads, which never run Python.
 const STACK: usize = 256 * 1024;
-const PYTHON_STACK: usize = 8 * 1024 * 1024;
 
 /// How long a fork waits for the threads to end.
 const FORK_PATIENCE: Duration = Duration::from_millis(100);
@@ -48,9 +49,8 @@ pub(crate) struct Agent {
     /// The same moment by the wall clock, which may be set anew later.
     pub(crate) installed_unix_ns: u64,
     pub(crate) hooks: Hooks,
-    pub(crate) stage: Stage,
-    pub(crate) hand: Hand,
-    pub(crate) errands: Errands,
+    pub(crate) actor: Actor,
+    pub(crate) remote: Remote,
     /// The policy in force, and how often it was changed.
     policy: Mutex<Name>,
     switches: AtomicU32,
@@ -105,8 +105,8 @@ struct Running {
     uplink: Member,
     /// The uplink has looked for the last time whether it is wanted.
     leaves: bool,
-    /// The conductor is started by the uplink, whose private descriptors it shares, and joined by it.
-    conductor: Arc<Mutex<Option<Thread>>>,
+    /// The sampler is started by the uplink, whose private descriptors it shares, and joined by it.
+    sampler: Arc<Mutex<Option<Thread>>>,
 }
 
 impl Agent {
@@ -114,6 +114,7 @@ impl Agent {
         let installed = monotonic_ns();
         let ledger = Ledger::new(installed, settings.trace.is_some());
         let policy = settings.policy;
+        let actor = Actor::new(installed, settings.tuning.pause_budget, settings.snapshots, Loans::default());
         Self {
             settings,
             interpreter,
@@ -121,9 +122,8 @@ impl Agent {
             installed,
             installed_unix_ns: unix_ns(),
             hooks: Hooks::default(),
-            stage: Stage::default(),
-            hand: Hand::default(),
-            errands: Errands::default(),
+            actor,
+            remote: Remote::default(),
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
             snapshots: Snapshots::default(),
@@ -152,7 +152,7 @@ impl Agent {
         lock(&self.policy).resolve(self.interpreter.can_be_conducted())
     }
 
-    /// Puts another policy in force. The conductor sees it in its next round.
+    /// Puts another policy in force. The sampler sees it in its next round.
     pub(crate) fn set_policy(&self, name: Name) {
         *lock(&self.policy) = name;
         self.switches.fetch_add(1, Ordering::Release);
@@ -175,7 +175,7 @@ impl Agent {
         // Where earlier ones are late to end, they see that they are wanted again. There is never a second pair.
         match &threads.running {
             Some(running) if running.uplink.is_lost() => {
-                self.ledger().trouble("the uplink thread has ended: nobody looks at the process any more".to_owned());
+                self.ledger().trouble("the uplink thread has ended: the process is not looked at any more".to_owned());
                 leave_to_cpython(self);
             }
             Some(running) if !running.leaves => {}
@@ -185,15 +185,15 @@ impl Agent {
 
     fn spawn_both(self: &Arc<Self>, threads: &mut Threads) {
         self.stop.store(false, Ordering::Release);
-        let conductor = Arc::new(Mutex::new(None));
-        let (agent, slot) = (Arc::clone(self), Arc::clone(&conductor));
+        let sampler = Arc::new(Mutex::new(None));
+        let (agent, slot) = (Arc::clone(self), Arc::clone(&sampler));
         let body = move || {
             run_both(&agent, &slot);
             agent.leave();
         };
         let begun = with_signals_blocked(|| Member::start("neurogc-uplink", STACK, body));
         threads.running = match begun {
-            Ok(uplink) => Some(Running { uplink, leaves: false, conductor }),
+            Ok(uplink) => Some(Running { uplink, leaves: false, sampler }),
             Err(error) => {
                 self.ledger().trouble(format!("the agent's threads did not start: {error}"));
                 None
@@ -234,7 +234,6 @@ impl Agent {
                 return;
             }
             running.unpark();
-            self.hand.wake();
             drop(threads);
             if Instant::now() > deadline {
                 return;
@@ -249,12 +248,29 @@ impl Agent {
         self.stop(if self.stopping() { Duration::ZERO } else { FORK_PATIENCE });
     }
 
-    /// The agent of a forked child: the same settings, and empty books.
+    /// The agent of a forked child: the same settings, and empty books. Of the parent's agent only that is read which
+    /// threads with the GIL alone change: a lock of another kind may have been held when the process was forked.
     pub(crate) fn in_child(&self) -> Self {
         let host = Host { command: self.command.clone(), thresholds: self.thresholds, owns_trace: false };
-        let settings = Settings { policy: self.policy(), ..self.settings.clone() };
+        let policy = match self.policy.try_lock() {
+            Ok(policy) => *policy,
+            Err(TryLockError::Poisoned(policy)) => *policy.into_inner(),
+            Err(TryLockError::WouldBlock) => self.settings.policy,
+        };
+        let settings = Settings { policy, ..self.settings.clone() };
         let fresh = Self::new(settings, self.interpreter.clone(), host);
-        Self { forked: true, stage: self.stage.in_child(), ..fresh }
+        let actor = self.actor.in_child(fresh.installed);
+        Self { forked: true, actor, ..fresh }
+    }
+
+    /// Whether this is the memory of another process, from which native code has forked this one behind Python's back.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
+    /// The interpreter, for a thread that holds the GIL.
+    pub(crate) fn vm<'a, 'py>(&'a self, py: Python<'py>) -> ThisProcess<'a, 'py> {
+        ThisProcess { py, interpreter: &self.interpreter, snapshots: &self.snapshots }
     }
 
     /// Waits, for a short while, until everything that has happened is in the books.
@@ -293,29 +309,26 @@ impl Agent {
 impl Running {
     fn unpark(&self) {
         self.uplink.thread().unpark();
-        if let Some(conductor) = &*lock(&self.conductor) {
-            conductor.unpark();
+        if let Some(sampler) = &*lock(&self.sampler) {
+            sampler.unpark();
         }
     }
 }
 
-/// The uplink's thread: it leaves the program's descriptors, starts the conductor, and outlives it.
+/// The uplink's thread: it leaves the program's descriptors, starts the sampler, and outlives it.
 fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
-    // The hand shares the descriptors that this thread still shares with the program.
-    let agent_of_hand = Arc::clone(agent);
-    let hand = Member::start("neurogc-hand", PYTHON_STACK, move || hand::run(&agent_of_hand));
     let descriptors = if leave_shared_descriptors() { Descriptors::Private } else { Descriptors::Shared };
-    let agent_of_conductor = Arc::clone(agent);
-    let conductor = Member::start("neurogc", STACK, move || sampler::run(&agent_of_conductor, descriptors));
-    match &conductor {
-        Ok(conductor) => *lock(slot) = Some(conductor.thread().clone()),
-        Err(error) => agent.ledger().trouble(format!("the conductor thread did not start: {error}")),
+    let agent_of_sampler = Arc::clone(agent);
+    let sampler = Member::start("neurogc", STACK, move || sampler::run(&agent_of_sampler, descriptors));
+    match &sampler {
+        Ok(sampler) => *lock(slot) = Some(sampler.thread().clone()),
+        Err(error) => agent.ledger().trouble(format!("the sampler thread did not start: {error}")),
     }
-    let crew = Crew { conductor: conductor.ok(), hand: hand.ok() };
+    let crew = Crew { sampler: sampler.ok() };
     if catch(|| uplink::run(agent, descriptors, &crew)).is_err() {
-        agent.ledger().trouble("the uplink thread has failed: nobody looks at the process any more".to_owned());
+        agent.ledger().trouble("the uplink thread has failed: the process is not looked at any more".to_owned());
     }
-    crew.join(|| agent.hand.wake());
+    crew.join();
 }
 
 /// Threads inherit the mask of signals: with all blocked, the program's handlers never run in ours.

@@ -67,33 +67,28 @@ impl Member {
     }
 }
 
-/// The two threads that the uplink starts and watches.
+/// The thread that the uplink starts and watches.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    pub(crate) conductor: Option<Member>,
-    pub(crate) hand: Option<Member>,
+    pub(crate) sampler: Option<Member>,
 }
 
 impl Crew {
-    /// Whether the conductor still senses.
+    /// Whether the sampler still runs.
     pub(crate) fn senses(&self) -> bool {
-        self.conductor.as_ref().is_some_and(Member::lives)
+        self.sampler.as_ref().is_some_and(Member::lives)
     }
 
     /// What is lost with a thread that has ended while it was wanted.
     pub(crate) fn lost(&self) -> Option<&'static str> {
-        if !self.senses() {
-            return Some("the conductor thread has ended: nothing is sensed any more");
-        }
-        let acts = self.hand.as_ref().is_some_and(Member::lives);
-        (!acts).then_some("the thread that carries orders out has ended")
+        (!self.senses()).then_some("the sampler thread has ended: nothing is sensed any more")
     }
 
-    /// Waits for the end of both.
-    pub(crate) fn join(self, wake: impl Fn()) {
-        for member in [self.conductor, self.hand].into_iter().flatten() {
-            wake();
-            member.join();
+    /// Waits for its end.
+    pub(crate) fn join(self) {
+        if let Some(sampler) = self.sampler {
+            sampler.thread().unpark();
+            sampler.join();
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Everything that Python code may call.
 
+pub(crate) mod gc_functions;
 pub(crate) mod module;
+pub(crate) mod moments;
 pub(crate) mod prefork;
 pub(crate) mod snapshots;

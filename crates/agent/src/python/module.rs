@@ -7,9 +7,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use neurogc_settings::{Effective, FILE_NAME, Sources, env, resolve};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyDict;
 
-use crate::act::takeover::{give_back, restore_if_left, take_over};
+use super::gc_functions::{give_back, take_over};
+use super::moments::request_ended;
+use crate::act::loans::repay_collecting;
 use crate::book::status;
 use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
@@ -35,6 +37,11 @@ pub(crate) fn current() -> Option<Arc<Agent>> {
     CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
+/// The same without waiting, for hooks: nothing while the installed agent is being replaced.
+pub(crate) fn current_now() -> Option<Arc<Agent>> {
+    CURRENT.try_read().ok().and_then(|current| current.clone())
+}
+
 /// Sets the installed agent and gives the one before it.
 fn set_current(agent: Option<Arc<Agent>>) -> Option<Arc<Agent>> {
     std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), agent)
@@ -53,7 +60,6 @@ fn stop(py: Python<'_>, agent: &Agent) {
         agent.stop(EXIT_PATIENCE);
         agent.snapshots.shut_down();
     });
-    agent.snapshots.lift(py);
 }
 
 /// The extension module.
@@ -61,18 +67,18 @@ fn stop(py: Python<'_>, agent: &Agent) {
 mod _agent {
     #[pymodule_export]
     use super::{
-        Mark, adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, gc_event, install, installed,
-        layout, progress, shutdown, status_json, uninstall,
+        Mark, adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, install, installed, layout,
+        quiet, shutdown, status_json, uninstall,
     };
     #[pymodule_export]
-    use crate::act::takeover::{
-        collect, collect_posted, event_loop_runs, get_threshold, quiet, run_errand, set_threshold,
-    };
+    use crate::python::gc_functions::{collect, get_threshold, set_threshold};
+    #[pymodule_export]
+    use crate::python::moments::{gap, gc_event, is_due, on_request_end, passing, progress};
     #[pymodule_export]
     use crate::python::prefork::forks_workers;
     #[pymodule_export]
     use crate::python::snapshots::{
-        collect_snapshot, snapshot_cancel, snapshot_figures, snapshot_launch, snapshot_look, snapshot_reap,
+        collect_snapshot, prefers_snapshot, snapshot_cancel, snapshot_figures, snapshot_launch, snapshot_look, snapshot_reap,
     };
 
     use pyo3::exceptions::PyImportError;
@@ -87,7 +93,7 @@ mod _agent {
         // A panic is caught where it happens; its message would only disturb the program's output.
         std::panic::set_hook(Box::new(|_| {}));
         module.add("originals", PyDict::new(module.py()))?;
-        crate::snapshot::reap::remember_collect(module.py())?;
+        crate::cpython::vm::remember_functions(module.py())?;
         module.add("version", super::status::VERSION)
     }
 }
@@ -172,14 +178,12 @@ fn layout(py: Python<'_>) -> PyResult<Vec<(&'static str, usize)>> {
     Ok(Interpreter::examine(py)?.layout.map_or_else(Vec::new, |layout| layout.named()))
 }
 
-/// The program could have done something else here. True when a collection waits for a gap.
+/// Begins or ends a `paused()` block of the program.
 #[pyfunction]
-fn progress() -> bool {
-    let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
-    current.as_ref().is_some_and(|agent| {
-        agent.hooks.progress();
-        agent.stage.is_due()
-    })
+fn quiet(more: bool) {
+    if let Some(agent) = current() {
+        agent.actor.quiet(more);
+    }
 }
 
 /// A request or a training step: it begins with the object and ends with `end()`, at the latest when it is freed.
@@ -200,46 +204,30 @@ impl Mark {
     }
 
     /// Ends it; again does nothing.
-    fn end(&self) {
-        if let Some(agent) = &self.agent
-            && !self.ended.swap(true, Ordering::Relaxed)
+    fn end(&self, py: Python<'_>) {
+        if self.close()
+            && let Some(agent) = &self.agent
         {
+            request_ended(py, agent);
+        }
+    }
+}
+
+impl Mark {
+    /// Whether this has ended it.
+    fn close(&self) -> bool {
+        let ends = !self.ended.swap(true, Ordering::Relaxed);
+        if let Some(agent) = self.agent.as_ref().filter(|_| ends) {
             agent.hooks.end(self.open);
         }
+        ends
     }
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        self.end();
+        self.close();
     }
-}
-
-/// What stands in `gc.callbacks`.
-#[pyfunction]
-fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
-    resume();
-    restore_if_left();
-    // The lock is not kept: the first use of an interned name gives the GIL up, and whoever has it then may want the lock.
-    let Some(agent) = CURRENT.try_read().ok().and_then(|current| current.clone()) else { return };
-    agent.snapshots.lift(phase.py());
-    if phase.len().is_ok_and(|length| length == "start".len()) {
-        let gathered = agent.interpreter.collector.map_or(0, |collector| collector.gathered(phase.py()));
-        agent.hooks.collection_starts(gathered);
-    } else {
-        collection_stops(&agent, info);
-    }
-}
-
-fn collection_stops(agent: &Agent, info: &Bound<'_, PyDict>) {
-    let py = info.py();
-    let number = |name: &Bound<'_, PyString>| -> u32 {
-        info.get_item(name).ok().flatten().and_then(|value| value.extract().ok()).unwrap_or(0)
-    };
-    let generation = number(pyo3::intern!(py, "generation"));
-    let collected = number(pyo3::intern!(py, "collected"));
-    let uncollectable = number(pyo3::intern!(py, "uncollectable"));
-    agent.hooks.collection_stops(generation.min(2) as u8, agent.stage.ordered(), collected, uncollectable);
 }
 
 /// Registered with `os.register_at_fork`.
@@ -265,7 +253,7 @@ fn after_fork_in_parent() {
 }
 
 /// Starts the threads again that a fork stopped, where that had to wait.
-fn resume() {
+pub(crate) fn resume() {
     if RESUME.load(Ordering::Relaxed)
         && RESUME.swap(false, Ordering::Relaxed)
         && let Some(agent) = current()
@@ -280,7 +268,8 @@ fn resume() {
 fn after_fork_in_child(py: Python<'_>) {
     RESUME.store(false, Ordering::Relaxed);
     if let Some(parents) = current() {
-        parents.snapshots.leave_to_parent(py);
+        repay_collecting(&parents.vm(py), parents.hooks.collecting_thread());
+        parents.snapshots.leave_to_parent(py, parents.interpreter.collector);
         let agent = Arc::new(parents.in_child());
         std::mem::forget(set_current(Some(Arc::clone(&agent))));
         std::mem::forget(parents);

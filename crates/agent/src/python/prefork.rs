@@ -5,7 +5,8 @@
 
 use std::cell::Cell;
 
-use neurogc_policy::policy;
+use neurogc_policy::{Control, policy};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::lifecycle::agent::Agent;
@@ -27,15 +28,16 @@ pub(crate) fn forks_workers(py: Python<'_>, begins: bool) -> bool {
 pub(crate) fn share_heap(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     // Asked here and not before the fork, because the server's own hooks may have frozen the heap meanwhile.
     if FORKS_WORKERS.replace(false) && shares_heap(py, agent)? {
-        agent.stage.freeze_inherited(py)?;
+        agent.actor.loans.freeze(&agent.vm(py)).map_err(PyRuntimeError::new_err)?;
     }
     Ok(())
 }
 
 /// Only where a policy of ours decides when everything is collected, and the program has not frozen its heap itself.
 fn shares_heap(py: Python<'_>, agent: &Agent) -> PyResult<bool> {
-    let conducts = policy(agent.policy(), agent.settings.tuning).takes_over()
-        && !agent.stage.has_stood_down()
+    let paced = policy(agent.policy(), agent.settings.tuning).control() == Control::Paced;
+    let conducts = paced
+        && !agent.actor.has_stood_down()
         && agent.interpreter.collector.is_some_and(|collector| !collector.has_frozen_heap());
     Ok(conducts && py.import("gc")?.call_method0("isenabled")?.extract()?)
 }

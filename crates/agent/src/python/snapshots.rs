@@ -2,72 +2,49 @@
 
 use std::time::Duration;
 
+use neurogc_policy::{Decision, Order};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::module::current;
+use crate::act::actor::ASKED;
+use crate::act::drive::{Drive, Next};
+use crate::act::vm::Vm;
 use crate::lifecycle::agent::Agent;
-use crate::python::module::current;
-use crate::snapshot::{Failure, Figures, Progress, Reaped};
-
-/// How long a slice may take when somebody waits for all of it. Between slices others may have the GIL.
-const SLICE: Duration = Duration::from_millis(5);
-
-/// How often the end of a flight is looked for.
-const LOOK: Duration = Duration::from_micros(500);
+use crate::sense::hooks::Ordered;
+use crate::snapshot::{Figures, Progress, Reaped};
 
 /// Collects everything by way of a snapshot and gives what was found, or nothing where there can be none.
 #[pyfunction]
-pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<usize>> {
-    current().map_or(Ok(None), |agent| collect(py, &agent))
-}
-
-/// The same for an agent.
-fn collect(py: Python<'_>, agent: &Agent) -> PyResult<Option<usize>> {
-    if agent.is_collecting(py) {
+pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<u64>> {
+    let Some(agent) = current() else { return Ok(None) };
+    let vm = agent.vm(py);
+    if vm.is_collecting() {
         // A finalizer asks, or another thread's finalizer has let us in: as with `gc.collect()`, nothing happens.
         return Ok(Some(0));
     }
-    // One that is out already may have been launched before the caller's garbage was any.
-    finish(py, agent)?;
+    let mut drive = Drive::new(&vm);
     loop {
-        if agent.stage.launch_now(py, agent).is_err() {
-            return Ok(None);
-        }
-        let found = finish(py, agent)?;
-        // The next one leaves nothing out.
-        if found.is_some() || agent.snapshots.look() != Progress::Failed(Failure::Missing) {
-            return Ok(found);
-        }
-    }
-}
-
-/// Waits for a snapshot that is out, frees what it finds, and says how much that was; nothing where it failed.
-fn finish(py: Python<'_>, agent: &Agent) -> PyResult<Option<usize>> {
-    let snapshots = &agent.snapshots;
-    let mut freed = 0;
-    loop {
-        match snapshots.look() {
-            Progress::Busy if agent.is_collecting(py) => return Ok(Some(freed)),
-            Progress::Idle => return Ok(Some(freed)),
-            Progress::Failed(_) => {
-                snapshots.lift(py);
-                return Ok(None);
-            }
-            Progress::Ready { .. } => freed += agent.stage.reap_now(py, agent, SLICE, true).freed,
-            Progress::Busy | Progress::InFlight { .. } => {
-                py.detach(|| std::thread::sleep(LOOK));
+        match drive.step(&agent.actor, &vm, &agent.hooks) {
+            Next::Again(pause) => {
+                py.detach(|| std::thread::sleep(pause));
                 py.check_signals()?;
             }
+            Next::Done { freed, .. } => return Ok(Some(freed)),
+            Next::Failed(_) => return Ok(None),
         }
     }
 }
 
-impl Agent {
-    /// Whether a collection is running.
-    fn is_collecting(&self, py: Python<'_>) -> bool {
-        self.interpreter.collector.is_some_and(|collector| collector.generations(py).is_collecting())
-    }
+/// Whether the heap is so large that a snapshot is the better way to collect it.
+#[pyfunction]
+pub(crate) fn prefers_snapshot(py: Python<'_>) -> bool {
+    current().is_some_and(|agent| {
+        agent.settings.snapshots
+            && agent.interpreter.can_be_conducted()
+            && agent.vm(py).tracked_estimate() >= neurogc_policy::SMALL_HEAP
+    })
 }
 
 fn agent() -> PyResult<std::sync::Arc<Agent>> {
@@ -78,7 +55,8 @@ fn agent() -> PyResult<std::sync::Arc<Agent>> {
 #[pyfunction]
 pub(crate) fn snapshot_launch(py: Python<'_>) -> PyResult<()> {
     let agent = agent()?;
-    agent.stage.launch_now(py, &agent).map_err(|failure| PyRuntimeError::new_err(failure.to_string()))
+    let launched = agent.actor.launch(&agent.vm(py), &agent.hooks, ASKED);
+    launched.map_err(|failure| PyRuntimeError::new_err(failure.to_string()))
 }
 
 /// How it stands: a word, and what there is to be said about it.
@@ -106,7 +84,11 @@ pub(crate) fn snapshot_reap(
 ) -> PyResult<(usize, usize, usize, usize, u64)> {
     let budget = Duration::try_from_secs_f64(budget_ms / 1e3).unwrap_or(Duration::MAX);
     let agent = agent()?;
-    let Reaped { freed, moved, dropped, left, pause_ns } = agent.stage.reap_now(py, &agent, budget, whole);
+    let vm = agent.vm(py);
+    let running = agent.actor.begin(&vm, Order::at_once(Decision::Reap { budget }, "asked for"));
+    let reaped = agent.actor.reap(&vm, &agent.hooks, budget, whole, Ordered::Anywhere);
+    drop(running);
+    let Reaped { freed, moved, dropped, left, pause_ns } = reaped;
     Ok((freed, moved, dropped, left, pause_ns))
 }
 

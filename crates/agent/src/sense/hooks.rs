@@ -1,10 +1,10 @@
 //! What runs inside the program's own threads: a few atomics and a bounded queue.
 //!
 //! Everything here is called with the program waiting: no waiting for locks, no allocation, and no system call but the
-//! one that wakes a dozing conductor. An event that finds the queue full is counted and forgotten.
+//! one that wakes a dozing sampler. An event that finds the queue full is counted and forgotten.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
@@ -12,7 +12,7 @@ use neurogc_wire::trace::Place;
 
 use crate::sys::native::monotonic_ns;
 
-/// How many events may wait for the conductor. It empties the queue at least every 50 ms, so this lasts for 20 000
+/// How many events may wait for the sampler. It empties the queue at least every 50 ms, so this lasts for 20 000
 /// requests per second. A longer queue would cost the program more: every event goes to memory that is not in its cache.
 const QUEUE: usize = 2048;
 
@@ -29,7 +29,8 @@ pub(crate) enum Event {
         pause: u64,
         generation: u8,
         place: Place,
-        ours: bool,
+        /// The order that led to it; zero for none of ours.
+        order: u64,
         gathered: u32,
         collected: u32,
         uncollectable: u32,
@@ -64,10 +65,12 @@ pub(crate) struct Hooks {
     next_id: AtomicU64,
     progress: AtomicU64,
     collecting_since: AtomicU64,
+    /// The thread that collects, as `pthread_self` has it.
+    collecting_in: AtomicUsize,
     gathered: AtomicU32,
-    /// The conductor, while it dozes.
+    /// The sampler, while it dozes.
     dozing: AtomicBool,
-    conductor: Mutex<Option<Thread>>,
+    sampler: Mutex<Option<Thread>>,
 }
 
 impl Default for Hooks {
@@ -79,9 +82,10 @@ impl Default for Hooks {
             next_id: AtomicU64::new(0),
             progress: AtomicU64::new(0),
             collecting_since: AtomicU64::new(0),
+            collecting_in: AtomicUsize::new(0),
             gathered: AtomicU32::new(0),
             dozing: AtomicBool::new(false),
-            conductor: Mutex::new(None),
+            sampler: Mutex::new(None),
         }
     }
 }
@@ -116,24 +120,57 @@ impl Hooks {
         self.rouse();
     }
 
-    /// A collection begins, with so many young objects gathered.
-    pub(crate) fn collection_starts(&self, gathered: u32) {
+    /// A collection begins in a thread, with so many young objects gathered.
+    pub(crate) fn collection_starts(&self, gathered: u32, thread: usize) {
+        self.collecting_in.store(thread, Ordering::Relaxed);
         self.gathered.store(gathered, Ordering::Relaxed);
         self.rouse();
         self.collecting_since.store(monotonic_ns(), Ordering::Relaxed);
     }
 
-    /// The collection that began last is over.
-    pub(crate) fn collection_stops(&self, generation: u8, ordered: Ordered, collected: u32, uncollectable: u32) {
+    /// The collection that began last is over; gives when it began.
+    pub(crate) fn collection_stops(
+        &self,
+        generation: u8,
+        ordered: Ordered,
+        order: u64,
+        collected: u32,
+        uncollectable: u32,
+    ) -> Option<u64> {
         let began = self.collecting_since.swap(0, Ordering::Relaxed);
         // Without a start (the agent came in the middle of a collection) there is nothing to report.
-        if began != 0 {
-            self.stopped(generation, began, ordered, collected, uncollectable);
+        if began == 0 {
+            return None;
         }
+        self.stopped(generation, began, ordered, order, collected, uncollectable);
+        Some(began)
+    }
+
+    /// Young objects that had gathered when the last collection began.
+    pub(crate) fn gathered(&self) -> u32 {
+        self.gathered.load(Ordering::Relaxed)
+    }
+
+    /// The thread that is in a collection now, if one is.
+    pub(crate) fn collecting_thread(&self) -> Option<usize> {
+        self.collecting_since().map(|_| self.collecting_in.load(Ordering::Relaxed))
+    }
+
+    /// Requests that have ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.next_id.load(Ordering::Relaxed).saturating_sub(self.in_flight())
     }
 
     /// The program stood still from `began` until now. `kind` is a generation, or one of the kinds beside them.
-    pub(crate) fn stopped(&self, kind: u8, began: u64, ordered: Ordered, collected: u32, uncollectable: u32) {
+    pub(crate) fn stopped(
+        &self,
+        kind: u8,
+        began: u64,
+        ordered: Ordered,
+        order: u64,
+        collected: u32,
+        uncollectable: u32,
+    ) {
         let place = match ordered {
             // It is a part of a slice, which is noted as a whole.
             Ordered::InSlice => return,
@@ -147,33 +184,38 @@ impl Hooks {
             pause: monotonic_ns().saturating_sub(began),
             generation: kind,
             place,
-            ours: ordered != Ordered::ByOthers,
+            order,
             gathered: self.gathered.load(Ordering::Relaxed),
             collected,
             uncollectable,
         });
     }
 
-    /// Wakes the conductor if it dozes, which it does only after a long idle time. Nobody waits for it.
+    /// Wakes the sampler if it dozes, which it does only after a long idle time.
     fn rouse(&self) {
-        if self.dozing.load(Ordering::Relaxed)
-            && self.dozing.swap(false, Ordering::Relaxed)
-            && let Ok(conductor) = self.conductor.try_lock()
-            && let Some(conductor) = &*conductor
-        {
-            conductor.unpark();
+        if self.dozing.load(Ordering::Relaxed) && self.dozing.swap(false, Ordering::Relaxed) {
+            self.wake();
         }
     }
 
-    /// The conductor says that it may sleep long, or that it is awake.
+    /// Wakes the sampler, without waiting for it.
+    pub(crate) fn wake(&self) {
+        if let Ok(sampler) = self.sampler.try_lock()
+            && let Some(sampler) = &*sampler
+        {
+            sampler.unpark();
+        }
+    }
+
+    /// The sampler says that it may sleep long, or that it is awake.
     pub(crate) fn doze(&self, dozing: bool) {
         self.dozing.store(dozing, Ordering::Relaxed);
     }
 
-    /// The calling thread is the conductor from now on.
-    pub(crate) fn conduct(&self) {
-        if let Ok(mut conductor) = self.conductor.lock() {
-            *conductor = Some(std::thread::current());
+    /// The calling thread is the sampler from now on.
+    pub(crate) fn be_sampled_by_this_thread(&self) {
+        if let Ok(mut sampler) = self.sampler.lock() {
+            *sampler = Some(std::thread::current());
         }
     }
 
@@ -218,8 +260,8 @@ mod tests {
     fn a_full_queue_drops_and_counts() {
         let hooks = Hooks::default();
         for _ in 0..QUEUE + 10 {
-            hooks.collection_starts(9);
-            hooks.collection_stops(0, Ordered::ByOthers, 1, 0);
+            hooks.collection_starts(9, 1);
+            hooks.collection_stops(0, Ordered::ByOthers, 0, 1, 0);
         }
         assert_eq!(hooks.dropped(), 10);
         assert_eq!(std::iter::from_fn(|| hooks.take()).count(), QUEUE);
@@ -229,8 +271,8 @@ mod tests {
     fn a_collection_in_a_request_says_so() {
         let hooks = Hooks::default();
         let open = hooks.begin();
-        hooks.collection_starts(9);
-        hooks.collection_stops(2, Ordered::ByOthers, 7, 0);
+        hooks.collection_starts(9, 1);
+        hooks.collection_stops(2, Ordered::ByOthers, 0, 7, 0);
         hooks.end(open);
         let events: Vec<_> = std::iter::from_fn(|| hooks.take()).collect();
         assert!(matches!(
@@ -243,7 +285,7 @@ mod tests {
     #[test]
     fn a_stop_without_a_start_is_no_collection() {
         let hooks = Hooks::default();
-        hooks.collection_stops(2, Ordered::ByOthers, 7, 0);
+        hooks.collection_stops(2, Ordered::ByOthers, 0, 7, 0);
         assert_eq!(hooks.take(), None);
     }
 }

@@ -45,11 +45,6 @@ impl Requests {
         recent.add(latency_ns);
     }
 
-    /// Requests ended so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.latency.count()
-    }
-
     /// How long they took.
     pub(crate) fn distribution(&self) -> Distribution {
         self.latency.distribution()

@@ -1,5 +1,5 @@
 //! The thread that senses: it empties the program's queue, looks at the GIL and judges stalls. It never takes the GIL;
-//! what the policy orders is carried out by `hand` or by the program itself.
+//! what the policy orders is carried out by threads of the program.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use neurogc_wire::trace::BlockWriter;
 use crate::cpython::frames::Sample;
 use crate::cpython::gil::Gil;
 use crate::cpython::{Interpreter, ThreadState};
-use crate::decide::director::Conducting;
+use crate::decide::attend::Attendant;
 use crate::lifecycle::agent::Agent;
 use crate::sense::hooks::Event;
 use crate::sense::schedule::{Schedule, Scheduler, processor, voluntary_switches};
@@ -30,6 +30,10 @@ const RARE_STEP_NS: u64 = 5_000_000;
 /// Longest step, so that the queue is emptied in time.
 const LONGEST_STEP_NS: u64 = 50_000_000;
 
+/// A program that has been idle for this long is looked at once a second, unless an event wakes the sampler.
+const DOZE_AFTER_NS: u64 = 200_000_000;
+const DOZE_NS: u64 = SECOND_NS;
+
 /// How often the collector's counters go into the trace.
 const COUNTS_NS: u64 = 100_000_000;
 
@@ -40,7 +44,7 @@ const BLOCK_NS: u64 = 500_000_000;
 pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
     // Let go of at once: making the policy may have something to write there.
     let cpu_before = agent.ledger().conductor_cpu_ns;
-    let mut conductor = Conductor {
+    let mut sampler = Sampler {
         agent,
         watch: Watch::new(agent.settings.stall.as_nanos() as u64),
         eyes: Eyes { interpreter: &agent.interpreter, scheduler: Scheduler::new(descriptors) },
@@ -49,23 +53,22 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         block_due: monotonic_ns() + BLOCK_NS,
         cpu_before,
         idle: false,
-        conducting: Conducting::new(agent),
-        switches: agent.switches(),
+        attendant: Attendant::new(agent),
     };
-    agent.hooks.conduct();
+    agent.hooks.be_sampled_by_this_thread();
     while !agent.stopping() {
-        let step = conductor.round();
+        let step = sampler.round();
         agent.rounds.conductor.fetch_add(1, Ordering::AcqRel);
         // Without a look at the GIL there is nothing to be in time for, and each event would wake it.
         // Only in an idle program: one that runs on would wake it with each of its collections.
-        agent.hooks.doze(conductor.idle && step > Duration::from_nanos(RARE_STEP_NS));
+        agent.hooks.doze(sampler.idle && step > Duration::from_nanos(LONGEST_STEP_NS));
         std::thread::park_timeout(step);
     }
-    conductor.round();
+    sampler.round();
     agent.close_block(&mut agent.ledger());
 }
 
-struct Conductor<'a> {
+struct Sampler<'a> {
     agent: &'a Agent,
     watch: Watch,
     eyes: Eyes<'a>,
@@ -76,24 +79,21 @@ struct Conductor<'a> {
     cpu_before: u64,
     /// Whether the last look found the GIL free.
     idle: bool,
-    /// The policy, if it does more than watch.
-    conducting: Option<Conducting<'a>>,
-    /// How often the policy had been changed when that was made.
-    switches: u32,
+    /// Looks after what the program's threads do for the policy.
+    attendant: Attendant<'a>,
 }
 
-impl Conductor<'_> {
+impl Sampler<'_> {
     /// Does one round and says how long the next may wait.
     fn round(&mut self) -> Duration {
         self.empty_queue();
-        if self.switches != self.agent.switches() {
-            self.switches = self.agent.switches();
-            self.conducting = Conducting::new(self.agent);
-        }
         let now = monotonic_ns();
         let step = match self.agent.interpreter.gil {
             Some(gil) => self.look(gil, now),
-            None => LONGEST_STEP_NS,
+            None => {
+                self.attendant.round(now, None);
+                LONGEST_STEP_NS
+            }
         };
         self.keep_books(now);
         Duration::from_nanos(step)
@@ -101,18 +101,11 @@ impl Conductor<'_> {
 
     fn empty_queue(&mut self) {
         while let Some(event) = self.agent.hooks.take() {
-            let (mut verdict, mut order) = (None, None);
-            if let Event::Collection { at, pause, generation, ours, gathered, collected, .. } = event {
-                verdict = self.watch.collection(at, pause, &mut self.eyes);
-                if let Some(conducting) = &mut self.conducting {
-                    conducting.learn(at, pause, generation, gathered, collected);
-                    order = conducting.ordered(generation).filter(|_| ours).map(|order| (at, order));
-                }
-            }
+            let verdict = match event {
+                Event::Collection { at, pause, .. } => self.watch.collection(at, pause, &mut self.eyes),
+                Event::Start { .. } | Event::End { .. } => None,
+            };
             let mut ledger = self.agent.ledger();
-            if let Some((at, order)) = order {
-                ledger.order(at, order);
-            }
             ledger.event(event);
             if let Event::Collection { at, gathered, generation: 0..=2, .. } = event
                 && let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some())
@@ -148,15 +141,15 @@ impl Conductor<'_> {
         let idle = ledger.gaps.idle_for();
         self.idle = !look.held;
         drop(ledger);
-        if let Some(conducting) = &mut self.conducting {
-            conducting.round(now, (!look.held).then_some(idle));
-        }
-        next_step(Pace {
+        let wanted = self.attendant.round(now, (!look.held).then_some(idle));
+        let step = next_step(Pace {
             stretch: self.watch.stretch_age(now),
             settled: self.watch.is_settled(),
             idle,
             stall: self.agent.settings.stall.as_nanos() as u64,
-        })
+            close: self.attendant.wants_close_looks(),
+        });
+        wanted.map_or(step, |wanted| step.min(wanted))
     }
 
     fn keep_books(&mut self, now: u64) {
@@ -191,23 +184,26 @@ struct Pace {
     idle: u64,
     /// What counts as a stall.
     stall: u64,
+    /// Whether every gap is to be seen, for a trace or a policy.
+    close: bool,
 }
 
 /// Looks are close together while something may become a stall, and grow rarer the longer nothing changes.
 fn next_step(pace: Pace) -> u64 {
     let rare = pace.stall.min(RARE_STEP_NS);
-    let usual = STEP_NS.min(rare);
+    let usual = if pace.close { STEP_NS.min(rare) } else { rare };
     let close = CLOSE_STEP_NS.min(pace.stall / 2);
     let (step, shortest, longest) = match pace {
         Pace { stretch, settled: true, .. } if stretch > 0 => (stretch / 4, close, LONGEST_STEP_NS),
         Pace { stretch, .. } if stretch > SECOND_NS => (stretch / 200, close, LONGEST_STEP_NS),
         Pace { stretch, .. } if stretch > pace.stall / 4 => (stretch / 8, close, rare),
-        Pace { stretch, .. } if stretch > 0 => (usual, usual, rare),
-        // A request or a collection wakes it; only other work may go unseen for this long.
-        Pace { idle, .. } if idle > SECOND_NS => (idle / 100, rare, LONGEST_STEP_NS),
-        Pace { idle, .. } => (idle / 32, usual, rare),
+        Pace { stretch, .. } if stretch > 0 => (usual / 2, close, rare),
+        Pace { idle, close: true, .. } if idle < SECOND_NS => (idle / 32, usual, rare),
+        // A request or a collection wakes it; only other work may go unseen for so long.
+        Pace { idle, .. } if idle > DOZE_AFTER_NS => (idle, LONGEST_STEP_NS, DOZE_NS),
+        Pace { idle, .. } => (idle / 2, usual, LONGEST_STEP_NS),
     };
-    step.clamp(shortest, longest)
+    step.clamp(shortest, longest.max(shortest))
 }
 
 /// Evidence from the running process.
@@ -266,7 +262,8 @@ mod tests {
 
     #[test]
     fn looks_are_closest_where_a_stretch_may_become_a_stall() {
-        check(Pace { stretch: 1, ..Pace::default() }, 2.0);
+        check(Pace { stretch: 1, ..Pace::default() }, 2.5);
+        check(Pace { stretch: 1, close: true, ..Pace::default() }, 1.0);
         check(Pace { stretch: 2 * MS, ..Pace::default() }, 1.0);
         check(Pace { stretch: 16 * MS, ..Pace::default() }, 2.0);
         check(Pace { stretch: 400 * MS, ..Pace::default() }, 5.0);
@@ -275,17 +272,23 @@ mod tests {
     }
 
     #[test]
-    fn looks_grow_rarer_in_an_idle_program() {
-        check(Pace::default(), 2.0);
-        check(Pace { idle: 900 * MS, ..Pace::default() }, 5.0);
-        check(Pace { idle: 2_000 * MS, ..Pace::default() }, 20.0);
-        check(Pace { idle: 50_000 * MS, ..Pace::default() }, 50.0);
+    fn an_idle_program_is_looked_at_once_a_second() {
+        check(Pace::default(), 5.0);
+        check(Pace { idle: 40 * MS, ..Pace::default() }, 20.0);
+        check(Pace { idle: 250 * MS, ..Pace::default() }, 250.0);
+        check(Pace { idle: 50_000 * MS, ..Pace::default() }, 1000.0);
+    }
+
+    #[test]
+    fn every_gap_is_seen_where_that_is_wanted() {
+        check(Pace { close: true, ..Pace::default() }, 2.0);
+        check(Pace { close: true, idle: 900 * MS, ..Pace::default() }, 5.0);
+        check(Pace { close: true, idle: 5_000 * MS, ..Pace::default() }, 1000.0);
     }
 
     #[test]
     fn a_short_threshold_is_looked_at_in_time() {
         assert_eq!(next_step(Pace { stall: MS, ..Pace::default() }), MS);
         assert_eq!(next_step(Pace { stall: MS, stretch: MS / 2, ..Pace::default() }), MS / 2);
-        assert_eq!(next_step(Pace { stall: 60_000 * MS, idle: 500 * MS, ..Pace::default() }), 5 * MS);
     }
 }

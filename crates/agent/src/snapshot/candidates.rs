@@ -12,7 +12,7 @@ use super::control::{Candidate, Shared, Trouble};
 use super::counts::spread;
 use super::shadow::{BLACK, GREY, MANY, NONE_LEFT, NOTHING};
 use super::system;
-use super::walk::{Walk, prefetch, traverse};
+use super::walk::{Lists, Walk, prefetch, traverse};
 use crate::cpython::arenas;
 use crate::cpython::generations::Head;
 use crate::cpython::layout::Layout;
@@ -41,7 +41,7 @@ struct Joining<'a, 'w> {
 /// The walk must have marked everything reachable on these lists, and the layout must be this interpreter's.
 pub(super) unsafe fn write(
     walk: &mut Walk<'_>,
-    heads: &[usize; 4],
+    lists: &Lists,
     layout: &'static Layout,
     shared: &Shared,
 ) -> Result<(), Trouble> {
@@ -57,7 +57,7 @@ pub(super) unsafe fn write(
     let mut garbage = Garbage::with_room_for(count)?;
     // SAFETY: the caller's promise.
     unsafe {
-        garbage.gather(walk, heads, count)?;
+        garbage.gather(walk, lists, count)?;
         garbage.join(walk, layout)?;
     }
     // SAFETY: as above; the shared memory has the room that it says.
@@ -77,10 +77,10 @@ impl Garbage {
     }
 
     /// Finds all garbage in the order of the lists.
-    unsafe fn gather(&mut self, walk: &mut Walk<'_>, heads: &[usize; 4], count: usize) -> Result<(), Trouble> {
+    unsafe fn gather(&mut self, walk: &mut Walk<'_>, lists: &Lists, count: usize) -> Result<(), Trouble> {
         let Some(heads_known) = walk.order.count() else {
             // SAFETY: the caller's promise.
-            return unsafe { self.gather_again(walk, heads, count) };
+            return unsafe { self.gather_again(walk, lists, count) };
         };
         for number in 0..heads_known {
             walk.watch.step()?;
@@ -96,12 +96,12 @@ impl Garbage {
     }
 
     /// The same along the lists themselves, for a heap so large that their order was not kept.
-    unsafe fn gather_again(&mut self, walk: &mut Walk<'_>, heads: &[usize; 4], count: usize) -> Result<(), Trouble> {
-        for head in *heads {
+    unsafe fn gather_again(&mut self, walk: &mut Walk<'_>, lists: &Lists, count: usize) -> Result<(), Trouble> {
+        for list in lists.each() {
             // SAFETY: the caller's promise: these are well-formed lists, and `count` members of them are garbage.
             unsafe {
-                let mut at = (*(head as *const Head)).next;
-                while at != head && self.count < count {
+                let mut at = (*(list.from as *const Head)).next;
+                while at != list.head && self.count < count {
                     let next = (*(at as *const Head)).next;
                     prefetch(next);
                     walk.watch.step()?;

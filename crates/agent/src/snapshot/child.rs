@@ -8,13 +8,13 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use super::control::{Shared, Trouble};
-use super::walk::{Walk, Watch};
+use super::walk::{Lists, Walk, Watch};
 use super::{candidates, mappings, system};
 use crate::cpython::layout::Layout;
 
 /// What the process has to do.
 pub(super) struct Mission<'a> {
-    pub(super) heads: [usize; 4],
+    pub(super) lists: Lists,
     pub(super) layout: &'static Layout,
     pub(super) shared: &'a Shared,
     pub(super) parent: c_int,
@@ -25,13 +25,12 @@ pub(super) struct Mission<'a> {
     pub(super) apart: &'a [(usize, usize)],
     /// Whether to tell what else need not be.
     pub(super) looks: bool,
+    /// How much nicer than the program it is.
+    pub(super) nicer: c_int,
 }
 
 /// What the process is called.
 pub(super) const NAME: &CStr = c"neurogc-walk";
-
-/// How much nicer than the program it is: a flight that drags costs the program more than the processor does.
-const NICER: c_int = 10;
 
 /// How long after the deadline a process that cannot even look at the clock is ended by the kernel.
 const LAST_SECONDS: u64 = 5;
@@ -44,7 +43,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     // Nothing of ours may come to lie where the program has something else.
     mission.apart.iter().for_each(|range| system::plug(*range));
     let looks = mission.looks && has_own_files && mappings::lock_away();
-    withdraw();
+    withdraw(mission.nicer);
     end_at_last(mission.deadline);
     let control = mission.shared.control();
     // Reading takes a descriptor.
@@ -66,7 +65,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
 }
 
 fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), Trouble> {
-    let Mission { heads, layout, shared, parent, deadline, .. } = *mission;
+    let Mission { lists, layout, shared, parent, deadline, .. } = *mission;
     let control = shared.control();
     let ended = |step: usize| {
         if let Some(ended) = control.ended.get(step) {
@@ -79,13 +78,13 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), Trouble> {
     // SAFETY: the heads are those of the lists of the interpreter with this layout. The program held the GIL when this
     // process was cloned, and no other thread came along, so nobody changes them.
     unsafe {
-        walk.enlist(&heads)?;
+        walk.enlist(&lists)?;
         ended(0);
         walk.subtract()?;
         ended(1);
         walk.mark()?;
         ended(2);
-        candidates::write(&mut walk, &heads, layout, shared)?;
+        candidates::write(&mut walk, &lists, layout, shared)?;
         ended(3);
     }
     Ok(())
@@ -105,7 +104,7 @@ fn let_go_of_files() -> bool {
 }
 
 /// Lets go of the program's name, of dumps, and of its share of the machine.
-fn withdraw() {
+fn withdraw(nicer: c_int) {
     // SAFETY: raw calls on this process alone.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
@@ -114,7 +113,7 @@ fn withdraw() {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         let nice = 20 - libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) as c_int;
-        libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice + NICER);
+        libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice + nicer);
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) enum Trouble {
     Stopped = 2,
     Orphaned = 3,
     Late = 4,
+    Lost = 5,
 }
 
 impl Trouble {
@@ -54,6 +55,7 @@ impl Trouble {
             Self::Stopped => "the snapshot was called off",
             Self::Orphaned => "the snapshot's program is gone",
             Self::Late => "the snapshot took too long",
+            Self::Lost => "the snapshot did not find where new objects begin",
         }
     }
 }
@@ -77,6 +79,7 @@ impl Control {
             2 => Some(Trouble::Stopped),
             3 => Some(Trouble::Orphaned),
             4 => Some(Trouble::Late),
+            5 => Some(Trouble::Lost),
             _ => None,
         }
     }

@@ -38,6 +38,12 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether it says nothing about how the next one will fare: the program or the pacer has ended it.
+    pub(crate) fn is_no_fault(&self) -> bool {
+        matches!(self, Self::UnderWay | Self::Collecting | Self::Collected | Self::Frozen | Self::Cancelled | Self::Missing)
+            || matches!(self, Self::GaveUp(Trouble::Stopped | Trouble::Lost))
+    }
+
     /// Whether it will be so the next time, too.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Unsupported(_) | Self::OtherInterpreter)
@@ -53,7 +59,7 @@ impl Failure {
             Self::NoMemory | Self::ShortOfMemory | Self::GaveUp(Trouble::NoMemory) => "no_memory",
             Self::Clone(_) => "clone",
             Self::Killed(_) => "killed",
-            Self::Missing => "missing",
+            Self::Missing | Self::GaveUp(Trouble::Lost) => "missing",
             Self::Vanished | Self::GaveUp(Trouble::Orphaned) => "vanished",
             Self::Late | Self::GaveUp(Trouble::Late) => "late",
             Self::Collected => "collected",

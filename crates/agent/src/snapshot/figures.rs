@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use neurogc_policy::Scope;
 use neurogc_wire::status::Snapshots;
 
 use super::failure::Failure;
@@ -38,6 +39,9 @@ pub(crate) struct Figures {
 /// One flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Latest {
+    /// Which flight it was, counted from one, and what it looked at.
+    pub(crate) number: u64,
+    pub(crate) scope: Scope,
     pub(crate) clone_ns: u64,
     pub(crate) flight_ns: u64,
     pub(crate) tracked: u64,
@@ -65,7 +69,7 @@ impl Latest {
     }
 
     /// Memory that the flight took besides the program's: the walk's own, and pages of which there were two.
-    fn extra(&self) -> u64 {
+    pub(crate) fn extra(&self) -> u64 {
         self.own_bytes + self.faults * system::PAGE as u64
     }
 
@@ -81,6 +85,8 @@ impl Latest {
             took
         });
         Self {
+            number: 0,
+            scope: flight.scope,
             clone_ns: flight.clone_ns,
             flight_ns: system::now().saturating_sub(flight.began),
             tracked: read(&control.tracked),
@@ -140,6 +146,6 @@ impl Figures {
         self.candidates += latest.candidates;
         self.copied += latest.copied();
         self.extra = self.extra.max(latest.extra());
-        self.latest = latest;
+        self.latest = Latest { number: self.latest.number + 1, ..latest };
     }
 }

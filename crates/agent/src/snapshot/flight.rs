@@ -2,11 +2,14 @@
 
 use std::ffi::c_int;
 
+use neurogc_policy::Scope;
+
 use super::apart::Apart;
 use super::child;
 use super::control::Shared;
 use super::failure::Failure;
 use super::system::{self, Ended};
+use super::walk::Lists;
 use crate::cpython::collector::Collector;
 use crate::cpython::layout::Layout;
 
@@ -25,6 +28,9 @@ pub(super) struct Flight {
     given_up: Option<Failure>,
     /// Whether it looks for memory that need not be cloned.
     pub(super) looks: bool,
+    pub(super) scope: Scope,
+    /// Full collections that there had been when it was cloned.
+    pub(super) full: u64,
 }
 
 /// How a flight stands.
@@ -38,12 +44,20 @@ pub(super) enum Standing {
 pub(super) struct Plan {
     pub(super) collector: Collector,
     pub(super) layout: &'static Layout,
-    pub(super) heads: [usize; 4],
+    pub(super) lists: Lists,
+    pub(super) scope: Scope,
+    /// Full collections so far.
+    pub(super) full: u64,
+    /// Whether it gives way to the program where the processor is short.
+    pub(super) polite: bool,
     /// Where the program's stack began, if the kernel tells.
     pub(super) stack: Option<u64>,
     /// About how many objects there are.
     pub(super) objects: usize,
 }
+
+/// How much nicer than the program a polite walk is. One that drags costs the program more than the processor does.
+const NICER: c_int = 10;
 
 /// A flight may take this long, and so much longer for each object. That is ten times what it takes.
 const PATIENCE_NS: u64 = 2_000_000_000;
@@ -64,12 +78,13 @@ impl Flight {
         let shared = Shared::new(capacity).ok_or(Failure::NoMemory)?;
         let stack = Stack::new().ok_or(Failure::NoMemory)?;
         let faults_before = system::minor_faults();
-        let looks = apart.looks();
+        // A walk of new objects leaves alone what others have to look at.
+        let looks = apart.looks() && plan.scope == Scope::All;
         let before = system::now();
         let deadline = before + PATIENCE_NS + PATIENCE_PER_OBJECT_NS * plan.objects as u64;
         let known = apart.ranges().to_vec();
         let mission = child::Mission {
-            heads: plan.heads,
+            lists: plan.lists,
             layout: plan.layout,
             shared: &shared,
             parent: std::process::id() as c_int,
@@ -77,6 +92,7 @@ impl Flight {
             deadline,
             apart: &known,
             looks,
+            nicer: if plan.polite { NICER } else { 0 },
         };
         let guard = apart.set();
         let cloned = clone(&stack, &mission);
@@ -93,15 +109,17 @@ impl Flight {
             faults_before,
             given_up: None,
             looks,
+            scope: plan.scope,
+            full: plan.full,
         })
     }
 
-    /// Looks at it without waiting.
-    pub(super) fn look(&mut self) -> Standing {
+    /// Looks at it without waiting. `full` is how many full collections there have been so far.
+    pub(super) fn look(&mut self, full: u64) -> Standing {
         match system::wait(self.pid) {
             Ended::No => {
                 if self.given_up.is_none() {
-                    if !self.collector.is_held_off() {
+                    if full != self.full {
                         self.give_up(Failure::Collected);
                     } else if system::now() > self.deadline + GRACE_NS {
                         self.give_up(Failure::Late);

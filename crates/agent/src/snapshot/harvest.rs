@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use neurogc_policy::Scope;
+
 use super::control::{Candidate, Shared};
 use crate::cpython::collector::Collector;
 
@@ -20,6 +22,9 @@ pub(super) struct Harvest {
     components_left: usize,
     largest: usize,
     pub(super) freed: usize,
+    /// What was walked, and how many full collections there had been when it was cloned.
+    pub(super) scope: Scope,
+    pub(super) full: u64,
 }
 
 /// What may be freed at a time.
@@ -32,7 +37,7 @@ pub(super) struct Portion {
 }
 
 impl Harvest {
-    pub(super) fn new(shared: Shared, collector: Collector) -> Self {
+    pub(super) fn new(shared: Shared, collector: Collector, scope: Scope, full: u64) -> Self {
         let (candidates, components) = shared.found();
         let (left, components_left) = (candidates.len(), components.len());
         let largest = shared.control().largest.load(Ordering::Relaxed) as usize;
@@ -46,6 +51,8 @@ impl Harvest {
             components_left,
             largest,
             freed: 0,
+            scope,
+            full,
         }
     }
 
@@ -133,7 +140,7 @@ mod tests {
         control.candidates.store(u64::from(total), Ordering::Relaxed);
         control.components.store(sizes.len() as u64, Ordering::Relaxed);
         control.largest.store(u64::from(sizes.iter().copied().max().unwrap_or(0)), Ordering::Relaxed);
-        Harvest::new(shared, Collector::nowhere())
+        Harvest::new(shared, Collector::nowhere(), Scope::All, 0)
     }
 
     fn check(harvest: &mut Harvest, most: usize, whole: bool, expected: &[(usize, usize)]) {

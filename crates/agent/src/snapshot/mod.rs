@@ -13,7 +13,6 @@ mod failure;
 mod figures;
 mod flight;
 mod harvest;
-mod hold;
 pub(crate) mod left_behind;
 mod mappings;
 mod order;
@@ -25,7 +24,7 @@ mod system;
 mod walk;
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
@@ -35,12 +34,16 @@ pub(crate) use failure::Failure;
 pub(crate) use figures::{Figures, Latest};
 use flight::{Flight, Plan, Standing};
 use harvest::{Harvest, Portion};
-use hold::Hold;
-use pyo3::Python;
+use neurogc_policy::Scope;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use walk::Lists;
 
+use crate::cpython::collector::Collector;
 use crate::cpython::generations::{Generations, Head};
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 use crate::lifecycle::agent::lock;
+use crate::sys::native::pthread_self;
 
 /// The snapshots of one process: at most one at a time.
 #[derive(Debug)]
@@ -50,10 +53,23 @@ pub(crate) struct Snapshots {
     /// Where its stack began, by which a clone sees whether it still runs this program.
     stack: Option<u64>,
     state: Mutex<State>,
-    /// Full collections are still held off although no snapshot needs that any more: who has the GIL next ends it.
-    owes: AtomicBool,
-    /// Where young objects are put while candidates are judged; it never moves.
+    /// Full collections of this process so far: after one of them a snapshot's garbage is gone.
+    full: AtomicU64,
+    /// Where young objects are put while candidates are judged; it never moves. Beside it, the thread that has put them
+    /// there, or zero.
     aside: Box<Aside>,
+    aside_by: AtomicUsize,
+    /// A list of ours that stays tracked: in the list of old objects, what comes behind it is new since the last launch.
+    marker: Mutex<Option<Marker>>,
+}
+
+/// See `Snapshots::marker`.
+#[derive(Debug)]
+struct Marker {
+    object: Py<PyAny>,
+    /// The frozen objects' ends when it was put in its place: freezing moves it to another list.
+    frozen_ends: (usize, usize),
+    full: u64,
 }
 
 /// A list's head that is only touched with the GIL held.
@@ -66,7 +82,8 @@ unsafe impl Sync for Aside {}
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    hold: Option<Hold>,
+    /// The first and the last frozen object while a snapshot is out.
+    frozen_ends: (usize, usize),
     figures: Figures,
     /// What freeing an object takes, from earlier slices.
     cost_ns: f64,
@@ -126,8 +143,14 @@ pub(crate) struct Reaped {
     pub(crate) pause_ns: u64,
 }
 
-/// The share of its memory that a program may copy while a snapshot is out.
-pub(crate) const COPIES: f64 = 0.5;
+/// How a snapshot is sent out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sortie {
+    /// What it looks at. Everything, where it is not known what is new.
+    pub(crate) scope: Scope,
+    /// Whether the walk gives way to the program where the processor is short.
+    pub(crate) polite: bool,
+}
 
 /// What freeing an object is taken for before it is known.
 const FIRST_COST_NS: f64 = 600.0;
@@ -149,7 +172,7 @@ impl Default for Snapshots {
     fn default() -> Self {
         let state = State {
             phase: Phase::Idle,
-            hold: None,
+            frozen_ends: (0, 0),
             figures: Figures::default(),
             cost_ns: FIRST_COST_NS,
             apart: Apart::default(),
@@ -161,22 +184,22 @@ impl Default for Snapshots {
             pid,
             stack: system::stack_of(pid.cast_signed()),
             state: Mutex::new(state),
-            owes: AtomicBool::new(false),
+            full: AtomicU64::new(0),
             aside: Box::new(Aside(UnsafeCell::new(Head { next: 0, previous: 0 }))),
+            aside_by: AtomicUsize::new(0),
+            marker: Mutex::new(None),
         }
     }
 }
 
 impl Snapshots {
-    /// Clones the process. This is a pause of the program; everything else happens beside it.
-    pub(crate) fn launch(&self, py: Python<'_>, interpreter: &Interpreter) -> Result<(), Failure> {
+    /// Clones the process. This is a pause of the program; everything else happens beside it. The answer is how many young
+    /// objects there were, which are old now.
+    pub(crate) fn launch(&self, py: Python<'_>, interpreter: &Interpreter, sortie: Sortie) -> Result<u32, Failure> {
         let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
-            self.pay(py, &mut state);
-        }
-        let launched = self.try_launch(py, interpreter, &mut state);
+        let launched = self.try_launch(py, interpreter, &mut state, sortie);
         match &launched {
-            Ok(()) => state.figures.launched += 1,
+            Ok(_) => state.figures.launched += 1,
             Err(Failure::UnderWay | Failure::Collecting) => {}
             Err(failure) => {
                 state.figures.failed(failure);
@@ -187,7 +210,13 @@ impl Snapshots {
         launched
     }
 
-    fn try_launch(&self, py: Python<'_>, interpreter: &Interpreter, state: &mut State) -> Result<(), Failure> {
+    fn try_launch(
+        &self,
+        py: Python<'_>,
+        interpreter: &Interpreter,
+        state: &mut State,
+        sortie: Sortie,
+    ) -> Result<u32, Failure> {
         if !matches!(state.phase, Phase::Idle | Phase::Failed(_)) || self.is_foreign() {
             return Err(Failure::UnderWay);
         }
@@ -202,25 +231,69 @@ impl Snapshots {
         if generations.is_collecting() {
             return Err(Failure::Collecting);
         }
+        self.make_marker(py);
         arenas::keep();
         let estimate = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
+        let full = self.full.load(Ordering::Relaxed);
+        let since = self.new_since(generations).filter(|_| sortie.scope == Scope::New);
         let plan = Plan {
             collector,
             layout,
-            heads: generations.heads(),
+            lists: Lists { heads: generations.heads(), since },
+            scope: if since.is_some() { Scope::New } else { Scope::All },
+            full,
+            polite: sortie.polite,
             stack: self.stack,
             objects: estimate.max(0) as usize,
         };
         let flight = Flight::launch(&plan, &mut state.apart)?;
         // Only now, so that a refusal leaves everything as it was. The clone has seen the lists as they were before.
+        let young = generations.young_count().max(0) as u32;
+        self.set_marker(generations, full);
         generations.make_all_old();
-        state.hold = Some(Hold::begin(generations));
+        state.frozen_ends = generations.frozen_ends();
         state.figures.clone.add(flight.clone_ns);
         state.phase = Phase::Flying(flight);
-        Ok(())
+        Ok(young)
     }
 
-    /// How it stands. Nobody is waited for, and the GIL is not needed.
+    /// The head of the marker, where everything behind it in its list is new.
+    fn new_since(&self, generations: Generations<'_>) -> Option<usize> {
+        let marker = lock(&self.marker);
+        let marker = marker.as_ref()?;
+        let valid =
+            marker.full == self.full.load(Ordering::Relaxed) && marker.frozen_ends == generations.frozen_ends();
+        valid.then(|| marker.object.as_ptr() as usize - Head::SIZE)
+    }
+
+    /// Makes the marker, which may begin a collection, before anything else is done.
+    fn make_marker(&self, py: Python<'_>) {
+        if lock(&self.marker).is_none() {
+            let object = PyList::empty(py).into_any().unbind();
+            // Nothing is new behind it before it has been put in its place.
+            *lock(&self.marker) = Some(Marker { object, frozen_ends: (0, 0), full: u64::MAX });
+        }
+    }
+
+    /// Puts the marker to the end of the young objects, which become old next.
+    fn set_marker(&self, generations: Generations<'_>, full: u64) {
+        if let Some(marker) = &mut *lock(&self.marker) {
+            let address = marker.object.as_ptr().cast::<std::ffi::c_void>();
+            // SAFETY: it is a list, which is a tracked object of ours, and no code of the program runs between the two.
+            unsafe {
+                pyo3::ffi::PyObject_GC_UnTrack(address);
+                pyo3::ffi::PyObject_GC_Track(address);
+            }
+            (marker.frozen_ends, marker.full) = (generations.frozen_ends(), full);
+        }
+    }
+
+    /// A full collection has ended.
+    pub(crate) fn full_collection_ended(&self) {
+        self.full.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How it stands. It waits for no thread and needs no GIL.
     pub(crate) fn look(&self) -> Progress {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
@@ -232,7 +305,7 @@ impl Snapshots {
         }
         let retired = state.retired.take();
         if let Phase::Flying(flight) = &mut state.phase {
-            match flight.look() {
+            match flight.look(self.full.load(Ordering::Relaxed)) {
                 Standing::Flying => {}
                 Standing::Landed => self.land(&mut state),
                 Standing::Failed(failure) => self.fail(&mut state, failure),
@@ -261,10 +334,11 @@ impl Snapshots {
         state.figures.landed(Latest::of(&flight, state.apart.bytes()));
         state.apart.landed(flight.looks, &flight.shared.untouched());
         // Also with nothing found: the slice that frees nothing notes how large the heap is.
-        state.phase = Phase::Landed(Harvest::new(flight.shared, flight.collector));
+        let (scope, full) = (flight.scope, flight.full);
+        state.phase = Phase::Landed(Harvest::new(flight.shared, flight.collector, scope, full));
     }
 
-    /// It has come to nothing. What needs the GIL for its end is owed.
+    /// It has come to nothing.
     fn fail(&self, state: &mut State, mut failure: Failure) {
         if matches!(failure, Failure::Killed(libc::SIGSEGV | libc::SIGBUS)) && state.apart.crashed() {
             failure = Failure::Missing;
@@ -276,7 +350,6 @@ impl Snapshots {
             Phase::Idle | Phase::Reaping | Phase::Failed(_) => None,
         };
         arenas::release();
-        self.owes.store(state.hold.is_some(), Ordering::Release);
     }
 
     /// Frees whole components for about as long as `budget`. With `whole`, one that is too large for that goes by
@@ -296,12 +369,10 @@ impl Snapshots {
             state.phase = Phase::Landed(harvest);
             return Reaped { left, ..Reaped::default() };
         }
-        if let Some(failure) = state.hold.as_ref().and_then(|hold| hold.broken(generations)) {
+        if let Some(failure) = self.broken(&state, &harvest, generations) {
             let dropped = harvest.left();
             state.phase = Phase::Landed(harvest);
             self.fail(&mut state, failure);
-            drop(state);
-            self.lift(py);
             return Reaped { dropped, ..Reaped::default() };
         }
         let most = objects_in(budget, state.cost_ns);
@@ -313,8 +384,11 @@ impl Snapshots {
         let freed = if objects.is_empty() {
             0
         } else {
+            self.aside_by.store(pthread_self(), Ordering::Relaxed);
             // SAFETY: they have just been verified, and the head is in a box that outlives the call.
-            unsafe { reap::collect(py, generations, &objects, self.aside.0.get()) }.unwrap_or(0)
+            let freed = unsafe { reap::collect(py, generations, &objects, self.aside.0.get()) }.unwrap_or(0);
+            self.aside_by.store(0, Ordering::Relaxed);
+            freed
         };
         harvest.freed += freed;
 
@@ -323,9 +397,8 @@ impl Snapshots {
             Reaped { freed, moved: objects.len(), dropped: taken - objects.len(), left: harvest.left(), pause_ns };
         let mut state = lock(&self.state);
         state.note(&reaped);
-        if let Some(hold) = &mut state.hold {
-            hold.look_again(generations);
-        }
+        // Frozen objects may have been among the freed ones.
+        state.frozen_ends = generations.frozen_ends();
         let called_off = std::mem::take(&mut state.called_off);
         if harvest.left() == 0 {
             state.finish(harvest, generations);
@@ -333,7 +406,6 @@ impl Snapshots {
             state.phase = Phase::Landed(harvest);
             if called_off {
                 self.fail(&mut state, Failure::Cancelled);
-                self.pay(py, &mut state);
             }
         }
         reaped
@@ -383,15 +455,19 @@ impl Snapshots {
             state.figures.failed(&Failure::Cancelled);
             drop(flight.end());
             arenas::release();
-            self.owes.store(state.hold.is_some(), Ordering::Release);
         }
         state.retired = None;
     }
 
-    /// The same for somebody who has the GIL, which is let go of meanwhile.
-    pub(crate) fn call_off(&self, py: Python<'_>) {
-        py.detach(|| self.shut_down());
-        self.lift(py);
+    /// Why what was found can no longer be relied on.
+    fn broken(&self, state: &State, harvest: &Harvest, generations: Generations<'_>) -> Option<Failure> {
+        if self.full.load(Ordering::Relaxed) != harvest.full {
+            Some(Failure::Collected)
+        } else if generations.frozen_ends() != state.frozen_ends {
+            Some(Failure::Frozen)
+        } else {
+            None
+        }
     }
 
     /// Whether a process is the one that walks for this snapshot.
@@ -399,40 +475,24 @@ impl Snapshots {
         matches!(&lock(&self.state).phase, Phase::Flying(flight) if flight.pid == pid)
     }
 
-    /// Lets CPython's own full collections come again, if a snapshot that came to nothing has held them off.
-    pub(crate) fn lift(&self, py: Python<'_>) {
-        if !self.owes.load(Ordering::Acquire) || self.is_foreign() {
-            return;
-        }
-        match self.state.try_lock() {
-            Ok(mut state) => self.pay(py, &mut state),
-            Err(TryLockError::Poisoned(state)) => self.pay(py, &mut state.into_inner()),
-            // The next collection comes by here again.
-            Err(TryLockError::WouldBlock) => {}
-        }
-    }
-
-    /// Ends a hold that is owed.
-    fn pay(&self, py: Python<'_>, state: &mut State) {
-        if self.owes.swap(false, Ordering::AcqRel)
-            && let Some(hold) = state.hold.take()
-        {
-            hold.lift(py);
-        }
-    }
-
-    /// In a forked child: forgets the parent's snapshot without touching it. The child has a copy of the lists, and its
-    /// own full collections.
-    pub(crate) fn leave_to_parent(&self, py: Python<'_>) {
-        if let Ok(mut state) = self.state.try_lock() {
-            if let Some(hold) = state.hold.take() {
-                hold.lift(py);
-            }
-            // The mappings are this process's copies; the clone is not its child.
-            state.phase = Phase::Idle;
-            state.retired = None;
+    /// In a forked child: forgets the parent's snapshot without touching it, and puts back the young objects that another
+    /// thread of the parent had set aside. The child has a copy of the lists, and its own full collections.
+    pub(crate) fn leave_to_parent(&self, py: Python<'_>, collector: Option<Collector>) {
+        let by = self.aside_by.load(Ordering::Relaxed);
+        if let Some(collector) = collector.filter(|_| by != 0 && by != pthread_self()) {
+            // SAFETY: the thread that has filled the list is not in this process, and nobody else uses it.
+            unsafe { collector.generations(py).bring_back_in_child(self.aside.0.get()) };
         }
         arenas::release();
+    }
+
+    /// The latest flight that landed, without waiting: none where another thread has the sums at this instant.
+    pub(crate) fn latest(&self) -> Latest {
+        match self.state.try_lock() {
+            Ok(state) => state.figures.latest,
+            Err(TryLockError::Poisoned(state)) => state.into_inner().figures.latest,
+            Err(TryLockError::WouldBlock) => Latest::default(),
+        }
     }
 
     /// The sums so far.
@@ -473,10 +533,13 @@ impl State {
 
     /// Everything that was found has been dealt with.
     fn finish(&mut self, harvest: Harvest, generations: Generations<'_>) {
-        if let Some(hold) = self.hold.take() {
-            let control = harvest.shared.control();
-            let tracked = control.tracked.load(Ordering::Relaxed) as usize;
-            hold.end(generations, tracked.saturating_sub(harvest.freed));
+        if harvest.scope == Scope::All {
+            // As after a full collection, so that CPython's own rule goes on from here where the agent ends.
+            let tracked = harvest.shared.control().tracked.load(Ordering::Relaxed) as usize;
+            let left = tracked.saturating_sub(harvest.freed) as isize;
+            let since = generations.total() + generations.pending() - tracked as isize;
+            generations.set_total(left);
+            generations.set_pending(since.max(0));
         }
         self.retired = Some(harvest.shared);
         self.phase = Phase::Idle;

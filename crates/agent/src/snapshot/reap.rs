@@ -5,23 +5,14 @@ use std::ops::Range;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 use super::control::Candidate;
 use super::harvest::Harvest;
 use super::walk::prefetch;
-use crate::cpython::arenas;
+use crate::cpython::{arenas, vm};
 use crate::cpython::generations::{Generations, Head};
 use crate::cpython::layout::Layout;
 use crate::sys::memory;
-
-/// `gc.collect` as CPython made it: programs put functions of their own in its place.
-static COLLECT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
-/// Remembers `gc.collect`; called when the module is loaded.
-pub(crate) fn remember_collect(py: Python<'_>) -> PyResult<()> {
-    COLLECT.get_or_try_init(py, || py.import("gc")?.getattr("collect").map(Bound::unbind)).map(drop)
-}
 
 /// A collector's head and the beginning of the object behind it.
 #[repr(C)]
@@ -123,9 +114,7 @@ pub(super) unsafe fn collect(
             ffi::PyObject_GC_Track(object);
         }
     }
-    let found = COLLECT
-        .get_or_try_init(py, || py.import("gc")?.getattr("collect").map(Bound::unbind))
-        .and_then(|collect| collect.bind(py).call1((0,))?.extract());
+    let found = vm::collect(py, 0).and_then(|found| found.extract());
     // SAFETY: `aside` is what `set_aside` has filled.
     unsafe { generations.bring_back(aside, counts) };
     found

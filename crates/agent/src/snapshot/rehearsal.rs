@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use super::control::{Shared, Trouble};
-use super::walk::{Walk, Watch};
+use super::walk::{Lists, Walk, Watch};
 use super::{candidates, system};
 use crate::cpython::generations::Head;
 use crate::cpython::layout::{self, Layout};
@@ -121,12 +121,13 @@ impl Graph {
         let control = shared.control();
         let watch = Watch::new(control, system::parent(), u64::MAX, None);
         let mut walk = Walk::new(layout, watch)?;
+        let lists = Lists { heads: head_addresses, since: None };
         // SAFETY: the lists are well formed, and nobody changes them.
         unsafe {
-            walk.enlist(&head_addresses)?;
+            walk.enlist(&lists)?;
             walk.subtract()?;
             walk.mark()?;
-            candidates::write(&mut walk, &head_addresses, layout, &shared)?;
+            candidates::write(&mut walk, &lists, layout, &shared)?;
         }
         assert_eq!(control.tracked.load(Ordering::Relaxed), count as u64);
         let (found, sizes) = shared.found();

@@ -90,6 +90,36 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// What is walked: the lists of the oldest, the youngest, the middle generation and of the frozen objects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lists {
+    pub(super) heads: [usize; 4],
+    /// The member of the first list behind which new objects begin, where only those are walked.
+    pub(super) since: Option<usize>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    /// Where it ends.
+    pub(super) head: usize,
+    /// What the first object to be walked comes after.
+    pub(super) from: usize,
+    pub(super) frozen: bool,
+}
+
+impl Lists {
+    /// Those that are walked. Frozen objects are never new.
+    pub(super) fn each(&self) -> impl Iterator<Item = List> + use<> {
+        let since = self.since;
+        self.heads.into_iter().enumerate().filter_map(move |(number, head)| {
+            let from = since.filter(|_| number == 0).unwrap_or(head);
+            let frozen = number == 3;
+            (!frozen || since.is_none()).then_some(List { head, from, frozen })
+        })
+    }
+}
+
 /// A walk.
 pub(super) struct Walk<'a> {
     pub(super) shadow: Shadow,
@@ -112,27 +142,31 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes the objects of all lists into the table, with their references. The last list is that of the frozen ones.
+    /// Takes the objects of all lists into the table, with their references.
     ///
     /// # Safety
-    /// `heads` must be heads of well-formed lists that nobody changes.
-    pub(super) unsafe fn enlist(&mut self, heads: &[usize; 4]) -> Result<(), Trouble> {
-        for (number, head) in heads.iter().enumerate() {
+    /// They must be well-formed lists that nobody changes.
+    pub(super) unsafe fn enlist(&mut self, lists: &Lists) -> Result<(), Trouble> {
+        for list in lists.each() {
             // SAFETY: the caller's promise.
-            let count = unsafe { self.enlist_one(*head) }?;
+            let count = unsafe { self.enlist_one(lists, list) }?;
             let control = self.watch.control;
-            let sum = if number == 3 { &control.frozen } else { &control.tracked };
+            let sum = if list.frozen { &control.frozen } else { &control.tracked };
             sum.fetch_add(count, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    unsafe fn enlist_one(&mut self, head: usize) -> Result<u64, Trouble> {
+    unsafe fn enlist_one(&mut self, lists: &Lists, list: List) -> Result<u64, Trouble> {
         let mut count = 0;
         // SAFETY: the caller's promise: every member of the list is a head with an object behind it.
         unsafe {
-            let mut at = (*(head as *const Head)).next;
-            while at != head {
+            let mut at = (*(list.from as *const Head)).next;
+            while at != list.head {
+                if lists.since.is_some() && lists.heads.contains(&at) {
+                    // What the walk should begin at has moved to another list.
+                    return Err(Trouble::Lost);
+                }
                 let next = (*(at as *const Head)).next;
                 prefetch(next);
                 count += 1;

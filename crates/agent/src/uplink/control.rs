@@ -18,7 +18,9 @@ use nix::sys::socket::{
 };
 use nix::unistd::{Uid, geteuid};
 
-use crate::act::remote::Errand;
+use crate::act::remote::Command;
+use crate::python::moments::call_main_thread;
+use crate::sys::native::monotonic_ns;
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
 
@@ -164,11 +166,11 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
     match ask {
         Ask::Status => Answer::Status(Box::new(status::report(agent))),
         Ask::Policy(name) => match name.parse() {
-            Ok(name) => take_on(agent, Errand::Policy(name)),
+            Ok(name) => take_on(agent, Command::Policy(name)),
             Err(error) => Answer::Refused(NameError::to_string(&error)),
         },
-        Ask::Collect(how) => take_on(agent, Errand::Collect(how)),
-        Ask::Outcome(ticket) => match agent.errands.outcome(ticket) {
+        Ask::Collect(how) => take_on(agent, Command::Collect(how)),
+        Ask::Outcome(ticket) => match agent.remote.outcome(ticket) {
             Ok(outcome) => outcome.map_or(Answer::Pending, Answer::Outcome),
             Err(reason) => Answer::Refused(reason.to_owned()),
         },
@@ -176,10 +178,11 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
     }
 }
 
-fn take_on(agent: &Agent, errand: Errand) -> Answer {
-    match agent.errands.take_on(errand) {
+fn take_on(agent: &Agent, command: Command) -> Answer {
+    match agent.remote.take_on(command, monotonic_ns()) {
         Some(ticket) => {
-            agent.hand.wake();
+            call_main_thread();
+            agent.hooks.wake();
             Answer::Ticket(ticket)
         }
         None => Answer::Refused("somebody else has asked for something that is still under way".to_owned()),

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::act::takeover::leave_to_cpython;
+use crate::python::gc_functions::leave_to_cpython;
 use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::threads::Crew;

@@ -1,0 +1,527 @@
+//! Carries orders out, in the threads of the program and at moments at which CPython itself could collect.
+//!
+//! There are three kinds of moments: a collection has just ended (in the callback of the `gc` module, in the thread that
+//! allocates), a thread of the program has nothing to do, and a thread of the program comes by. At each of them the
+//! director is asked, and what it orders is done there and then. No thread of the agent ever takes the GIL, so no
+//! finalizer ever runs in one.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use crossbeam_queue::ArrayQueue;
+use neurogc_policy::{Collected, Decision, Generation, Moment, Order, Scope, Thresholds};
+
+use super::loans::Loans;
+use super::vm::Vm;
+use crate::decide::director::{Advice, Director, Note, PolicyState, Situation};
+use crate::lifecycle::agent::lock;
+use crate::sense::hooks::{CLONE, Hooks, Ordered, REAP};
+use crate::snapshot::{Failure, Latest, Reaped, Sortie};
+
+/// Notes and orders that may wait to be taken in.
+const NOTES: usize = 256;
+const ORDERS: usize = 256;
+const TROUBLES: usize = 16;
+
+/// How long a reading of resident memory is good for.
+const RESIDENT_NS: u64 = 5_000_000;
+
+/// The share of its memory that a program may copy while a snapshot is out, before it has been measured, at the least,
+/// and how much more than measured is asked for.
+const COPIES: f64 = 0.3;
+const COPIES_LEAST: f64 = 0.05;
+const COPIES_CAUTION: f64 = 1.3;
+
+/// An order that is being carried out.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    order: Order,
+    thread: usize,
+}
+
+/// The acting half of an agent.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    installed: u64,
+    pause_budget: Duration,
+    snapshots: bool,
+    director: Mutex<Option<Director>>,
+    /// Whether there is one.
+    directed: AtomicBool,
+    /// What happened and was not taken in yet, and what was ordered and is not in the books yet.
+    notes: ArrayQueue<Note>,
+    pub(crate) orders: ArrayQueue<(u64, Order)>,
+    pub(crate) troubles: ArrayQueue<String>,
+    pub(crate) landings: ArrayQueue<Latest>,
+    ids: AtomicU64,
+    /// What is being carried out, for threads that hold the GIL; and whether something is, for the others.
+    running: Mutex<Option<Running>>,
+    acting: AtomicBool,
+    /// What the sampler's look has ordered, for the next thread of the program that comes by.
+    posted: Mutex<Option<Order>>,
+    /// When a gap is worth a question: in any case, or from so many young objects on.
+    due: AtomicBool,
+    due_young: AtomicU32,
+    /// When a moment was last used, by the monotonic clock.
+    last_moment: AtomicU64,
+    quiet: AtomicU32,
+    stood_down: AtomicBool,
+    deferrals: AtomicU64,
+    deferred: AtomicBool,
+    /// Resident memory and when it was read; the same when the running collection began.
+    resident: AtomicU64,
+    resident_at: AtomicU64,
+    resident_before: AtomicU64,
+    /// What memory may not exceed, as the uplink sees it; zero for no limit.
+    pub(crate) ceiling: AtomicU64,
+    /// What flights have taken besides, as a share of resident memory, in thousandths.
+    copies: AtomicU32,
+    /// The program's own threshold for young objects while a higher one is in force; zero otherwise.
+    own_young: AtomicU32,
+    pub(crate) loans: Loans,
+}
+
+/// A collection that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) generation: u8,
+    pub(crate) began: u64,
+    pub(crate) gathered: u32,
+    pub(crate) freed: u32,
+}
+
+impl Actor {
+    pub(crate) fn new(installed: u64, pause_budget: Duration, snapshots: bool, loans: Loans) -> Self {
+        Self {
+            installed,
+            pause_budget,
+            snapshots,
+            director: Mutex::new(None),
+            directed: AtomicBool::new(false),
+            notes: ArrayQueue::new(NOTES),
+            orders: ArrayQueue::new(ORDERS),
+            troubles: ArrayQueue::new(TROUBLES),
+            landings: ArrayQueue::new(TROUBLES),
+            ids: AtomicU64::new(0),
+            running: Mutex::new(None),
+            acting: AtomicBool::new(false),
+            posted: Mutex::new(None),
+            due: AtomicBool::new(false),
+            due_young: AtomicU32::new(u32::MAX),
+            last_moment: AtomicU64::new(0),
+            quiet: AtomicU32::new(0),
+            stood_down: AtomicBool::new(false),
+            deferrals: AtomicU64::new(0),
+            deferred: AtomicBool::new(false),
+            resident: AtomicU64::new(0),
+            resident_at: AtomicU64::new(0),
+            resident_before: AtomicU64::new(0),
+            ceiling: AtomicU64::new(0),
+            copies: AtomicU32::new((COPIES * 1e3) as u32),
+            own_young: AtomicU32::new(0),
+            loans,
+        }
+    }
+
+    /// The acting half of a forked child.
+    pub(crate) fn in_child(&self, installed: u64) -> Self {
+        let actor = Self::new(installed, self.pause_budget, self.snapshots, self.loans.in_child());
+        actor.stood_down.store(self.has_stood_down(), Ordering::Relaxed);
+        actor
+    }
+
+    /// Puts a policy to work, or none.
+    pub(crate) fn direct(&self, director: Option<Director>) {
+        let acts = director.is_some();
+        self.directed.store(acts, Ordering::Relaxed);
+        *lock(&self.director) = director;
+        *lock(&self.posted) = None;
+        self.due.store(acts, Ordering::Relaxed);
+        self.due_young.store(if acts { 0 } else { u32::MAX }, Ordering::Relaxed);
+    }
+
+    /// How the policy stands, where one is at work.
+    pub(crate) fn policy_state(&self) -> Option<PolicyState> {
+        lock(&self.director).as_ref().map(Director::state)
+    }
+
+    /// Whether a thread that has come to a gap, with so many young objects, should use it.
+    pub(crate) fn is_due(&self, young: u32) -> bool {
+        self.due.load(Ordering::Relaxed) || young >= self.due_young.load(Ordering::Relaxed)
+    }
+
+    /// When a moment was last used.
+    pub(crate) fn last_moment(&self) -> u64 {
+        self.last_moment.load(Ordering::Relaxed)
+    }
+
+    /// Whether something waits for a thread of the program to come by.
+    pub(crate) fn waits(&self) -> bool {
+        self.due.load(Ordering::Relaxed) && !self.has_stood_down()
+    }
+
+    /// Whether the look of the sampler has left an order.
+    pub(crate) fn has_posted(&self) -> bool {
+        try_lock(&self.posted).is_some_and(|posted| posted.is_some())
+    }
+
+    /// The program's own threshold for young objects, where a higher one is in force.
+    pub(crate) fn own_young_threshold(&self) -> Option<u32> {
+        Some(self.own_young.load(Ordering::Relaxed)).filter(|own| *own > 0)
+    }
+
+    /// Who ordered the collection that the calling thread is in, and the order's number.
+    pub(crate) fn ordered(&self, vm: &impl Vm) -> (Ordered, u64) {
+        match *lock(&self.running) {
+            Some(Running { order, thread }) if thread == vm.thread() => match order.decision {
+                Decision::Reap { .. } => (Ordered::InSlice, order.id),
+                _ => (ordered(order), order.id),
+            },
+            _ => (Ordered::ByOthers, 0),
+        }
+    }
+
+    /// A collection begins.
+    pub(crate) fn collection_begins(&self, vm: &impl Vm) {
+        if !self.directed.load(Ordering::Relaxed) {
+            return;
+        }
+        self.resident_before.store(self.resident(vm, RESIDENT_NS), Ordering::Relaxed);
+    }
+
+    /// A collection has ended, and its callback asks what is to be done next.
+    pub(crate) fn collection_ended(&self, vm: &impl Vm, hooks: &Hooks, ended: Ended) {
+        if !self.directed.load(Ordering::Relaxed) || self.ordered(vm).0 == Ordered::InSlice {
+            // A part of a slice, which is noted as a whole.
+            return;
+        }
+        let is_full = ended.generation >= 2;
+        if is_full {
+            self.deferred.store(false, Ordering::Relaxed);
+        }
+        let now = vm.now();
+        // What is freed in large blocks goes back to the kernel at once.
+        let fresh = if is_full || ended.freed > 0 { RESIDENT_NS / 10 } else { RESIDENT_NS };
+        let collected = Collected {
+            at: self.since_install(now),
+            generation: [Generation::Young, Generation::Middle, Generation::Full][usize::from(ended.generation.min(2))],
+            pause: Duration::from_nanos(now.saturating_sub(ended.began)),
+            gathered: ended.gathered,
+            freed: u64::from(ended.freed),
+            rss: self.resident(vm, fresh),
+            objects: is_full.then(|| vm.tenured()),
+        };
+        let before = self.resident_before.load(Ordering::Relaxed).max(collected.rss);
+        let _ = self.notes.push(Note::Collected { collected, before });
+        self.moment(vm, hooks, Moment::CollectionEnd);
+    }
+
+    /// Asks what is to be done at this moment, and does it. True where that was something.
+    pub(crate) fn moment(&self, vm: &impl Vm, hooks: &Hooks, moment: Moment) -> bool {
+        if self.has_stood_down() || self.is_running() || !vm.is_enabled() {
+            return false;
+        }
+        let in_callback = moment == Moment::CollectionEnd;
+        if !in_callback && vm.is_collecting() {
+            // Another thread collects, and its finalizers have let this one in.
+            return false;
+        }
+        let Some(order) = self.ask(vm, hooks, moment) else { return false };
+        self.last_moment.store(vm.now(), Ordering::Relaxed);
+        if order.decision == Decision::Wait {
+            return false;
+        }
+        self.carry_out(vm, hooks, order, in_callback);
+        true
+    }
+
+    /// The sampler has looked at the program: what the policy wants waits for a thread of the program.
+    pub(crate) fn look(&self, situation: &Situation) {
+        if self.has_stood_down() || self.is_running() {
+            return;
+        }
+        let mut director = lock(&self.director);
+        let Some(director) = director.as_mut() else { return };
+        director.take_in(&self.notes);
+        let advice = director.ask(situation);
+        if advice.order.decision != Decision::Wait {
+            *lock(&self.posted) = Some(advice.order);
+            self.due.store(true, Ordering::Relaxed);
+        }
+        self.note(&advice);
+    }
+
+    /// What is to be done now; nothing where no policy is at work, or where the sampler is at it at this instant.
+    fn ask(&self, vm: &impl Vm, hooks: &Hooks, moment: Moment) -> Option<Order> {
+        let mut director = try_lock(&self.director)?;
+        let director = director.as_mut()?;
+        director.take_in(&self.notes);
+        let situation = Situation {
+            now: self.since_install(vm.now()),
+            moment,
+            idle: (moment == Moment::Gap).then_some(Duration::ZERO),
+            in_flight: hooks.in_flight(),
+            requests: hooks.ended(),
+            counts: vm.counts(),
+            rss: self.resident(vm, RESIDENT_NS),
+            ceiling: self.ceiling(),
+            paused: self.is_quiet(),
+            deferred: self.is_deferred(),
+            snapshot: self.snapshots.then(|| (vm.look(), vm.latest())),
+        };
+        let advice = director.ask(&situation);
+        if advice.failed {
+            vm.forget_failure();
+        }
+        self.note(&advice);
+        if let Some(thresholds) = advice.thresholds {
+            self.tune(vm, thresholds);
+        }
+        self.due.store(advice.due.now, Ordering::Relaxed);
+        self.due_young.store(advice.due.young, Ordering::Relaxed);
+        if advice.order.decision != Decision::Wait || moment == Moment::CollectionEnd {
+            return Some(advice.order);
+        }
+        Some(try_lock(&self.posted).and_then(|mut posted| posted.take()).unwrap_or(Order::WAIT))
+    }
+
+    fn note(&self, advice: &Advice) {
+        if let Some(trouble) = &advice.trouble {
+            let _ = self.troubles.push(trouble.clone());
+        }
+        if let Some(latest) = advice.landed {
+            let _ = self.landings.push(latest);
+            let share = latest.extra() as f64 / self.resident.load(Ordering::Relaxed).max(1) as f64;
+            let copies = (share * COPIES_CAUTION).clamp(COPIES_LEAST, 1.0);
+            self.copies.store((copies * 1e3) as u32, Ordering::Relaxed);
+        }
+    }
+
+    fn tune(&self, vm: &impl Vm, wanted: Thresholds) {
+        let set = self.loans.set_thresholds(vm, wanted);
+        let own = self.loans.thresholds().map_or(0, |own| if own[0] < wanted[0] { own[0] } else { 0 });
+        self.own_young.store(own, Ordering::Relaxed);
+        if let Err(reason) = set {
+            let _ = self.troubles.push(format!("the collector's thresholds could not be set: {reason}"));
+        }
+    }
+
+    /// Carries an order out in the calling thread. In the callback of a collection CPython's flag still says that the
+    /// collection runs, although its lists are in order and nothing of it is left to do: it is lowered meanwhile.
+    fn carry_out(&self, vm: &impl Vm, hooks: &Hooks, order: Order, in_callback: bool) {
+        let order = Order { id: self.ids.fetch_add(1, Ordering::Relaxed) + 1, ..order };
+        let began = vm.now();
+        let _running = self.begin(vm, order);
+        let lowers = in_callback && !matches!(order.decision, Decision::Throttle { .. });
+        let _lowered = lowers.then(|| Lowered::new(vm));
+        let done = match order.decision {
+            Decision::Wait => Ok(()),
+            Decision::Young => vm.collect(0).map(drop),
+            Decision::Middle => vm.collect(1).map(drop),
+            Decision::Full => vm.collect(2).map(drop),
+            Decision::Freeze => vm.collect(2).and_then(|_| self.loans.freeze(vm)),
+            Decision::Snapshot { scope } => {
+                let polite = !order.at_once;
+                // Where that is refused the next question sees it.
+                let _ = self.launch(vm, hooks, Sortie { scope, polite });
+                Ok(())
+            }
+            Decision::Reap { budget } => {
+                self.reap(vm, hooks, budget, budget > self.pause_budget, ordered(order));
+                Ok(())
+            }
+            Decision::Throttle { pause } => {
+                vm.let_others_run(pause);
+                Ok(())
+            }
+        };
+        if let Err(reason) = done {
+            let _ = self.troubles.push(format!("a collection could not be carried out: {reason}"));
+        }
+        let pause = Duration::from_nanos(vm.now().saturating_sub(began));
+        let _ = self.notes.push(Note::Stopped { decision: order.decision, pause });
+        let _ = self.orders.push((began, order));
+    }
+
+    /// Launches a snapshot, if memory has room for the copies that the program makes meanwhile.
+    pub(crate) fn launch(&self, vm: &impl Vm, hooks: &Hooks, sortie: Sortie) -> Result<(), Failure> {
+        let share = f64::from(self.copies.load(Ordering::Relaxed)) / 1e3;
+        if !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
+            vm.refuse(&Failure::ShortOfMemory);
+            return Err(Failure::ShortOfMemory);
+        }
+        let began = vm.now();
+        let young = vm.launch(sortie)?;
+        self.due.store(true, Ordering::Relaxed);
+        let at = self.since_install(vm.now());
+        let _ = self.notes.push(Note::Launched { at, scope: sortie.scope, young });
+        let (by, id) = lock(&self.running)
+            .map_or((Ordered::ByOthers, 0), |running| (ordered(running.order), running.order.id));
+        hooks.stopped(CLONE, began, by, id, 0, 0);
+        Ok(())
+    }
+
+    /// Frees a slice of what a snapshot found.
+    pub(crate) fn reap(&self, vm: &impl Vm, hooks: &Hooks, budget: Duration, whole: bool, by: Ordered) -> Reaped {
+        let began = vm.now();
+        let reaped = vm.reap(budget, whole);
+        if reaped.moved + reaped.dropped > 0 {
+            let id = lock(&self.running).map_or(0, |running| running.order.id);
+            hooks.stopped(REAP, began, by, id, u32::try_from(reaped.freed).unwrap_or(u32::MAX), 0);
+            let now = vm.now();
+            let note = Note::Reaped {
+                at: self.since_install(now),
+                freed: reaped.freed as u64,
+                left: reaped.left as u64,
+                pause: Duration::from_nanos(now.saturating_sub(began)),
+                resident: self.resident(vm, RESIDENT_NS),
+            };
+            let _ = self.notes.push(note);
+            if reaped.left == 0 {
+                self.deferred.store(false, Ordering::Relaxed);
+            }
+        }
+        reaped
+    }
+
+    /// The calling thread carries out an order until the answer is dropped; collections meanwhile are parts of it.
+    pub(crate) fn begin(&self, vm: &impl Vm, order: Order) -> RunningGuard<'_> {
+        let outer = lock(&self.running).replace(Running { order, thread: vm.thread() });
+        self.acting.store(true, Ordering::Relaxed);
+        RunningGuard { actor: self, outer }
+    }
+
+    /// Whether an order is being carried out.
+    pub(crate) fn is_running(&self) -> bool {
+        self.acting.load(Ordering::Relaxed)
+    }
+
+    /// The length of a slice for callers who wait for all of it.
+    pub(crate) fn slice(&self) -> Duration {
+        4 * self.pause_budget
+    }
+
+    /// Resident memory, read anew when the last reading is older than this.
+    fn resident(&self, vm: &impl Vm, age_ns: u64) -> u64 {
+        let now = vm.now();
+        if now.saturating_sub(self.resident_at.load(Ordering::Relaxed)) >= age_ns
+            && let Some(resident) = vm.resident()
+        {
+            self.resident.store(resident, Ordering::Relaxed);
+            self.resident_at.store(now, Ordering::Relaxed);
+        }
+        self.resident.load(Ordering::Relaxed)
+    }
+
+    /// Resident memory at the last reading.
+    pub(crate) fn resident_seen(&self) -> u64 {
+        self.resident.load(Ordering::Relaxed)
+    }
+
+    fn ceiling(&self) -> Option<u64> {
+        Some(self.ceiling.load(Ordering::Relaxed)).filter(|ceiling| *ceiling > 0)
+    }
+
+    pub(crate) fn since_install(&self, at: u64) -> Duration {
+        Duration::from_nanos(at.saturating_sub(self.installed))
+    }
+
+    /// Puts a full collection of the program off.
+    pub(crate) fn defer(&self) {
+        self.deferrals.fetch_add(1, Ordering::Relaxed);
+        self.deferred.store(true, Ordering::Relaxed);
+        self.due.store(true, Ordering::Relaxed);
+    }
+
+    /// How many were put off so far.
+    pub(crate) fn deferrals(&self) -> u64 {
+        self.deferrals.load(Ordering::Relaxed)
+    }
+
+    /// Whether one is still due.
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.deferred.load(Ordering::Relaxed)
+    }
+
+    /// Increments or decrements the number of `paused()` blocks that the program is in.
+    pub(crate) fn quiet(&self, more: bool) {
+        if more {
+            self.quiet.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let _ = self.quiet.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
+    }
+
+    /// Whether the program is in a `paused()` block.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the program has taken the collector into its own hands.
+    pub(crate) fn has_stood_down(&self) -> bool {
+        self.stood_down.load(Ordering::Relaxed)
+    }
+
+    /// From now on the program is left alone.
+    pub(crate) fn stand_down(&self) {
+        self.stood_down.store(true, Ordering::Relaxed);
+        self.due.store(false, Ordering::Relaxed);
+        self.due_young.store(u32::MAX, Ordering::Relaxed);
+    }
+}
+
+/// An order is being carried out while this lives.
+#[derive(Debug)]
+pub(crate) struct RunningGuard<'a> {
+    actor: &'a Actor,
+    outer: Option<Running>,
+}
+
+impl Drop for RunningGuard<'_> {
+    fn drop(&mut self) {
+        *lock(&self.actor.running) = self.outer;
+        self.actor.acting.store(self.outer.is_some(), Ordering::Relaxed);
+    }
+}
+
+/// CPython's flag that a collection runs is lowered while this lives. Only the callback that tells of a collection's end
+/// may do so: the lists are in order again.
+#[derive(Debug)]
+pub(crate) struct Lowered<'a, V: Vm> {
+    vm: &'a V,
+}
+
+impl<'a, V: Vm> Lowered<'a, V> {
+    pub(crate) fn new(vm: &'a V) -> Self {
+        vm.set_collecting(false);
+        Self { vm }
+    }
+}
+
+impl<V: Vm> Drop for Lowered<'_, V> {
+    fn drop(&mut self) {
+        self.vm.set_collecting(true);
+    }
+}
+
+/// Who gave an order.
+fn ordered(order: Order) -> Ordered {
+    match order {
+        Order { forced: true, .. } => Ordered::ByGuard,
+        Order { at_once: true, .. } => Ordered::Anywhere,
+        _ => Ordered::InGap,
+    }
+}
+
+/// Locks without waiting.
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// What a snapshot that was asked for looks at.
+pub(crate) const ASKED: Sortie = Sortie { scope: Scope::All, polite: true };

@@ -1,0 +1,75 @@
+//! What of CPython's state is displaced for the time being, and how it is given back.
+//!
+//! Whatever ends the agent's work in a process (uninstall, the program setting thresholds itself, an error, the end of
+//! its threads) repays here. A forked child repays what threads of its parent owed that do not exist in it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use neurogc_policy::Thresholds;
+
+use super::vm::Vm;
+use crate::lifecycle::agent::lock;
+
+/// The loans of one process. Only threads that hold the GIL use this, and none lets go of the GIL meanwhile, so no forked
+/// child finds a lock taken.
+#[derive(Debug, Default)]
+pub(crate) struct Loans {
+    /// The program's own thresholds, while ours are in force.
+    thresholds: Mutex<Option<Thresholds>>,
+    /// The policy has frozen the heap, which the program had not done.
+    froze: AtomicBool,
+    /// How many objects were frozen before the policy came; CPython 3.12 freezes some itself.
+    frozen_before: AtomicU64,
+}
+
+impl Loans {
+    /// Puts other thresholds in force, remembering those of the program.
+    pub(crate) fn set_thresholds(&self, vm: &impl Vm, thresholds: Thresholds) -> Result<(), String> {
+        let now = vm.thresholds()?;
+        lock(&self.thresholds).get_or_insert(now);
+        if now != thresholds { vm.set_thresholds(thresholds) } else { Ok(()) }
+    }
+
+    /// The program's own thresholds, where others are in force.
+    pub(crate) fn thresholds(&self) -> Option<Thresholds> {
+        *lock(&self.thresholds)
+    }
+
+    /// Freezes the heap.
+    pub(crate) fn freeze(&self, vm: &impl Vm) -> Result<(), String> {
+        let frozen = vm.frozen();
+        vm.freeze()?;
+        self.froze.store(frozen <= self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes note of what is frozen before the policy acts.
+    pub(crate) fn note_frozen(&self, vm: &impl Vm) {
+        self.frozen_before.store(vm.frozen(), Ordering::Relaxed);
+    }
+
+    /// Gives everything back.
+    pub(crate) fn repay(&self, vm: &impl Vm) -> Result<(), String> {
+        let thawed = if self.froze.swap(false, Ordering::Relaxed) { vm.unfreeze() } else { Ok(()) };
+        let thresholds = lock(&self.thresholds).take();
+        thresholds.map_or(Ok(()), |thresholds| vm.set_thresholds(thresholds)).and(thawed)
+    }
+
+    /// The loans of a forked child, where CPython is as it was in the parent.
+    pub(crate) fn in_child(&self) -> Self {
+        let loans = Self::default();
+        *lock(&loans.thresholds) = self.thresholds();
+        loans.froze.store(self.froze.load(Ordering::Relaxed), Ordering::Relaxed);
+        loans.frozen_before.store(self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
+        loans
+    }
+}
+
+/// In a forked child: `collecting` is the thread that was in a collection when the process was forked, if one was. Where
+/// it is another one than the calling thread it does not exist here, and its collection never ends.
+pub(crate) fn repay_collecting(vm: &impl Vm, collecting: Option<usize>) {
+    if vm.is_collecting() && collecting.is_some_and(|thread| thread != vm.thread()) {
+        vm.set_collecting(false);
+    }
+}

@@ -1,0 +1,83 @@
+//! CPython as the acting half sees it: everything that orders need of an interpreter, behind one trait. The real one is
+//! in `cpython::vm`; tests have one whose threads, finalizers and forks they schedule.
+//!
+//! Every call is made by a thread of the program that holds the GIL. Only `collect`, `reap` and `let_others_run` may
+//! let go of it.
+
+use std::time::Duration;
+
+use neurogc_policy::Thresholds;
+
+use crate::snapshot::{Failure, Latest, Progress, Reaped, Sortie};
+
+/// An interpreter.
+pub(crate) trait Vm {
+    /// The monotonic clock, in nanoseconds.
+    fn now(&self) -> u64;
+
+    /// The calling thread.
+    fn thread(&self) -> usize;
+
+    /// Whether automatic collection is on.
+    fn is_enabled(&self) -> bool;
+
+    /// Whether a collection is running, in whichever thread.
+    fn is_collecting(&self) -> bool;
+
+    /// Sets the flag by which CPython keeps a second collection from beginning.
+    fn set_collecting(&self, collecting: bool);
+
+    /// The collector's counters by generation.
+    fn counts(&self) -> [u32; 3];
+
+    /// Objects that the last full collection left.
+    fn tenured(&self) -> u64;
+
+    /// About how many objects are tracked.
+    fn tracked_estimate(&self) -> u64;
+
+    /// Collects a generation and the younger ones; gives what was found unreachable.
+    fn collect(&self, generation: u8) -> Result<u64, String>;
+
+    /// Freezes everything that is tracked.
+    fn freeze(&self) -> Result<(), String>;
+
+    /// Thaws it.
+    fn unfreeze(&self) -> Result<(), String>;
+
+    /// How many objects are frozen.
+    fn frozen(&self) -> u64;
+
+    /// The thresholds that CPython runs with.
+    fn thresholds(&self) -> Result<Thresholds, String>;
+
+    /// Sets them.
+    fn set_thresholds(&self, thresholds: Thresholds) -> Result<(), String>;
+
+    /// Clones the process; gives how many young objects became old by that.
+    fn launch(&self, sortie: Sortie) -> Result<u32, Failure>;
+
+    /// How the snapshot stands.
+    fn look(&self) -> Progress;
+
+    /// The latest flight that landed.
+    fn latest(&self) -> Latest;
+
+    /// Takes note that a failure has been seen.
+    fn forget_failure(&self);
+
+    /// Counts a snapshot that was not even tried.
+    fn refuse(&self, failure: &Failure);
+
+    /// Frees a slice of what the snapshot found.
+    fn reap(&self, budget: Duration, whole: bool) -> Reaped;
+
+    /// Lets go of the GIL for so long.
+    fn let_others_run(&self, pause: Duration);
+
+    /// Resident memory of this process.
+    fn resident(&self) -> Option<u64>;
+
+    /// Whether there is memory for this share of so many resident bytes once more.
+    fn has_room(&self, resident: u64, share: f64) -> bool;
+}

@@ -1,0 +1,175 @@
+//! The interpreter of this process, as the acting half sees it.
+
+use std::time::Duration;
+
+use neurogc_policy::Thresholds;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use super::Interpreter;
+use crate::act::vm::Vm;
+use crate::sense::process::{has_room, resident};
+use crate::snapshot::{Failure, Latest, Progress, Reaped, Snapshots, Sortie};
+use crate::sys::native::{monotonic_ns, pthread_self};
+
+/// Functions of `gc` as CPython made them: the module itself may hold stand-ins, ours or the program's.
+#[derive(Debug)]
+struct Functions {
+    collect: Py<PyAny>,
+    get_threshold: Py<PyAny>,
+    set_threshold: Py<PyAny>,
+    is_enabled: Py<PyAny>,
+    freeze: Py<PyAny>,
+    unfreeze: Py<PyAny>,
+    freeze_count: Py<PyAny>,
+}
+
+static FUNCTIONS: PyOnceLock<Functions> = PyOnceLock::new();
+
+/// Takes the functions as they are now; called when the extension is loaded.
+pub(crate) fn remember_functions(py: Python<'_>) -> PyResult<()> {
+    functions(py).map(drop)
+}
+
+fn functions(py: Python<'_>) -> PyResult<&'static Functions> {
+    FUNCTIONS.get_or_try_init(py, || {
+        let gc = py.import("gc")?;
+        let function = |name: &str| gc.getattr(name).map(Bound::unbind);
+        Ok(Functions {
+            collect: function("collect")?,
+            get_threshold: function("get_threshold")?,
+            set_threshold: function("set_threshold")?,
+            is_enabled: function("isenabled")?,
+            freeze: function("freeze")?,
+            unfreeze: function("unfreeze")?,
+            freeze_count: function("get_freeze_count")?,
+        })
+    })
+}
+
+/// `gc.collect` as CPython made it.
+pub(crate) fn collect(py: Python<'_>, generation: i32) -> PyResult<Bound<'_, PyAny>> {
+    functions(py)?.collect.bind(py).call1((generation,))
+}
+
+/// `gc.set_threshold` as CPython made it.
+pub(crate) fn original_set_threshold(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    Ok(functions(py)?.set_threshold.bind(py))
+}
+
+/// The interpreter of this process, for a thread that holds its GIL.
+pub(crate) struct ThisProcess<'a, 'py> {
+    pub(crate) py: Python<'py>,
+    pub(crate) interpreter: &'a Interpreter,
+    pub(crate) snapshots: &'a Snapshots,
+}
+
+impl ThisProcess<'_, '_> {
+    /// Calls a function of `gc` and gives its answer.
+    fn call<T>(&self, body: impl FnOnce(&Functions) -> PyResult<T>) -> Result<T, String> {
+        functions(self.py).and_then(body).map_err(|error| error.value(self.py).to_string())
+    }
+}
+
+impl Vm for ThisProcess<'_, '_> {
+    fn now(&self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn thread(&self) -> usize {
+        pthread_self()
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.call(|gc| gc.is_enabled.bind(self.py).call0()?.extract()).unwrap_or(false)
+    }
+
+    fn is_collecting(&self) -> bool {
+        self.interpreter.collector.is_some_and(|collector| collector.generations(self.py).is_collecting())
+    }
+
+    fn set_collecting(&self, collecting: bool) {
+        if let Some(collector) = self.interpreter.collector {
+            collector.generations(self.py).set_collecting(collecting);
+        }
+    }
+
+    fn counts(&self) -> [u32; 3] {
+        self.interpreter.collector.map_or([0; 3], |collector| collector.generations(self.py).counts())
+    }
+
+    fn tenured(&self) -> u64 {
+        self.interpreter
+            .collector
+            .map_or(0, |collector| collector.generations(self.py).total().max(0) as u64)
+    }
+
+    fn tracked_estimate(&self) -> u64 {
+        self.interpreter.collector.map_or(0, |collector| {
+            let generations = collector.generations(self.py);
+            let objects = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
+            objects.max(0) as u64
+        })
+    }
+
+    fn collect(&self, generation: u8) -> Result<u64, String> {
+        self.call(|gc| gc.collect.bind(self.py).call1((generation,))?.extract())
+    }
+
+    fn freeze(&self) -> Result<(), String> {
+        self.call(|gc| gc.freeze.bind(self.py).call0().map(drop))
+    }
+
+    fn unfreeze(&self) -> Result<(), String> {
+        self.call(|gc| gc.unfreeze.bind(self.py).call0().map(drop))
+    }
+
+    fn frozen(&self) -> u64 {
+        self.call(|gc| gc.freeze_count.bind(self.py).call0()?.extract()).unwrap_or(0)
+    }
+
+    fn thresholds(&self) -> Result<Thresholds, String> {
+        self.call(|gc| gc.get_threshold.bind(self.py).call0()?.extract())
+    }
+
+    fn set_thresholds(&self, thresholds: Thresholds) -> Result<(), String> {
+        let [young, middle, full] = thresholds;
+        self.call(|gc| gc.set_threshold.bind(self.py).call1((young, middle, full)).map(drop))
+    }
+
+    fn launch(&self, sortie: Sortie) -> Result<u32, Failure> {
+        self.snapshots.launch(self.py, self.interpreter, sortie)
+    }
+
+    fn look(&self) -> Progress {
+        self.snapshots.look()
+    }
+
+    fn latest(&self) -> Latest {
+        self.snapshots.latest()
+    }
+
+    fn forget_failure(&self) {
+        self.snapshots.forget_failure();
+    }
+
+    fn refuse(&self, failure: &Failure) {
+        self.snapshots.refuse(failure);
+    }
+
+    fn reap(&self, budget: Duration, whole: bool) -> Reaped {
+        self.snapshots.reap(self.py, budget, whole)
+    }
+
+    fn let_others_run(&self, pause: Duration) {
+        self.py.detach(|| std::thread::sleep(pause));
+    }
+
+    fn resident(&self) -> Option<u64> {
+        resident()
+    }
+
+    fn has_room(&self, resident: u64, share: f64) -> bool {
+        has_room(resident, share)
+    }
+}

@@ -1,0 +1,188 @@
+//! What the sampler does for the policy, without the GIL: it makes the director that the program's threads ask, asks it
+//! itself where the policy wants regular looks, and sees to it that nothing waits for ever for a thread to come by.
+
+use std::time::Duration;
+
+use neurogc_policy::{Guarded, Moment};
+
+use super::director::{Director, Situation};
+use super::models::policy_of;
+use crate::lifecycle::agent::Agent;
+use crate::python::moments::call_main_thread;
+use crate::sense::process::{has_room, resident};
+use crate::snapshot::Progress;
+
+/// How often resident memory is read while the program runs, and how often the flight that is out is looked at.
+const MEMORY_NS: u64 = 5_000_000;
+const FLIGHT_NS: u64 = 5_000_000;
+
+/// How long something that is due waits for a moment before the main thread is asked to come by, and how often it is
+/// asked again.
+const PATIENCE_NS: u64 = 50_000_000;
+const JOB_PATIENCE_NS: u64 = 2_000_000;
+
+/// A flight is called off when less than this share of resident memory is left for copies.
+const COPIES_LEAST: f64 = 0.05;
+
+/// Growth since the last collection that makes the sampler hurry the next one: this share, or so many bytes.
+const SUDDEN_SHARE: f64 = 0.05;
+const SUDDEN: u64 = 16 << 20;
+
+/// A collection that has run for this long waits in a finalizer.
+const STUCK_NS: u64 = 5_000_000_000;
+
+/// Looks after the acting half.
+#[derive(Debug)]
+pub(crate) struct Attendant<'a> {
+    agent: &'a Agent,
+    /// How often the policy had been changed when the director was made.
+    switches: Option<u32>,
+    wants_looks: bool,
+    memory_due: u64,
+    called_at: u64,
+    said_stuck: bool,
+}
+
+impl<'a> Attendant<'a> {
+    pub(crate) fn new(agent: &'a Agent) -> Self {
+        Self { agent, switches: None, wants_looks: false, memory_due: 0, called_at: 0, said_stuck: false }
+    }
+
+    /// Whether looks must be close to each other, whatever the program does.
+    pub(crate) fn wants_close_looks(&self) -> bool {
+        self.wants_looks || self.agent.settings.trace.is_some()
+    }
+
+    /// One round. `idle_ns` is how long the GIL has been free, `None` while it is held. Gives how soon the next round
+    /// should come, where it matters.
+    pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {
+        self.follow_policy();
+        self.empty_queues(now);
+        let in_flight = self.look_at_flight(now);
+        if idle_ns.is_none() {
+            self.look_at_memory(now);
+        }
+        self.look_for_stuck_collection(now);
+        if self.wants_looks {
+            self.ask(now, idle_ns);
+        }
+        let called = self.call_if_due(now);
+        [in_flight, called].into_iter().flatten().min()
+    }
+
+    /// Makes the director of the policy in force. A model is read from its file here, not in a thread of the program.
+    fn follow_policy(&mut self) {
+        let agent = self.agent;
+        if self.switches == Some(agent.switches()) {
+            return;
+        }
+        self.switches = Some(agent.switches());
+        let name = agent.policy();
+        let acts = name.acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down();
+        let director = acts.then(|| {
+            let policy = policy_of(agent, name);
+            let (limits, tuning) = (agent.settings.limits, agent.settings.tuning);
+            let mut guarded = Guarded::new(policy, limits, tuning, agent.thresholds);
+            let objects = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
+            guarded.begin(resident().unwrap_or(0), objects);
+            Director::new(guarded, name)
+        });
+        self.wants_looks = director.as_ref().is_some_and(Director::wants_looks);
+        agent.actor.direct(director);
+    }
+
+    /// Books what the program's threads have done.
+    fn empty_queues(&self, now: u64) {
+        let actor = &self.agent.actor;
+        if actor.orders.is_empty() && actor.troubles.is_empty() && actor.landings.is_empty() {
+            return;
+        }
+        let mut ledger = self.agent.ledger();
+        while let Some((at, order)) = actor.orders.pop() {
+            ledger.order(at, order);
+        }
+        while let Some(latest) = actor.landings.pop() {
+            ledger.flight(now, &latest);
+        }
+        while let Some(trouble) = actor.troubles.pop() {
+            ledger.trouble(trouble);
+        }
+    }
+
+    /// A flight is looked at without the program: it may be idle.
+    fn look_at_flight(&self, now: u64) -> Option<u64> {
+        if !self.agent.actor.waits() {
+            return None;
+        }
+        match self.agent.snapshots.look() {
+            Progress::InFlight { .. } => {
+                if now >= self.memory_due && !has_room(self.agent.actor.resident_seen(), COPIES_LEAST) {
+                    // The kernel would end the walk before the program, but others may live in the same cgroup.
+                    self.agent.snapshots.cancel();
+                }
+                Some(FLIGHT_NS)
+            }
+            _ => None,
+        }
+    }
+
+    /// A program whose objects become heavy all of a sudden has CPython's own threshold again before memory has grown
+    /// by much: its next allocation collects.
+    fn look_at_memory(&mut self, now: u64) {
+        let Some(own) = self.agent.actor.own_young_threshold().filter(|_| now >= self.memory_due) else { return };
+        self.memory_due = now + MEMORY_NS;
+        let (Some(collector), Some(rss)) = (self.agent.interpreter.collector, resident()) else { return };
+        let before = self.agent.actor.resident_seen();
+        let sudden = ((before as f64 * SUDDEN_SHARE) as u64).max(SUDDEN);
+        if before > 0 && rss > before + sudden && collector.counts()[0] > own {
+            collector.hurry_young(own);
+        }
+    }
+
+    fn look_for_stuck_collection(&mut self, now: u64) {
+        let since = self.agent.hooks.collecting_since();
+        let stuck = since.is_some_and(|since| now.saturating_sub(since) > STUCK_NS);
+        if stuck && !self.said_stuck {
+            self.said_stuck = true;
+            let reason = "a collection has run for more than 5 s: a finalizer waits for something; until it ends, CPython collects nothing";
+            self.agent.ledger().trouble(reason.to_owned());
+        }
+    }
+
+    /// Asks the policy, for policies that want to be asked regularly.
+    fn ask(&self, now: u64, idle_ns: Option<u64>) {
+        let agent = self.agent;
+        let collector = agent.interpreter.collector;
+        let snapshot = agent.settings.snapshots.then(|| (agent.snapshots.look(), agent.snapshots.latest()));
+        let ceiling = agent.actor.ceiling.load(std::sync::atomic::Ordering::Relaxed);
+        agent.actor.look(&Situation {
+            now: agent.actor.since_install(now),
+            moment: Moment::Look,
+            idle: idle_ns.map(Duration::from_nanos),
+            in_flight: agent.hooks.in_flight(),
+            requests: agent.hooks.ended(),
+            counts: collector.map_or([0; 3], |collector| collector.counts()),
+            rss: resident().unwrap_or(0),
+            ceiling: Some(ceiling).filter(|ceiling| *ceiling > 0),
+            paused: agent.actor.is_quiet(),
+            deferred: agent.actor.is_deferred(),
+            snapshot,
+        });
+    }
+
+    /// Asks the main thread to come by where something has waited for a moment for too long.
+    fn call_if_due(&mut self, now: u64) -> Option<u64> {
+        let (actor, job) = (&self.agent.actor, self.agent.remote.is_waiting());
+        let ready = actor.waits() && matches!(self.agent.snapshots.look(), Progress::Ready { .. });
+        if !job && !ready && !actor.is_deferred() && !actor.has_posted() {
+            return None;
+        }
+        let patience = if job { JOB_PATIENCE_NS } else { PATIENCE_NS };
+        let since = actor.last_moment().max(self.called_at);
+        if now.saturating_sub(since) >= patience && !actor.is_running() {
+            self.called_at = now;
+            call_main_thread();
+        }
+        Some(patience)
+    }
+}

@@ -1,0 +1,158 @@
+//! The moments at which threads of the program let the agent act: at the end of collections, in gaps, and when they come
+//! by. All of them hold the GIL.
+
+use std::sync::Mutex;
+
+use neurogc_policy::Moment;
+use neurogc_wire::control::Outcome;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use super::gc_functions::{restore_if_left, switch};
+use super::module::{current_now, resume};
+use crate::act::actor::{Ended, Lowered};
+use crate::act::remote::Step;
+use crate::act::vm::Vm;
+use crate::cpython::pending::call_soon;
+use crate::lifecycle::agent::{Agent, lock};
+
+/// What stands in `gc.callbacks`.
+#[pyfunction]
+pub(crate) fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
+    resume();
+    restore_if_left();
+    let py = phase.py();
+    let Some(agent) = current_now() else { return };
+    if agent.is_foreign() {
+        return leave_in_native_child(py, &agent);
+    }
+    let vm = agent.vm(py);
+    if phase.len().is_ok_and(|length| length == "start".len()) {
+        let gathered = agent.interpreter.collector.map_or(0, |collector| collector.gathered(py));
+        agent.hooks.collection_starts(gathered, vm.thread());
+        agent.actor.collection_begins(&vm);
+    } else {
+        collection_ended(&agent, info);
+    }
+}
+
+fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
+    let py = info.py();
+    let number = |name: &Bound<'_, PyString>| -> u32 {
+        info.get_item(name).ok().flatten().and_then(|value| value.extract().ok()).unwrap_or(0)
+    };
+    let generation = number(pyo3::intern!(py, "generation")).min(2) as u8;
+    let collected = number(pyo3::intern!(py, "collected"));
+    let uncollectable = number(pyo3::intern!(py, "uncollectable"));
+    let vm = agent.vm(py);
+    let (by, order) = agent.actor.ordered(&vm);
+    if generation == 2 {
+        agent.snapshots.full_collection_ended();
+    }
+    let Some(began) = agent.hooks.collection_stops(generation, by, order, collected, uncollectable) else { return };
+    let gathered = agent.hooks.gathered();
+    agent.actor.collection_ended(&vm, &agent.hooks, Ended { generation, began, gathered, freed: collected });
+    if agent.remote.is_waiting() && !agent.actor.is_running() {
+        let _lowered = Lowered::new(&vm);
+        serve(py, agent);
+    }
+}
+
+/// A child that native code has forked without telling Python: there is no agent here. CPython collects by the program's
+/// own thresholds again.
+fn leave_in_native_child(py: Python<'_>, agent: &Agent) {
+    if !agent.actor.has_stood_down() {
+        agent.actor.stand_down();
+        let _ = agent.actor.loans.repay(&agent.vm(py));
+    }
+}
+
+/// The program could have done something else here. True when there is something to be done in a gap.
+#[pyfunction]
+pub(crate) fn progress(py: Python<'_>) -> bool {
+    current_now().is_some_and(|agent| {
+        agent.hooks.progress();
+        agent.is_due(py)
+    })
+}
+
+/// Whether there is something to be done in a gap.
+#[pyfunction]
+pub(crate) fn is_due(py: Python<'_>) -> bool {
+    current_now().is_some_and(|agent| agent.is_due(py))
+}
+
+/// A thread of the program has nothing to do: what is due is done here. True where that was something, and there is more.
+#[pyfunction]
+pub(crate) fn gap(py: Python<'_>) -> bool {
+    at(py, Moment::Gap)
+}
+
+/// A thread of the program comes by.
+#[pyfunction]
+pub(crate) fn passing(py: Python<'_>) -> bool {
+    at(py, Moment::Passing)
+}
+
+fn at(py: Python<'_>, moment: Moment) -> bool {
+    let Some(agent) = current_now().filter(|agent| !agent.is_foreign()) else { return false };
+    let acted = agent.actor.moment(&agent.vm(py), &agent.hooks, moment);
+    serve(py, &agent);
+    acted && agent.is_due(py)
+}
+
+/// Does the next step of what was asked for from outside.
+fn serve(py: Python<'_>, agent: &Agent) {
+    if let Step::Policy(name) = agent.remote.step(&agent.actor, &agent.vm(py), &agent.hooks) {
+        let before = agent.policy().to_string();
+        let outcome = if agent.actor.has_stood_down() && name.acts() {
+            Outcome::Failed("the program has set the collector's thresholds itself, so no policy acts in it".to_owned())
+        } else {
+            match switch(py, agent, name) {
+                Ok(()) => Outcome::Policy { before, after: agent.policy().to_string() },
+                Err(error) => Outcome::Failed(error.value(py).to_string()),
+            }
+        };
+        agent.remote.policy_changed(outcome);
+        agent.hooks.wake();
+    }
+}
+
+/// Asks the main thread to come by as soon as it runs Python code. The caller needs no GIL.
+pub(crate) fn call_main_thread() -> bool {
+    call_soon(|| {
+        Python::attach(passing);
+    })
+}
+
+impl Agent {
+    /// Whether a thread that has come to a gap should use it.
+    pub(crate) fn is_due(&self, py: Python<'_>) -> bool {
+        self.remote.is_waiting()
+            || self.actor.is_due(self.interpreter.collector.map_or(0, |collector| collector.gathered(py)))
+    }
+}
+
+/// What tells whether the calling thread may act at the end of a request: it runs no event loop. Where it does run one,
+/// this asks the loop to come by.
+static MAY_ACT: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+
+/// Sets the function that tells.
+#[pyfunction]
+pub(crate) fn on_request_end(may_act: Py<PyAny>) {
+    *lock(&MAY_ACT) = Some(may_act);
+}
+
+/// A request has ended in the calling thread.
+pub(crate) fn request_ended(py: Python<'_>, agent: &Agent) {
+    if agent.hooks.in_flight() > 0 || !agent.is_due(py) {
+        return;
+    }
+    let may_act = lock(&MAY_ACT).as_ref().map(|function| function.clone_ref(py));
+    let here = may_act.is_none_or(|function| {
+        function.bind(py).call0().and_then(|here| here.is_truthy()).unwrap_or(false)
+    });
+    if here {
+        at(py, Moment::Gap);
+    }
+}
