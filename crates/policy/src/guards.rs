@@ -194,6 +194,7 @@ impl Guarded {
             survivors_limit: survivors_limit as u32,
             cycle_due: self.pacer.is_due_in_gap(),
             scope: self.pacer.scope(),
+            hurry: self.pacer.is_in_a_hurry(),
             ..*observation
         }
     }

@@ -37,6 +37,8 @@ pub struct Observation {
     pub cycle_due: bool,
     /// See `cycle_due`.
     pub scope: Scope,
+    /// The heap grows so fast that the walk should not give way to the program.
+    pub hurry: bool,
     /// Resident memory.
     pub rss: Bytes,
     /// What memory may not exceed.

@@ -219,21 +219,30 @@ impl Actor {
 
     /// Asks what is to be done at this moment, and does it. True where that was something.
     pub(crate) fn moment(&self, vm: &impl Vm, hooks: &Hooks, moment: Moment) -> bool {
-        if self.has_stood_down() || self.is_running() || !vm.is_enabled() {
-            return false;
-        }
         let in_callback = moment == Moment::CollectionEnd;
+        let done = self.act(vm, hooks, moment, in_callback);
+        if matches!(done, Decision::Young | Decision::Middle) {
+            // The pacer goes by the ends of collections, whichever thread has ordered them.
+            self.act(vm, hooks, Moment::CollectionEnd, in_callback);
+        }
+        done != Decision::Wait
+    }
+
+    /// Asks once, and does what is ordered.
+    fn act(&self, vm: &impl Vm, hooks: &Hooks, moment: Moment, in_callback: bool) -> Decision {
+        if self.has_stood_down() || self.is_running() || !vm.is_enabled() {
+            return Decision::Wait;
+        }
         if !in_callback && vm.is_collecting() {
             // Another thread collects, and its finalizers have let this one in.
-            return false;
+            return Decision::Wait;
         }
-        let Some(order) = self.ask(vm, hooks, moment) else { return false };
+        let Some(order) = self.ask(vm, hooks, moment) else { return Decision::Wait };
         self.last_moment.store(vm.now(), Ordering::Relaxed);
-        if order.decision == Decision::Wait {
-            return false;
+        if order.decision != Decision::Wait {
+            self.carry_out(vm, hooks, order, in_callback);
         }
-        self.carry_out(vm, hooks, order, in_callback);
-        true
+        order.decision
     }
 
     /// The sampler has looked at the program: what the policy wants waits for a thread of the program.

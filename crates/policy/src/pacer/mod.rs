@@ -33,6 +33,9 @@ const WORTH: f64 = 0.04;
 /// The part of the room that must be filled before a gap is used for a launch.
 const EARLY: f64 = 0.9;
 
+/// The part of the room that may fill while a snapshot is out whose walk gives way to the program.
+const HURRY: f64 = 0.1;
+
 /// How much more than expected may become old while a snapshot is out.
 const SURPRISE: f64 = 1.2;
 
@@ -133,6 +136,8 @@ pub struct Pacer {
     /// What freeing an object takes, in seconds.
     reap_cost: f64,
     credit: (Duration, f64),
+    /// When the program may be held up again: that takes at most half of the time, too.
+    throttle_at: Duration,
     barred_until: Duration,
     failures: u32,
     /// When a plain collection may run again; the second one where memory in bytes asks for it.
@@ -160,6 +165,7 @@ impl Pacer {
             walk_cost: WALK.0.as_secs_f64(),
             reap_cost: 0.6e-6,
             credit: (Duration::ZERO, CREDIT),
+            throttle_at: Duration::ZERO,
             barred_until: Duration::ZERO,
             failures: 0,
             plain_at: (Duration::ZERO, Duration::ZERO),
@@ -327,6 +333,12 @@ impl Pacer {
         self.is_worth() && self.objects.now() + self.expected_growth(self.scope()) >= self.live + self.room() - early
     }
 
+    /// Whether so much becomes old while a snapshot is out that its walk should not give way to the program.
+    #[must_use]
+    pub fn is_in_a_hurry(&self) -> bool {
+        self.expected_growth(Scope::All) >= HURRY * self.room()
+    }
+
     /// What a cycle should look at.
     #[must_use]
     pub fn scope(&self) -> Scope {
@@ -388,7 +400,10 @@ impl Pacer {
         }
         let share = ((filled - 1.0) / THROTTLE_SPAN).min(1.0);
         let pause = THROTTLE.mul_f64(share.max(0.0));
-        let held_up = pause >= THROTTLE_LEAST && !observation.paused;
+        let held_up = pause >= THROTTLE_LEAST && !observation.paused && observation.now >= self.throttle_at;
+        if held_up {
+            self.throttle_at = observation.now + 2 * pause;
+        }
         held_up.then(|| Order::at_once(Decision::Throttle { pause }, "the program outruns the walk of its heap"))
     }
 

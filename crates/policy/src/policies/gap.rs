@@ -59,7 +59,8 @@ impl Gap {
         let decision = observation.everything(scope);
         let long = decision == Decision::Full && observation.guessed_full_pause() > LONGEST;
         let reason = if settles { "start-up is over" } else { "much of the old heap is new" };
-        (!long).then(|| Order::because(decision, reason))
+        let order = if observation.hurry { Order::at_once } else { Order::because };
+        (!long).then(|| order(decision, reason))
     }
 
     /// Frees what a snapshot found.
