@@ -185,33 +185,35 @@ pub struct Order {
     pub forced: bool,
     /// Whether it is carried out at once, gap or not.
     pub at_once: bool,
+    /// Its number within the process, by which what it leads to is told from what others do; 0 while it has none.
+    pub id: u64,
 }
 
 impl Order {
     /// Nothing to do.
-    pub const WAIT: Self = Self { decision: Decision::Wait, reason: "", forced: false, at_once: false };
+    pub const WAIT: Self = Self { decision: Decision::Wait, reason: "", forced: false, at_once: false, id: 0 };
 
     /// An order of a policy.
     #[must_use]
     pub fn because(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: false, at_once: false }
+        Self { decision, reason, forced: false, at_once: false, id: 0 }
     }
 
     /// An order of a policy that does not wait for gaps.
     #[must_use]
     pub fn at_once(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: false, at_once: true }
+        Self { decision, reason, forced: false, at_once: true, id: 0 }
     }
 
     /// An order of a guard that still keeps to gaps.
     #[must_use]
     pub fn forced_in_gap(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: true, at_once: false }
+        Self { decision, reason, forced: true, at_once: false, id: 0 }
     }
 
     /// An order of a guard that waits no longer.
     #[must_use]
     pub fn forced(decision: Decision, reason: &'static str) -> Self {
-        Self { decision, reason, forced: true, at_once: true }
+        Self { decision, reason, forced: true, at_once: true, id: 0 }
     }
 }

@@ -147,11 +147,11 @@ pub struct Failure {
 pub struct Bound {
     /// What the heap may grow to until the next collection of everything is over, in bytes.
     pub goal_bytes: u64,
-    /// What the last collection of everything left, in bytes; the goal follows from it.
+    /// What was alive at the last collection of everything, plain or from a snapshot, in bytes. The goal follows from it.
     pub live_bytes: u64,
     /// What the heap may grow to, in objects.
     pub goal_objects: u64,
-    /// Objects that the last collection of everything left.
+    /// Objects that were alive at the last collection of everything.
     pub live_objects: u64,
     /// Objects that there are now, about.
     pub objects: u64,
