@@ -159,16 +159,15 @@ fn bound(to: &mut String, bound: &Bound) -> fmt::Result {
         return Ok(());
     }
     writeln!(to, "\nbound")?;
-    writeln!(to, "  memory may grow to {}, of which {} are alive", bytes(bound.goal_bytes), bytes(bound.live_bytes))?;
+    let (goal, live) = (bytes(bound.goal_bytes), bytes(bound.live_bytes));
+    writeln!(to, "  memory may grow to {goal}; {live} were alive when everything was last collected")?;
     let [objects, goal, live] = [bound.objects, bound.goal_objects, bound.live_objects].map(count);
-    write!(to, "  {objects} objects of at most {goal}, of which {live} are alive")?;
-    if bound.over > 0.0 {
-        write!(to, "; {:.1} % over", bound.over * 100.0)?;
-    }
+    let over = if bound.over > 0.0 { format!(" ({:.1} % over)", bound.over * 100.0) } else { String::new() };
+    writeln!(to, "  {objects} objects of at most {goal}{over}; {live} were alive")?;
     let (launches, backstops) = (count(bound.launches), count(bound.backstops));
+    writeln!(to, "  to keep it: snapshots {launches}, full collections {backstops}")?;
     let (throttled, assisted) = (ms(bound.throttled_ms), ms(bound.assisted_ms));
-    writeln!(to, "\n  {launches} snapshots and {backstops} full collections to keep it")?;
-    writeln!(to, "  threads that allocate waited {throttled} and helped for {assisted}")
+    writeln!(to, "  threads that allocate waited {throttled} and helped to free for {assisted}")
 }
 
 fn pause_cells(name: &str, pauses: Pauses) -> [String; 6] {

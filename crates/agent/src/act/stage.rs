@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use neurogc_policy::{Decision, Order, Thresholds, Trust};
+use neurogc_wire::stop::StopKind;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::cpython::generations::HeldOff;
 use crate::lifecycle::agent::{Agent, lock};
-use crate::sense::hooks::{CLONE, Ordered, REAP};
+use crate::sense::hooks::Ordered;
 use crate::sense::process::{has_room, resident};
 use crate::snapshot::{COPIES, Failure, Reaped};
 use crate::sys::native::monotonic_ns;
@@ -180,7 +181,7 @@ impl Stage {
     fn launch(&self, py: Python<'_>, agent: &Agent, order: u8) {
         let began = monotonic_ns();
         if agent.snapshots.launch(py, &agent.interpreter).is_ok() {
-            agent.hooks.stopped(CLONE, began, ordered(order), 0, 0);
+            agent.hooks.stopped(StopKind::Clone, began, ordered(order), 0, 0, 0);
         }
     }
 
@@ -192,7 +193,7 @@ impl Stage {
         }
         let began = monotonic_ns();
         agent.snapshots.launch(py, &agent.interpreter)?;
-        agent.hooks.stopped(CLONE, began, Ordered::ByOthers, 0, 0);
+        agent.hooks.stopped(StopKind::Clone, began, Ordered::ByOthers, 0, 0, 0);
         Ok(())
     }
 
@@ -208,7 +209,7 @@ impl Stage {
         self.running.store(outer, Ordering::Relaxed);
         if reaped.moved + reaped.dropped > 0 {
             let freed = u32::try_from(reaped.freed).unwrap_or(u32::MAX);
-            agent.hooks.stopped(REAP, began, ordered(order), freed, 0);
+            agent.hooks.stopped(StopKind::Reap, began, ordered(order), 0, freed, 0);
         }
         reaped
     }

@@ -4,7 +4,7 @@ use neurogc_policy::Order;
 use neurogc_wire::trace::{BlockWriter, Record};
 
 use crate::book::hub_batch::News;
-use crate::book::order_log::{Orders, is_notable, what};
+use crate::book::order_log::{Orders, is_notable, kind};
 use crate::sense::collections::{Collection, Collections};
 use crate::sense::gaps::{Gap, Gaps};
 use crate::sense::hooks::Event;
@@ -72,16 +72,17 @@ impl Ledger {
                 self.requests.add(at.saturating_sub(began), self.second(at));
                 self.record(at, |at| Record::RequestEnd { at, id });
             }
-            Event::Collection { at, pause, generation, place, collected, uncollectable, .. } => {
-                let collection = Collection { pause, generation, place, collected, uncollectable };
+            Event::Collection { at, pause, kind, order, place, collected, uncollectable, .. } => {
+                let collection = Collection { pause, kind, place, collected, uncollectable };
                 self.collections.add(collection, self.second(at + pause));
                 self.record(at, |at| Record::Collection {
                     at,
                     pause,
-                    generation,
+                    kind,
                     place,
                     collected: u64::from(collected),
                     uncollectable: u64::from(uncollectable),
+                    order: (order != 0).then_some(order),
                 });
             }
         }
@@ -102,9 +103,9 @@ impl Ledger {
     /// Books an order that was carried out.
     pub(crate) fn order(&mut self, at: u64, order: Order) {
         self.orders.add(order, at.saturating_sub(self.installed));
-        if is_notable(order) {
-            let text = format!("{}: {}", what(order), order.reason);
-            self.record(at, |at| Record::Order { at, guard: order.forced, text });
+        let Order { reason, forced: guard, id, .. } = order;
+        if let Some(what) = kind(order).filter(|_| is_notable(order)) {
+            self.record(at, |at| Record::Order { at, id, guard, what, reason: reason.to_owned() });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use neurogc_policy::Decision;
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::{Agent as Cost, Compared, Conduct, Forecasts, Guards, Status};
+use neurogc_wire::status::{Agent as Cost, Bound, Compared, Conduct, Forecasts, Guards, Status};
 
 use crate::act::stage::Waiting;
 use crate::book::order_log::{Orders, what};
@@ -42,6 +42,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
         degraded,
         gc,
         conduct: conduct(agent, &ledger.orders, now),
+        bound: Bound::default(),
         gil: ledger.gaps.report(),
         memory: ledger.seen.memory,
         requests: ledger.requests.report(agent.hooks.in_flight(), second),

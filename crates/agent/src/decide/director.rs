@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use neurogc_policy::{Collected, Decision, Flown, Generation, Guarded, Observation, Order, Snapshot, Thresholds};
+use neurogc_wire::stop::{ByStop, StopKind};
 
 use crate::act::stage::Waiting;
 use crate::decide::models::policy_of;
 use crate::lifecycle::agent::Agent;
-use crate::sense::hooks::{CLONE, REAP};
 use crate::sense::process::{has_room, resident};
 use crate::snapshot::{COPIES, Failure, Latest, Progress};
 
@@ -22,8 +22,8 @@ const COPIES_LEAST: f64 = 0.1;
 pub(crate) struct Conducting<'a> {
     agent: &'a Agent,
     guarded: Guarded,
-    /// The last order for each generation, whether it was given or left for the program's own thread.
-    given: [Option<Order>; 5],
+    /// The last order for each kind of stop, whether it was given or left for the program's own thread.
+    given: ByStop<Option<Order>>,
     /// How the snapshot stood at the last look.
     snapshot: Snapshot,
     /// Snapshots that have come to nothing in a row.
@@ -41,7 +41,7 @@ impl<'a> Conducting<'a> {
         acts.then(|| Self {
             agent,
             guarded,
-            given: [None; 5],
+            given: ByStop::default(),
             snapshot: Snapshot::Unavailable,
             failures: 0,
             rss: 0,
@@ -49,19 +49,19 @@ impl<'a> Conducting<'a> {
         })
     }
 
-    /// The order that led to a collection of this generation, if one of ours did.
-    pub(crate) fn ordered(&self, generation: u8) -> Option<Order> {
-        self.given.get(usize::from(generation)).copied().flatten()
+    /// The order that led to a stop of this kind, if one of ours did.
+    pub(crate) fn ordered(&self, kind: StopKind) -> Option<Order> {
+        self.given[kind]
     }
 
     /// Takes note of a collection.
-    pub(crate) fn learn(&mut self, at: u64, pause: u64, generation: u8, gathered: u32, freed: u32) {
-        let generation = match generation {
-            0 => Generation::Young,
-            1 => Generation::Middle,
-            2 => Generation::Full,
+    pub(crate) fn learn(&mut self, at: u64, pause: u64, kind: StopKind, gathered: u32, freed: u32) {
+        let generation = match kind {
+            StopKind::Young => Generation::Young,
+            StopKind::Middle => Generation::Middle,
+            StopKind::Full => Generation::Full,
             // What snapshots do is learned when they land.
-            _ => return,
+            StopKind::Reap | StopKind::Clone => return,
         };
         if generation == Generation::Full {
             self.rss_due = 0;
@@ -95,8 +95,8 @@ impl<'a> Conducting<'a> {
         let due = if order.decision == Decision::Wait { self.guarded.at_next_gap(&observation) } else { order };
         let overdue_since = self.guarded.overdue_since().map(|since| self.agent.installed + since.as_nanos() as u64);
         self.agent.stage.waits_for(Waiting { due, overdue_since, trust: self.guarded.trust() });
-        if let Some(given) = kind(due).and_then(|kind| self.given.get_mut(usize::from(kind))) {
-            *given = Some(due);
+        if let Some(kind) = kind(due) {
+            self.given[kind] = Some(due);
         }
         if order.decision == Decision::Wait {
             self.agent.stage.post(due);
@@ -194,14 +194,14 @@ impl<'a> Conducting<'a> {
 }
 
 /// What an order leads to, as it is reported.
-fn kind(order: Order) -> Option<u8> {
+fn kind(order: Order) -> Option<StopKind> {
     match order.decision {
         Decision::Wait => None,
-        Decision::Young => Some(Generation::Young.number()),
-        Decision::Middle => Some(Generation::Middle.number()),
-        Decision::Full | Decision::Freeze => Some(Generation::Full.number()),
-        Decision::Snapshot => Some(CLONE),
-        Decision::Reap { .. } => Some(REAP),
+        Decision::Young => Some(StopKind::Young),
+        Decision::Middle => Some(StopKind::Middle),
+        Decision::Full | Decision::Freeze => Some(StopKind::Full),
+        Decision::Snapshot => Some(StopKind::Clone),
+        Decision::Reap { .. } => Some(StopKind::Reap),
     }
 }
 

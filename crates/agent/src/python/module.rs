@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use neurogc_settings::{Effective, FILE_NAME, Sources, env, resolve};
+use neurogc_wire::stop::StopKind;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -239,7 +240,8 @@ fn collection_stops(agent: &Agent, info: &Bound<'_, PyDict>) {
     let generation = number(pyo3::intern!(py, "generation"));
     let collected = number(pyo3::intern!(py, "collected"));
     let uncollectable = number(pyo3::intern!(py, "uncollectable"));
-    agent.hooks.collection_stops(generation.min(2) as u8, agent.stage.ordered(), collected, uncollectable);
+    let kind = StopKind::of_generation(generation.min(2) as u8);
+    agent.hooks.collection_stops(kind, agent.stage.ordered(), 0, collected, uncollectable);
 }
 
 /// Registered with `os.register_at_fork`.

@@ -102,11 +102,11 @@ impl Conductor<'_> {
     fn empty_queue(&mut self) {
         while let Some(event) = self.agent.hooks.take() {
             let (mut verdict, mut order) = (None, None);
-            if let Event::Collection { at, pause, generation, ours, gathered, collected, .. } = event {
+            if let Event::Collection { at, pause, kind, ours, gathered, collected, .. } = event {
                 verdict = self.watch.collection(at, pause, &mut self.eyes);
                 if let Some(conducting) = &mut self.conducting {
-                    conducting.learn(at, pause, generation, gathered, collected);
-                    order = conducting.ordered(generation).filter(|_| ours).map(|order| (at, order));
+                    conducting.learn(at, pause, kind, gathered, collected);
+                    order = conducting.ordered(kind).filter(|_| ours).map(|order| (at, order));
                 }
             }
             let mut ledger = self.agent.ledger();
@@ -114,7 +114,8 @@ impl Conductor<'_> {
                 ledger.order(at, order);
             }
             ledger.event(event);
-            if let Event::Collection { at, gathered, generation: 0..=2, .. } = event
+            if let Event::Collection { at, gathered, kind, .. } = event
+                && kind.generation().is_some()
                 && let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some())
             {
                 ledger.heap(at, gathered, collector.tenured(), collector.pending());

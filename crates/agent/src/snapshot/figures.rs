@@ -120,6 +120,7 @@ impl Figures {
         Snapshots {
             count: self.launched,
             failed: self.failed.values().sum(),
+            failures: Vec::new(),
             clone_p50_ms: self.clone.quantile_ms(0.5),
             clone_max_ms: self.clone.quantile_ms(1.0),
             flight_p50_ms: self.flight.quantile_ms(0.5),

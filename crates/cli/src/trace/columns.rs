@@ -91,7 +91,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     }),
     number("order", |record| match record {
         Record::Collection { order, .. } => *order,
-        Record::Order { id, .. } => Some(*id),
+        Record::Order { id, .. } => Some(*id).filter(|&id| id != 0),
         _ => None,
     }),
     number("guard", |record| match record {

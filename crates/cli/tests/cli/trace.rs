@@ -74,7 +74,7 @@ fn every_export_reads_back() {
     }
     let csv = fs::read_to_string(scene.work().join("t.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 2002);
-    assert!(csv.ends_with("stall,1000000000,,8000000,,,,,,gc,app.py:3 in work,,,,,,,,,,,,,,\n"), "{csv}");
+    assert!(csv.ends_with("stall,1000000000,,8000000,,,,,,,gc,app.py:3 in work,,,,,,,,,,,,,,,,,\n"), "{csv}");
     let parquet = fs::File::open(scene.work().join("t.parquet")).unwrap();
     assert_eq!(SerializedFileReader::new(parquet).unwrap().metadata().file_metadata().num_rows(), 2002);
     let perfetto = fs::read(scene.work().join("t.perfetto.json")).unwrap();
