@@ -157,3 +157,31 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use neurogc_policy::Decision;
+    use neurogc_wire::stop::StopKind;
+    use neurogc_wire::trace::{OrderKind, Place, read_block};
+
+    use super::*;
+
+    #[test]
+    fn an_order_and_what_it_led_to_share_an_id() {
+        let mut ledger = Ledger::new(100, true);
+        let order = Order { id: 7, ..Order::forced(Decision::Full, "memory: near its ceiling") };
+        ledger.order(105, order);
+        let (kind, place) = (StopKind::Full, Place::Forced);
+        let (at, pause, collected, uncollectable) = (105, 9, 3, 0);
+        let (ours, gathered) = (true, 1);
+        let event = Event::Collection { at, pause, kind, order: 7, place, ours, gathered, collected, uncollectable };
+        ledger.event(event);
+        let block = ledger.trace.as_mut().map(BlockWriter::take).unwrap_or_default();
+        let reason = "memory: near its ceiling".to_owned();
+        let expected = vec![
+            Record::Order { at: 5, id: 7, guard: true, what: OrderKind::Full, reason },
+            Record::Collection { at: 5, pause, kind, place, collected: 3, uncollectable: 0, order: Some(7) },
+        ];
+        assert_eq!(read_block(&block), Ok((block.len(), expected)));
+    }
+}
