@@ -82,7 +82,7 @@ export function events(process, second) {
   const at = (n) => Math.round((second + chance(id, second, "at", n)) * 1e6) / 1e3;
   const collection = (n, what, place, ms, collected = 0) => {
     const cls = what === "clone" || what === "reap" ? what : place;
-    list.push({ t: at(n), kind: "collection", class: cls, what, place, ms: Math.round(ms * 1e4) / 1e4, collected, uncollectable: 0 });
+    list.push({ t: at(n), kind: "collection", class: cls, what, place, ms: Math.round(ms * 1e4) / 1e4, collected, uncollectable: 0, order: null });
   };
   for (let n = 0; n < (acting ? 2 : 5); n += 1) {
     const inside = acting ? chance(id, second, n) < 0.04 : chance(id, second, n) < busy;
@@ -96,13 +96,13 @@ export function events(process, second) {
     list.push({ t: at(50), kind: "stall", ms: ms + 0.4, cause: "gc", site: "shop/basket.py:33 in ring" });
   }
   if (acting && second % 40 === 5) {
-    list.push({ t: at(60) - 2, kind: "order", guard: false, what: "snapshot", reason: "much of the old heap is new" });
+    list.push({ t: at(60) - 2, kind: "order", id: 0, guard: false, what: "snapshot", reason: "much of the old heap is new" });
     collection(60, "clone", "in_gap", 1.4 + 1.5 * chance(id, second));
   }
   if (acting && second % 40 >= 8 && second % 40 <= 12) collection(61, "reap", "in_gap", 0.8 + chance(id, second, "reap"), 4000);
-  if (acting && second % 40 === 8) list.push({ t: at(61) - 1, kind: "order", guard: false, what: "reap", reason: "a snapshot has found garbage" });
+  if (acting && second % 40 === 8) list.push({ t: at(61) - 1, kind: "order", id: 0, guard: false, what: "reap", reason: "a snapshot has found garbage" });
   if (acting && second % 170 === 20) {
-    list.push({ t: at(70) - 1, kind: "order", guard: true, what: "full", reason: "memory has grown since the last full collection" });
+    list.push({ t: at(70) - 1, kind: "order", id: 0, guard: true, what: "full", reason: "memory has grown since the last full collection" });
     collection(70, "full", "forced", 30 * (0.8 + chance(id, second)), 31000);
   }
   if (chance(id, second, "stall") < 0.06) {

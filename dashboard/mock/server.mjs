@@ -79,19 +79,28 @@ function forecasts(now, up) {
   };
 }
 
+/** A heap that stays below its goal. */
+function bound(acting, up) {
+  if (!acting) return { goal_bytes: 0, live_bytes: 0, goal_objects: 0, live_objects: 0, objects: 0, over: 0, launches: 0, backstops: 0, throttled_ms: 0, assisted_ms: 0 };
+  return {
+    goal_bytes: 260 << 20, live_bytes: 208 << 20, goal_objects: 1_200_000, live_objects: 960_000, objects: 1_080_000, over: 0,
+    launches: Math.floor(up / 40), backstops: Math.floor(up / 170), throttled_ms: 0, assisted_ms: Math.floor(up / 8),
+  };
+}
+
 function status(process) {
   const second = Math.floor(Date.now() / 1000) - 1;
   const acting = process.policy !== "observe";
   const up = second - process.started_ms / 1000;
   const place = (count, each, max_ms) => ({ count: Math.floor(count), total_ms: count * each, max_ms });
   return {
-    policy: process.policy, uptime_s: up, degraded: process.warnings, conduct: conduct(process, second),
+    policy: process.policy, uptime_s: up, degraded: process.warnings, conduct: conduct(process, second), bound: bound(acting, up),
     gc: {
       in_request: acting ? place(up * 0.1, 0.8, 2.4) : place(up * 4, 8, 268), in_gap: place(up * 2, 0.8, 31), forced: acting ? place(up / 170, 30, 36.4) : place(0, 0, 0),
       tracked: 1_080_000, frozen: 0,
       snapshot: acting
-        ? { count: Math.floor(up / 40), failed: 0, clone_p50_ms: 1.9, clone_max_ms: 3.1, flight_p50_ms: 212, copied_ms: 900, extra_max_mb: 31, candidates: Math.floor(up * 520), freed: Math.floor(up * 519) }
-        : { count: 0, failed: 0, clone_p50_ms: 0, clone_max_ms: 0, flight_p50_ms: 0, copied_ms: 0, extra_max_mb: 0, candidates: 0, freed: 0 },
+        ? { count: Math.floor(up / 40), failed: 0, failures: [], clone_p50_ms: 1.9, clone_max_ms: 3.1, flight_p50_ms: 212, copied_ms: 900, extra_max_mb: 31, candidates: Math.floor(up * 520), freed: Math.floor(up * 519) }
+        : { count: 0, failed: 0, failures: [], clone_p50_ms: 0, clone_max_ms: 0, flight_p50_ms: 0, copied_ms: 0, extra_max_mb: 0, candidates: 0, freed: 0 },
     },
     gil: { busy_percent: 100 * process.busy, busy: { count: Math.floor(up * 300), p50_ms: 1.1, p99_ms: 7.4, max_ms: 268 }, idle: { count: Math.floor(up * 300), p50_ms: 0.9, p99_ms: 11.2, max_ms: 48 } },
     memory: { rss: values(process, second)["memory.rss"], limit: process.limit },

@@ -93,6 +93,21 @@ export interface Conduct {
   model: Forecasts | null;
 }
 
+/** How large the heap may get, and what it took to keep it there; all zero where nothing is promised. */
+export interface Bound {
+  goal_bytes: number;
+  live_bytes: number;
+  goal_objects: number;
+  live_objects: number;
+  objects: number;
+  /** How far above its goal the heap is now, as a share of the goal. */
+  over: number;
+  launches: number;
+  backstops: number;
+  throttled_ms: number;
+  assisted_ms: number;
+}
+
 interface Spans {
   count: number;
   p50_ms: number;
@@ -111,6 +126,7 @@ export interface Status {
   uptime_s: number;
   degraded: string[];
   conduct: Conduct;
+  bound: Bound;
   gc: {
     in_request: Place;
     in_gap: Place;
@@ -120,6 +136,7 @@ export interface Status {
     snapshot: {
       count: number;
       failed: number;
+      failures: { reason: string; count: number; last_s: number }[];
       clone_p50_ms: number;
       clone_max_ms: number;
       flight_p50_ms: number;
@@ -163,6 +180,8 @@ export interface Collection {
   ms: number;
   collected: number;
   uncollectable: number;
+  /** The id of the order that led to it, where it is known. */
+  order: number | null;
 }
 
 export interface Stall {
@@ -176,6 +195,8 @@ export interface Stall {
 export interface Ordered {
   t: number;
   kind: "order";
+  /** Its number within the process, 0 where it has none. */
+  id: number;
   guard: boolean;
   what: string;
   reason: string;

@@ -7,7 +7,8 @@ mod mend;
 use neurogc_wire::control::{self, Ask, MAX_QUESTION, MessageError, Question};
 use neurogc_wire::report::{self, Report};
 use neurogc_wire::status::Cause;
-use neurogc_wire::trace::{self, BlockWriter, Header, Place, Record};
+use neurogc_wire::stop::StopKind;
+use neurogc_wire::trace::{self, BlockWriter, Header, OrderKind, Place, Record};
 
 pub use mend::put_right;
 
@@ -104,20 +105,22 @@ fn trace_seeds() -> Vec<Vec<u8>> {
         }
         full.extend(writer.take());
     }
-    vec![empty, full]
+    let version1 = include_bytes!("../../crates/wire/tests/fixtures/version1.ngct").to_vec();
+    vec![empty, full, version1]
 }
 
-fn one_of_each(at: u64) -> [Record; 10] {
+fn one_of_each(at: u64) -> [Record; 12] {
     [
         Record::RequestStart { at, id: 1 },
         Record::RequestEnd { at: at + 900, id: 1 },
         Record::Collection {
             at: at + 1_000,
             pause: 250_000,
-            generation: 2,
+            kind: StopKind::Full,
             place: Place::InRequest,
             collected: 10,
             uncollectable: 0,
+            order: Some(3),
         },
         Record::Gap { at: at + 2_000, busy: 5_000_000, idle: 20_000_000 },
         Record::Counts { at: at + 3_000, counts: [512, 3, 1] },
@@ -125,6 +128,8 @@ fn one_of_each(at: u64) -> [Record; 10] {
         Record::Stall { at: at + 5_000, duration: 9_000_000, cause: Cause::Python, site: "app.py:3 in f".into() },
         Record::Dropped { at: at + 6_000, count: 4 },
         Record::Heap { at: at + 7_000, gathered: 701, tenured: 300_000, pending: 20_000 },
+        Record::Order { at: at + 7_500, id: 3, guard: true, what: OrderKind::Full, reason: "near its ceiling".into() },
+        Record::Policy { at: at + 7_600, before: "observe".into(), after: "gap".into() },
         Record::Flight { at: at + 8_000, lasted: 90_000_000, faults: 40, objects: 320_000, found: 9_000 },
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use neurogc_wire::status::{Cause, Child, Forecasts, Pauses, Place, Spans, Stall, Status};
+use neurogc_wire::status::{Bound, Cause, Child, Forecasts, Pauses, Place, Spans, Stall, Status};
 
 use crate::figures::{bytes, count, ms, plain, shorten_front, span};
 use crate::table::{Side, Table};
@@ -26,6 +26,7 @@ fn write(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
     requests(to, status)?;
     collections(to, status)?;
     conduct(to, status)?;
+    bound(to, &status.bound)?;
     stalls(to, status, room)?;
     memory(to, status)?;
     gil(to, status)?;
@@ -93,6 +94,10 @@ fn collections(to: &mut String, status: &Status) -> fmt::Result {
             count(snapshot.freed)
         )?;
     }
+    for failure in &snapshot.failures {
+        let ago = span(status.uptime_s - failure.last_s);
+        writeln!(to, "    failed: {}, last {ago} ago: {}", count(failure.count), plain(&failure.reason))?;
+    }
     write!(to, "  objects: {} freed, {} uncollectable", count(gc.collected), count(gc.uncollectable))?;
     if gc.tracked > 0 {
         write!(to, ", {} tracked", count(gc.tracked))?;
@@ -146,6 +151,23 @@ fn forecasts(to: &mut String, model: &Forecasts) -> fmt::Result {
         (false, 1) => writeln!(to, "; it could not be relied on {drifts}"),
         (false, many) => writeln!(to, "; it could not be relied on {many} {drifts}"),
     }
+}
+
+/// How large the heap may get, where a bound is kept.
+fn bound(to: &mut String, bound: &Bound) -> fmt::Result {
+    if bound.goal_bytes + bound.goal_objects == 0 {
+        return Ok(());
+    }
+    writeln!(to, "\nbound")?;
+    let (goal, live) = (bytes(bound.goal_bytes), bytes(bound.live_bytes));
+    writeln!(to, "  memory may grow to {goal}; {live} were alive when everything was last collected")?;
+    let [objects, goal, live] = [bound.objects, bound.goal_objects, bound.live_objects].map(count);
+    let over = if bound.over > 0.0 { format!(" ({:.1} % over)", bound.over * 100.0) } else { String::new() };
+    writeln!(to, "  {objects} objects of at most {goal}{over}; {live} were alive")?;
+    let (launches, backstops) = (count(bound.launches), count(bound.backstops));
+    writeln!(to, "  to keep it: snapshots {launches}, full collections {backstops}")?;
+    let (throttled, assisted) = (ms(bound.throttled_ms), ms(bound.assisted_ms));
+    writeln!(to, "  threads that allocate waited {throttled} and helped to free for {assisted}")
 }
 
 fn pause_cells(name: &str, pauses: Pauses) -> [String; 6] {

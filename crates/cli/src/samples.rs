@@ -1,10 +1,11 @@
 //! Reports and records that the tests show and read back.
 
 use neurogc_wire::status::{
-    Agent, ByCause, Cause, Child, Compared, Conduct, Cpu, Forecasts, Gc, Gil, Guards, Io, Memory, Net, Orders, Pauses,
-    Place, Requests, Spans, Stall, Stalls, Status,
+    Agent, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, Failure, Forecasts, Gc, Gil, Guards, Io, Memory, Net,
+    Orders, Pauses, Place, Requests, Snapshots, Spans, Stall, Stalls, Status,
 };
-use neurogc_wire::trace::{self, Damage, Header, Record, Trace};
+use neurogc_wire::stop::StopKind;
+use neurogc_wire::trace::{self, Damage, Header, OrderKind, Record, Trace};
 
 fn pauses(count: u64, total_ms: f64, p50_ms: f64, p99_ms: f64, max_ms: f64) -> Pauses {
     Pauses { count, total_ms, p50_ms, p99_ms, max_ms }
@@ -12,6 +13,10 @@ fn pauses(count: u64, total_ms: f64, p50_ms: f64, p99_ms: f64, max_ms: f64) -> P
 
 fn stall(at_s: f64, ms: f64, cause: Cause, site: &str) -> Stall {
     Stall { at_s, ms, cause, site: site.to_owned() }
+}
+
+fn failure(reason: &str, count: u64, last_s: f64) -> Failure {
+    Failure { reason: reason.to_owned(), count, last_s }
 }
 
 fn child(pid: u32, ppid: u32, rss: u64, pss: Option<u64>) -> Child {
@@ -77,7 +82,34 @@ pub(crate) fn service() -> Status {
             collected: 48_213,
             uncollectable: 2,
             tracked: 2_310_554,
+            snapshot: Snapshots {
+                count: 40,
+                failed: 3,
+                failures: vec![
+                    failure("the clone could not be made: not enough memory", 2, 60.0),
+                    failure("the program has frozen its heap meanwhile", 1, 100.2),
+                ],
+                clone_p50_ms: 2.1,
+                clone_max_ms: 4.0,
+                flight_p50_ms: 310.0,
+                copied_ms: 44.0,
+                candidates: 310_000,
+                freed: 309_120,
+                ..Snapshots::default()
+            },
             ..Gc::default()
+        },
+        bound: Bound {
+            goal_bytes: 900 << 20,
+            live_bytes: 720 << 20,
+            goal_objects: 2_800_000,
+            live_objects: 2_240_000,
+            objects: 2_940_000,
+            over: 0.05,
+            launches: 37,
+            backstops: 1,
+            throttled_ms: 120.5,
+            assisted_ms: 64.0,
         },
         gil: Gil {
             busy_percent: 61.3,
@@ -150,15 +182,17 @@ pub(crate) fn idle() -> Status {
 /// A trace with every kind of record, one request unfinished and a damaged part.
 pub(crate) fn trace() -> Trace {
     const MS: u64 = 1_000_000;
-    let collection = |at, pause, generation, place, collected| Record::Collection {
+    let collection = |at, pause, kind, place, collected, order| Record::Collection {
         at,
         pause,
-        generation,
+        kind,
         place,
         collected,
-        uncollectable: u64::from(generation == 2),
+        uncollectable: u64::from(kind == StopKind::Full),
+        order,
     };
     let site = "shop/rank.py:88 in score, hot".to_owned();
+    let reason = "memory: near its ceiling".to_owned();
     Trace {
         header: Header {
             pid: 4242,
@@ -176,15 +210,19 @@ pub(crate) fn trace() -> Trace {
             Record::RequestStart { at: 11 * MS, id: 2 },
             Record::Gap { at: 10 * MS, busy: 15 * MS, idle: 45 * MS },
             Record::RequestEnd { at: 12 * MS, id: 1 },
-            collection(20 * MS, 40 * MS, 2, trace::Place::InRequest, 512),
+            collection(20 * MS, 40 * MS, StopKind::Full, trace::Place::InRequest, 512, None),
             Record::Stall { at: 20 * MS, duration: 40 * MS, cause: Cause::Gc, site: String::new() },
             Record::RequestEnd { at: 61 * MS, id: 2 },
-            collection(70 * MS, MS / 20, 0, trace::Place::InGap, 30),
+            Record::Order { at: 70 * MS, id: 9, guard: true, what: OrderKind::Young, reason },
+            collection(70 * MS, MS / 20, StopKind::Young, trace::Place::Forced, 30, Some(9)),
             Record::Gap { at: 70 * MS, busy: 2 * MS, idle: 38 * MS },
             Record::Counts { at: 71 * MS, counts: [12, 3, 1] },
             Record::Stall { at: 80 * MS, duration: 7 * MS, cause: Cause::Python, site },
             Record::RequestStart { at: 90 * MS, id: 3 },
             Record::Dropped { at: 95 * MS, count: 4 },
+            Record::Policy { at: 96 * MS, before: "observe".to_owned(), after: "gap".to_owned() },
+            Record::Heap { at: 97 * MS, gathered: 701, tenured: 300_000, pending: 20_000 },
+            Record::Flight { at: 98 * MS, lasted: 9 * MS, faults: 40, objects: 320_000, found: 9_000 },
             Record::Process { at: 100 * MS, rss: 120 << 20, cpu_us: 110_000 },
         ],
         damage: vec![Damage { offset: 900, length: 128, what: "the last block is cut off" }],

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use neurogc_wire::control::{Answer, socket_path};
 use neurogc_wire::report::{Report, Sample, encode};
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{BlockWriter, Place, Record};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -105,10 +106,11 @@ impl Fake {
         for number in 0..count {
             let at = ns - (count - number) * 1_000_000;
             let pause = 100_000 + (self.pid as u64 * 7919 + round * 31 + number * 17) % 900_000;
-            let (generation, place) =
-                ((number % 3) as u8, if number % 2 == 0 { Place::InGap } else { Place::InRequest });
-            writer.push(&Record::Collection { at, pause, generation, place, collected: 100, uncollectable: 0 });
-            self.sample.pauses[usize::from(generation)].buckets.add(pause, 1);
+            let kind = StopKind::of_generation((number % 3) as u8);
+            let place = if number % 2 == 0 { Place::InGap } else { Place::InRequest };
+            let (collected, uncollectable, order) = (100, 0, None);
+            writer.push(&Record::Collection { at, pause, kind, place, collected, uncollectable, order });
+            self.sample.pauses[kind].buckets.add(pause, 1);
             self.sample.latency.buckets.add(pause * 20, 3);
         }
         let sample = round.is_multiple_of(ROUNDS_A_SECOND).then(|| Box::new(self.figures(now.as_secs_f64())));

@@ -1,5 +1,6 @@
 //! What happened in a process, as the API tells it.
 
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Place, Record};
 use serde::Serialize;
 
@@ -24,6 +25,7 @@ pub(crate) enum What {
         ms: f64,
         collected: u64,
         uncollectable: u64,
+        order: Option<u64>,
     },
     Stall {
         ms: f64,
@@ -31,8 +33,9 @@ pub(crate) enum What {
         site: String,
     },
     Order {
+        id: u64,
         guard: bool,
-        what: String,
+        what: &'static str,
         reason: String,
     },
     Dropped {
@@ -44,27 +47,27 @@ pub(crate) enum What {
     },
 }
 
-/// The first word of an order that tells of another policy, and what stands between both.
-const POLICY: &str = "policy";
-const TO: &str = " → ";
-
 impl Event {
     /// The event that a record tells of, if it is one. `epoch_ms` is the moment that records count from.
     #[must_use]
     pub(crate) fn of(record: &Record, epoch_ms: f64) -> Option<Self> {
         let what = match record {
-            Record::Collection { pause, generation, place, collected, uncollectable, .. } => What::Collection {
-                class: class(*generation, *place),
-                what: kind(*generation),
+            Record::Collection { pause, kind, place, collected, uncollectable, order, .. } => What::Collection {
+                class: class(*kind, *place),
+                what: kind.name(),
                 place: place.name(),
                 ms: ms(*pause),
                 collected: *collected,
                 uncollectable: *uncollectable,
+                order: *order,
             },
             Record::Stall { duration, cause, site, .. } => {
                 What::Stall { ms: ms(*duration), cause: cause.name(), site: site.clone() }
             }
-            Record::Order { guard, text, .. } => order(*guard, text),
+            Record::Order { id, guard, what, reason, .. } => {
+                What::Order { id: *id, guard: *guard, what: what.name(), reason: reason.clone() }
+            }
+            Record::Policy { before, after, .. } => What::Policy { before: before.clone(), after: after.clone() },
             Record::Dropped { count, .. } => What::Dropped { count: *count },
             _ => return None,
         };
@@ -88,36 +91,17 @@ impl Event {
             What::Stall { .. } => "stall",
             What::Order { .. } => "order",
             What::Dropped { .. } => "dropped",
-            What::Policy { .. } => POLICY,
+            What::Policy { .. } => "policy",
         }
     }
 }
 
 /// The names of all kinds.
-pub(crate) const KINDS: [&str; 5] = ["collection", "stall", "order", "dropped", POLICY];
+pub(crate) const KINDS: [&str; 5] = ["collection", "stall", "order", "dropped", "policy"];
 
-/// The record by which the hub notes that a policy has changed.
-#[must_use]
-pub(crate) fn policy_change(at: u64, before: &str, after: &str) -> Record {
-    Record::Order { at, guard: false, text: format!("{POLICY}: {before}{TO}{after}") }
-}
-
-fn order(guard: bool, text: &str) -> What {
-    let (what, reason) = text.split_once(": ").unwrap_or((text, ""));
-    match reason.split_once(TO) {
-        Some((before, after)) if what == POLICY => What::Policy { before: before.to_owned(), after: after.to_owned() },
-        _ => What::Order { guard, what: what.to_owned(), reason: reason.to_owned() },
-    }
-}
-
-/// What a collection is called, by the number that stands for it in records.
-#[must_use]
-pub(crate) fn kind(generation: u8) -> &'static str {
-    ["young", "middle", "full", "reap", "clone"].get(usize::from(generation)).copied().unwrap_or("unknown")
-}
-
-fn class(generation: u8, place: Place) -> &'static str {
-    if generation < 3 { place.name() } else { kind(generation) }
+/// What a collection is coloured by: the pauses of a snapshot by what they are, all others by where they fell.
+fn class(kind: StopKind, place: Place) -> &'static str {
+    if kind.generation().is_some() { place.name() } else { kind.name() }
 }
 
 fn ms(ns: u64) -> f64 {
@@ -126,6 +110,7 @@ fn ms(ns: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use neurogc_wire::trace::OrderKind;
     use serde_json::json;
 
     use super::*;
@@ -137,30 +122,37 @@ mod tests {
 
     #[test]
     fn records_become_events() {
-        let collection = |generation, place| Record::Collection {
+        let collection = |kind, place, order| Record::Collection {
             at: 2_500_000,
             pause: 1_250_000,
-            generation,
+            kind,
             place,
             collected: 3,
             uncollectable: 0,
+            order,
         };
         check(
-            collection(0, Place::InGap),
+            collection(StopKind::Young, Place::InGap, None),
             json!({"t": 1002.5, "kind": "collection", "class": "in_gap", "what": "young", "place": "in_gap", "ms": 1.25,
-                   "collected": 3, "uncollectable": 0}),
+                   "collected": 3, "uncollectable": 0, "order": null}),
         );
         check(
-            collection(4, Place::InRequest),
+            collection(StopKind::Clone, Place::InRequest, Some(7)),
             json!({"t": 1002.5, "kind": "collection", "class": "clone", "what": "clone", "place": "in_request",
-                   "ms": 1.25, "collected": 3, "uncollectable": 0}),
+                   "ms": 1.25, "collected": 3, "uncollectable": 0, "order": 7}),
         );
         check(
-            Record::Order { at: 0, guard: true, text: "full: memory is near its ceiling".to_owned() },
-            json!({"t": 1000.0, "kind": "order", "guard": true, "what": "full", "reason": "memory is near its ceiling"}),
+            Record::Order {
+                at: 0,
+                id: 7,
+                guard: true,
+                what: OrderKind::Full,
+                reason: "near: its → ceiling".to_owned(),
+            },
+            json!({"t": 1000.0, "kind": "order", "id": 7, "guard": true, "what": "full", "reason": "near: its → ceiling"}),
         );
         check(
-            policy_change(0, "observe", "gap"),
+            Record::Policy { at: 0, before: "observe".to_owned(), after: "gap".to_owned() },
             json!({"t": 1000.0, "kind": "policy", "before": "observe", "after": "gap"}),
         );
         check(Record::RequestEnd { at: 0, id: 1 }, json!(null));

@@ -7,12 +7,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use neurogc_wire::control::{Answer, Ask};
 use neurogc_wire::report::{Frame, Reply, Report, Sample, Wanted};
 use neurogc_wire::status::Conduct;
+use neurogc_wire::trace::Record;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::clock::{exact_unix_ms, unix_ms};
-use crate::event::{Event, policy_change};
+use crate::event::Event;
 use crate::facts::id_of;
 use crate::live::Clients;
 use crate::process::{Process, Source, State, Summary};
@@ -111,7 +112,7 @@ impl Hub {
     fn take_sample(&self, process: &mut Process, report: &Report, sample: Box<Sample>, now_ms: u64) {
         let change = process.take(report, sample, now_ms);
         if let Some((before, after)) = change.policy {
-            let record = policy_change((report.at_s * 1e9) as u64, &before, &after);
+            let record = Record::Policy { at: (report.at_s * 1e9) as u64, before, after };
             if let Some(batch) = Batch::of_records(std::slice::from_ref(&record), process.epoch_ms) {
                 let events: Vec<_> = Event::of(&record, process.epoch_ms).into_iter().collect();
                 self.take_events(process, &events, batch);

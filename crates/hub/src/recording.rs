@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use neurogc_wire::report::Sample;
 use neurogc_wire::status::Pauses;
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Damage, Header, Place, Record, TraceError, walk};
 
 use crate::event::Event;
@@ -102,8 +103,8 @@ impl Replay {
                     self.now.latency.buckets.add(lasted, 1);
                 }
             }
-            Record::Collection { pause, generation, place, collected, .. } => {
-                self.collection(*pause, *generation, *place, *collected);
+            Record::Collection { pause, kind, place, collected, .. } => {
+                self.collection(*pause, *kind, *place, *collected);
             }
             Record::Gap { busy, idle, .. } => {
                 self.now.gil_busy_ms += *busy as f64 / 1e6;
@@ -127,19 +128,19 @@ impl Replay {
         }
     }
 
-    fn collection(&mut self, pause: u64, generation: u8, place: Place, collected: u64) {
+    fn collection(&mut self, pause: u64, kind: StopKind, place: Place, collected: u64) {
         let ms = pause as f64 / 1e6;
         let gc = &mut self.now.status.gc;
-        let count = |kind: &mut Pauses| {
-            kind.count += 1;
-            kind.max_ms = kind.max_ms.max(ms);
+        let count = |pauses: &mut Pauses| {
+            pauses.count += 1;
+            pauses.max_ms = pauses.max_ms.max(ms);
         };
-        match generation {
-            0 => count(&mut gc.young),
-            1 => count(&mut gc.middle),
-            2 => count(&mut gc.full),
-            3 => count(&mut gc.reap),
-            _ => {
+        match kind {
+            StopKind::Young => count(&mut gc.young),
+            StopKind::Middle => count(&mut gc.middle),
+            StopKind::Full => count(&mut gc.full),
+            StopKind::Reap => count(&mut gc.reap),
+            StopKind::Clone => {
                 gc.snapshot.count += 1;
                 gc.snapshot.clone_max_ms = gc.snapshot.clone_max_ms.max(ms);
             }
@@ -151,10 +152,9 @@ impl Replay {
         };
         place.total_ms += ms;
         gc.collected += collected;
-        if let Some(kind) = self.now.pauses.get_mut(usize::from(generation)) {
-            kind.total_ms += ms;
-            kind.buckets.add(pause, 1);
-        }
+        let pauses = &mut self.now.pauses[kind];
+        pauses.total_ms += ms;
+        pauses.buckets.add(pause, 1);
     }
 
     fn close_second(&mut self) {
@@ -179,8 +179,15 @@ mod tests {
     fn trace() -> Vec<u8> {
         let mut bytes = encode_header(&Header { started_unix_ns: 1_000_000 * MS, ..Header::default() });
         let mut writer = BlockWriter::new();
-        let collection =
-            |at, pause, place| Record::Collection { at, pause, generation: 0, place, collected: 5, uncollectable: 0 };
+        let collection = |at, pause, place| Record::Collection {
+            at,
+            pause,
+            kind: StopKind::Young,
+            place,
+            collected: 5,
+            uncollectable: 0,
+            order: None,
+        };
         for record in [
             Record::Process { at: 0, rss: 100, cpu_us: 0 },
             Record::RequestStart { at: 10 * MS, id: 1 },

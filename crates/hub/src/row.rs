@@ -20,7 +20,7 @@ impl Row {
     #[must_use]
     pub(crate) fn between(before: &Sample, after: &Sample, seconds: f64, t: u64) -> Self {
         let mut pauses = Buckets::default();
-        for (after, before) in after.pauses.iter().zip(&before.pauses) {
+        for (after, before) in after.pauses.values().zip(before.pauses.values()) {
             pauses.merge(&after.buckets.since(&before.buckets));
         }
         let latency = after.latency.buckets.since(&before.latency.buckets);

@@ -82,7 +82,7 @@ pub(crate) const CATALOGUE: &[Series] = &[
     series("requests.in_flight", "count", Max, "Requests being served", |it| now(it.after.status.requests.in_flight)),
     series("gc.max_ms", "ms", Max, "The longest collection pause", |it| Some(it.longest_pause_ms())),
     series("gc.paused_ms", "ms/s", Mean, "Time spent in collections", |it| {
-        it.growth(|sample| sample.pauses.iter().map(|kind| kind.total_ms).sum())
+        it.growth(|sample| sample.pauses.values().map(|kind| kind.total_ms).sum())
     }),
     series("gc.in_request_ms", "ms/s", Mean, "Time that requests waited for collections", |it| {
         it.growth(|sample| sample.status.gc.in_request.total_ms)

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use neurogc_policy::{Collected, Decision, Flown, Generation, Snapshot};
+use neurogc_wire::stop::StopKind;
 
 use crate::heap::Heap;
 use crate::model::Model;
@@ -152,7 +153,7 @@ impl<'m> Machine<'m> {
         };
         let mut after = self.heap;
         let swept = after.collect(generation);
-        let factor = self.model.disturbed.factor(generation.number().into(), self.now);
+        let factor = self.model.disturbed.factor(StopKind::of_generation(generation.number()), self.now);
         let lasted = self.stop(sweep.at(swept.looked, swept.freed) * factor);
         self.heap = after;
         if generation == Generation::Full {

@@ -1,5 +1,6 @@
 //! What a program's heap is like: how long its objects live, what they weigh, and what collections cost.
 
+use neurogc_wire::stop::{ByStop, StopKind};
 use serde::Serialize;
 
 use crate::line::Line;
@@ -100,10 +101,10 @@ impl Sweep {
     }
 }
 
-/// Factors of pauses, with the time at which each was seen, by generation and in order of time.
+/// Factors of pauses, with the time at which each was seen, by kind and in order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Disturbed {
-    factors: [Vec<(u64, f64)>; 3],
+    factors: ByStop<Vec<(u64, f64)>>,
     /// From when to when they were seen.
     span: (u64, u64),
 }
@@ -116,16 +117,14 @@ impl Disturbed {
     }
 
     /// Adds one; times must not go back.
-    pub fn add(&mut self, generation: usize, at: u64, factor: f64) {
-        if let Some(factors) = self.factors.get_mut(generation) {
-            factors.push((at, factor));
-        }
+    pub fn add(&mut self, kind: StopKind, at: u64, factor: f64) {
+        self.factors[kind].push((at, factor));
     }
 
     /// The factor that was seen nearest to a time. After the end it begins anew.
     #[must_use]
-    pub fn factor(&self, generation: usize, at: u64) -> f64 {
-        let Some(factors) = self.factors.get(generation).filter(|factors| !factors.is_empty()) else { return 1.0 };
+    pub fn factor(&self, kind: StopKind, at: u64) -> f64 {
+        let factors = &self.factors[kind];
         let (from, to) = self.span;
         let at = if at > to && to > from { from + (at - from) % (to - from) } else { at };
         let next = factors.partition_point(|factor| factor.0 < at);
@@ -216,11 +215,11 @@ mod tests {
     #[test]
     fn the_nearest_disturbance_counts_and_time_repeats_itself() {
         let mut disturbed = Disturbed::over((0, 100));
-        disturbed.add(2, 10, 2.0);
-        disturbed.add(2, 50, 3.0);
+        disturbed.add(StopKind::Full, 10, 2.0);
+        disturbed.add(StopKind::Full, 50, 3.0);
         for (at, factor) in [(0, 2.0), (29, 2.0), (31, 3.0), (99, 3.0), (105, 2.0)] {
-            assert_eq!(disturbed.factor(2, at), factor, "{at}");
+            assert_eq!(disturbed.factor(StopKind::Full, at), factor, "{at}");
         }
-        assert_eq!(disturbed.factor(1, 30), 1.0);
+        assert_eq!(disturbed.factor(StopKind::Middle, 30), 1.0);
     }
 }

@@ -1,6 +1,7 @@
 //! A simulated run as a trace, such as the agent of a real program would have recorded.
 
 use neurogc_policy::Flown;
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Header, Place, Record, Trace};
 
 use crate::machine::{Machine, Stop};
@@ -24,11 +25,12 @@ impl Recorder {
         self.records.extend([Record::RequestStart { at: began, id }, Record::RequestEnd { at: ended, id }]);
     }
 
-    /// A stop that is just over. `kind` is as in a trace.
-    pub(crate) fn stop(&mut self, machine: &Machine<'_>, stop: Stop, kind: u8, place: Place) {
+    /// A stop that is just over.
+    pub(crate) fn stop(&mut self, machine: &Machine<'_>, stop: Stop, kind: StopKind, place: Place) {
         let (at, pause) = (machine.now - stop.lasted, stop.lasted);
         let collected = stop.freed as u64;
-        self.records.push(Record::Collection { at, pause, generation: kind, place, collected, uncollectable: 0 });
+        let (uncollectable, order) = (0, None);
+        self.records.push(Record::Collection { at, pause, kind, place, collected, uncollectable, order });
         if let Some(collected) = stop.collected {
             let (tenured, pending) = (machine.heap.tenured() as u64, machine.heap.pending() as u64);
             self.records.push(Record::Heap { at, gathered: u64::from(collected.gathered), tenured, pending });

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use neurogc_load::Latencies;
 use neurogc_policy::{Decision, Guarded, Limits, Name, Observation, Order, Policy, Snapshot, Tuning, policy};
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Place, Trace};
 
 use crate::lessons::{Lesson, Notes};
@@ -90,10 +91,6 @@ pub fn lessons(scene: &Scene<'_>, policy: Box<dyn Policy>, every: usize) -> Vec<
 const STEP: u64 = 2_000_000;
 const RARE_STEP: u64 = 5_000_000;
 const LONGEST_STEP: u64 = 50_000_000;
-
-/// Kinds of stops, as in a trace.
-const FULL: u8 = 2;
-const CLONE: u8 = 4;
 
 /// A pause that long is seen by the looks: the gap begins anew.
 const SEEN: u64 = STEP;
@@ -232,7 +229,7 @@ impl<'s> Run<'s> {
             let held_off = self.scene.snapshots && self.snapshot != Snapshot::Idle;
             let generation = self.machine.heap.due(self.thresholds, held_off);
             let stop = self.machine.collect(generation);
-            self.note(stop, generation.number(), Place::InRequest);
+            self.note(stop, StopKind::of_generation(generation.number()), Place::InRequest);
         }
         self.machine.heap.settle();
     }
@@ -312,11 +309,11 @@ impl<'s> Run<'s> {
     fn carry_out(&mut self, order: Order) {
         let kind = match order.decision {
             Decision::Wait => return,
-            Decision::Young => 0,
-            Decision::Middle => 1,
-            Decision::Full | Decision::Freeze => FULL,
-            Decision::Reap { .. } => 3,
-            Decision::Snapshot => CLONE,
+            Decision::Young => StopKind::Young,
+            Decision::Middle => StopKind::Middle,
+            Decision::Full | Decision::Freeze => StopKind::Full,
+            Decision::Reap { .. } => StopKind::Reap,
+            Decision::Snapshot => StopKind::Clone,
         };
         let place = match order {
             Order { forced: true, .. } => Place::Forced,
@@ -333,8 +330,8 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// Takes note of a stop; `kind` is as in a trace.
-    fn note(&mut self, stop: Stop, kind: u8, place: Place) {
+    /// Takes note of a stop.
+    fn note(&mut self, stop: Stop, kind: StopKind, place: Place) {
         if let Some(collected) = stop.collected {
             self.guarded.learn(&collected);
             if let Some(notes) = &mut self.notes {
@@ -349,8 +346,8 @@ impl<'s> Run<'s> {
         }
         if self.machine.now >= self.scene.workload.counted_from {
             self.outcome.pause(stop.lasted, place);
-            self.outcome.full += u64::from(kind == FULL);
-            self.outcome.snapshots += u64::from(kind == CLONE);
+            self.outcome.full += u64::from(kind == StopKind::Full);
+            self.outcome.snapshots += u64::from(kind == StopKind::Clone);
         }
     }
 

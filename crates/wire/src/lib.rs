@@ -9,5 +9,6 @@ pub mod buckets;
 pub mod control;
 pub mod report;
 pub mod status;
+pub mod stop;
 pub mod trace;
 mod varint;

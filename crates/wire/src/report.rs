@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::buckets::Distribution;
 use crate::control::{Answer, Ask, MessageError};
 use crate::status::Status;
+use crate::stop::ByStop;
 use crate::trace::{Record, read_block};
 
 /// Longest frame that a hub reads.
@@ -49,8 +50,8 @@ pub struct Sample {
     pub status: Status,
     /// How long requests took.
     pub latency: Distribution,
-    /// How long collections took: young, middle, full, slices of a snapshot's freeing, clones.
-    pub pauses: [Distribution; 5],
+    /// How long collections and other stops took.
+    pub pauses: ByStop<Distribution>,
     /// How long stalls lasted.
     pub stalls: Distribution,
     /// For how long somebody held the GIL, and for how long nobody did.
@@ -126,7 +127,7 @@ pub fn decode(body: &[u8]) -> Result<Frame<'_>, MessageError> {
     let (json, blocks) = rest.split_at_checked(length).ok_or_else(|| malformed("the frame is cut off"))?;
     let report: Report = serde_json::from_slice(json)?;
     if let Some(sample) = &report.sample
-        && ![&sample.latency, &sample.stalls].into_iter().chain(&sample.pauses).all(|it| it.buckets.is_sound())
+        && ![&sample.latency, &sample.stalls].into_iter().chain(sample.pauses.values()).all(|it| it.buckets.is_sound())
     {
         return Err(malformed("its histograms have buckets that do not exist"));
     }

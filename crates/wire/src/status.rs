@@ -27,6 +27,8 @@ pub struct Status {
     pub gc: Gc,
     /// What the policy does.
     pub conduct: Conduct,
+    /// How large the heap may get, and how it is kept there.
+    pub bound: Bound,
     /// Who held the GIL and for how long.
     pub gil: Gil,
     /// Memory of the process.
@@ -106,12 +108,14 @@ pub struct Place {
 }
 
 /// Snapshot collections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Snapshots {
     pub count: u64,
     pub failed: u64,
+    /// Why they failed: at most eight kinds, in the order in which they first came.
+    pub failures: Vec<Failure>,
     pub clone_p50_ms: f64,
     pub clone_max_ms: f64,
     pub flight_p50_ms: f64,
@@ -122,6 +126,45 @@ pub struct Snapshots {
     pub extra_max_mb: f64,
     pub candidates: u64,
     pub freed: u64,
+}
+
+/// Snapshots that failed for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Failure {
+    /// Why, in words.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+    /// The latest, in seconds since the agent was installed.
+    pub last_s: f64,
+}
+
+/// The pacer's promise, live: how large the heap may get before it has been collected, and what it took to keep it so.
+/// All are zero where nothing is promised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bound {
+    /// What the heap may grow to until the next collection of everything is over, in bytes.
+    pub goal_bytes: u64,
+    /// What was alive at the last collection of everything, plain or from a snapshot, in bytes. The goal follows from it.
+    pub live_bytes: u64,
+    /// What the heap may grow to, in objects.
+    pub goal_objects: u64,
+    /// Objects that were alive at the last collection of everything.
+    pub live_objects: u64,
+    /// Objects that there are now, about.
+    pub objects: u64,
+    /// How far above its goal the heap is now, as a share of the goal; 0 while it is below.
+    pub over: f64,
+    /// Snapshots that were launched so that the heap stays below its goal.
+    pub launches: u64,
+    /// Full collections that came because no snapshot could keep the heap below its goal.
+    pub backstops: u64,
+    /// How long threads that allocate were made to wait.
+    pub throttled_ms: f64,
+    /// How long threads that allocate were made to help with freeing.
+    pub assisted_ms: f64,
 }
 
 /// What the policy does, and why.
@@ -194,7 +237,7 @@ pub struct Guards {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Orders {
-    /// What was ordered: `young`, `middle`, `full`, `freeze`, `snapshot` or `reap`.
+    /// What was ordered: `young`, `middle`, `full`, `freeze`, `snapshot`, `reap` or `throttle`.
     pub what: String,
     /// Why.
     pub reason: String,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use neurogc_wire::status::{Child, Conduct, Orders, Stall, Stalls, Status};
+use neurogc_wire::status::{Child, Conduct, Failure, Gc, Orders, Snapshots, Stall, Stalls, Status};
 use serde_json::Value;
 
 use super::Finding;
@@ -21,7 +21,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 fn real_fields() -> BTreeSet<String> {
     let stalls = Stalls { recent: vec![Stall::default()], ..Stalls::default() };
     let conduct = Conduct { orders: vec![Orders::default()], ..Conduct::default() };
-    let status = Status { stalls, conduct, children: vec![Child::default()], ..Status::default() };
+    let snapshot = Snapshots { failures: vec![Failure::default()], ..Snapshots::default() };
+    let gc = Gc { snapshot, ..Gc::default() };
+    let status = Status { stalls, conduct, gc, children: vec![Child::default()], ..Status::default() };
     let mut fields = BTreeSet::new();
     gather("", &serde_json::to_value(status).unwrap_or_default(), &mut fields);
     fields

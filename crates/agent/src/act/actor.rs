@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::{Collected, Decision, Generation, Moment, Order, Scope, Thresholds};
+use neurogc_wire::stop::StopKind;
 
 use super::loans::Loans;
 use super::vm::Vm;
 use crate::decide::director::{Advice, Director, Note, PolicyState, Situation};
 use crate::lifecycle::agent::lock;
-use crate::sense::hooks::{CLONE, Hooks, Ordered, REAP};
+use crate::sense::hooks::{Hooks, Ordered};
 use crate::snapshot::{Failure, Latest, Reaped, Sortie};
 
 /// Notes and orders that may wait to be taken in.
@@ -367,7 +368,7 @@ impl Actor {
         let _ = self.notes.push(Note::Launched { at, scope: sortie.scope, young });
         let (by, id) = lock(&self.running)
             .map_or((Ordered::ByOthers, 0), |running| (ordered(running.order), running.order.id));
-        hooks.stopped(CLONE, began, by, id, 0, 0);
+        hooks.stopped(StopKind::Clone, began, by, id, 0, 0);
         Ok(())
     }
 
@@ -377,7 +378,7 @@ impl Actor {
         let reaped = vm.reap(budget, whole);
         if reaped.moved + reaped.dropped > 0 {
             let id = lock(&self.running).map_or(0, |running| running.order.id);
-            hooks.stopped(REAP, began, by, id, u32::try_from(reaped.freed).unwrap_or(u32::MAX), 0);
+            hooks.stopped(StopKind::Reap, began, by, id, u32::try_from(reaped.freed).unwrap_or(u32::MAX), 0);
             let now = vm.now();
             let note = Note::Reaped {
                 at: self.since_install(now),

@@ -4,7 +4,7 @@ use neurogc_policy::Order;
 use neurogc_wire::trace::{BlockWriter, Record};
 
 use crate::book::hub_batch::News;
-use crate::book::order_log::{Orders, is_notable, what};
+use crate::book::order_log::{Orders, is_notable, kind};
 use crate::sense::collections::{Collection, Collections};
 use crate::sense::gaps::{Gap, Gaps};
 use crate::sense::hooks::Event;
@@ -72,16 +72,17 @@ impl Ledger {
                 self.requests.add(at.saturating_sub(began), self.second(at));
                 self.record(at, |at| Record::RequestEnd { at, id });
             }
-            Event::Collection { at, pause, generation, place, collected, uncollectable, .. } => {
-                let collection = Collection { pause, generation, place, collected, uncollectable };
+            Event::Collection { at, pause, kind, order, place, collected, uncollectable, .. } => {
+                let collection = Collection { pause, kind, place, collected, uncollectable };
                 self.collections.add(collection, self.second(at + pause));
                 self.record(at, |at| Record::Collection {
                     at,
                     pause,
-                    generation,
+                    kind,
                     place,
                     collected: u64::from(collected),
                     uncollectable: u64::from(uncollectable),
+                    order: (order != 0).then_some(order),
                 });
             }
         }
@@ -102,9 +103,9 @@ impl Ledger {
     /// Books an order that was carried out.
     pub(crate) fn order(&mut self, at: u64, order: Order) {
         self.orders.add(order, at.saturating_sub(self.installed));
-        if is_notable(order) {
-            let text = format!("{}: {}", what(order), order.reason);
-            self.record(at, |at| Record::Order { at, guard: order.forced, text });
+        let Order { reason, forced: guard, id, .. } = order;
+        if let Some(what) = kind(order).filter(|_| is_notable(order)) {
+            self.record(at, |at| Record::Order { at, id, guard, what, reason: reason.to_owned() });
         }
     }
 
@@ -154,5 +155,33 @@ impl Ledger {
         if let Some(trace) = &mut self.trace {
             trace.push(&record);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neurogc_policy::Decision;
+    use neurogc_wire::stop::StopKind;
+    use neurogc_wire::trace::{OrderKind, Place, read_block};
+
+    use super::*;
+
+    #[test]
+    fn an_order_and_what_it_led_to_share_an_id() {
+        let mut ledger = Ledger::new(100, true);
+        let order = Order { id: 7, ..Order::forced(Decision::Full, "memory: near its ceiling") };
+        ledger.order(105, order);
+        let (kind, place) = (StopKind::Full, Place::Forced);
+        let (at, pause, collected, uncollectable) = (105, 9, 3, 0);
+        let (ours, gathered) = (true, 1);
+        let event = Event::Collection { at, pause, kind, order: 7, place, ours, gathered, collected, uncollectable };
+        ledger.event(event);
+        let block = ledger.trace.as_mut().map(BlockWriter::take).unwrap_or_default();
+        let reason = "memory: near its ceiling".to_owned();
+        let expected = vec![
+            Record::Order { at: 5, id: 7, guard: true, what: OrderKind::Full, reason },
+            Record::Collection { at: 5, pause, kind, place, collected: 3, uncollectable: 0, order: Some(7) },
+        ];
+        assert_eq!(read_block(&block), Ok((block.len(), expected)));
     }
 }

@@ -2,6 +2,7 @@
 
 use neurogc_policy::{Decision, Order};
 use neurogc_wire::status;
+use neurogc_wire::trace::OrderKind;
 
 /// Kinds of orders, in the order in which they first came.
 #[derive(Debug, Default)]
@@ -42,18 +43,23 @@ impl Orders {
     }
 }
 
+/// What is ordered, if anything is.
+pub(crate) fn kind(order: Order) -> Option<OrderKind> {
+    match order.decision {
+        Decision::Wait => None,
+        Decision::Young => Some(OrderKind::Young),
+        Decision::Middle => Some(OrderKind::Middle),
+        Decision::Full => Some(OrderKind::Full),
+        Decision::Freeze => Some(OrderKind::Freeze),
+        Decision::Snapshot { .. } => Some(OrderKind::Snapshot),
+        Decision::Reap { .. } => Some(OrderKind::Reap),
+        Decision::Throttle { .. } => Some(OrderKind::Throttle),
+    }
+}
+
 /// An order in a word.
 pub(crate) fn what(order: Order) -> &'static str {
-    match order.decision {
-        Decision::Wait => "",
-        Decision::Young => "young",
-        Decision::Middle => "middle",
-        Decision::Full => "full",
-        Decision::Freeze => "freeze",
-        Decision::Snapshot { .. } => "snapshot",
-        Decision::Reap { .. } => "reap",
-        Decision::Throttle { .. } => "throttle",
-    }
+    kind(order).map_or("", OrderKind::name)
 }
 
 /// Whether an order is worth a line in the trace. Collections of young objects are there anyway, each by itself.

@@ -1,7 +1,7 @@
 //! The status report, put together from what the agent knows.
 
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::{Agent as Cost, Compared, Conduct, Forecasts, Guards, Status};
+use neurogc_wire::status::{Agent as Cost, Bound, Compared, Conduct, Forecasts, Guards, Status};
 
 use crate::book::order_log::Orders;
 use crate::decide::director::PolicyState;
@@ -29,7 +29,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
     let mut gc = ledger.collections.report(second);
     gc.tracked = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
     gc.frozen = frozen;
-    gc.snapshot = agent.snapshots.figures().report();
+    gc.snapshot = agent.snapshots.figures().report(agent.installed);
     let mut degraded = agent.interpreter.degraded.clone();
     degraded.extend(ledger.troubles.iter().cloned());
     Status {
@@ -42,6 +42,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
         degraded,
         gc,
         conduct: conduct(agent, &ledger.orders, state, now),
+        bound: bound(state),
         gil: ledger.gaps.report(),
         memory: ledger.seen.memory,
         requests: ledger.requests.report(agent.hooks.in_flight(), second),
@@ -99,6 +100,23 @@ fn conduct(agent: &Agent, orders: &Orders, state: Option<PolicyState>, now: u64)
             drifts: trust.drifts,
         }),
         guards: guards(agent),
+    }
+}
+
+/// How the promise on memory stands.
+fn bound(state: Option<PolicyState>) -> Bound {
+    let bound = state.unwrap_or_default().bound;
+    Bound {
+        goal_bytes: bound.goal_bytes,
+        live_bytes: bound.live_bytes,
+        goal_objects: bound.goal_objects,
+        live_objects: bound.live_objects,
+        objects: bound.objects,
+        over: bound.over,
+        launches: bound.launches,
+        backstops: bound.backstops,
+        throttled_ms: bound.throttled.as_secs_f64() * 1e3,
+        assisted_ms: bound.assisted.as_secs_f64() * 1e3,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use neurogc_policy::Moment;
 use neurogc_wire::control::Outcome;
+use neurogc_wire::stop::StopKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -44,12 +45,12 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     let generation = number(pyo3::intern!(py, "generation")).min(2) as u8;
     let collected = number(pyo3::intern!(py, "collected"));
     let uncollectable = number(pyo3::intern!(py, "uncollectable"));
-    let vm = agent.vm(py);
+    let (vm, kind) = (agent.vm(py), StopKind::of_generation(generation));
     let (by, order) = agent.actor.ordered(&vm);
     if generation == 2 {
         agent.snapshots.full_collection_ended();
     }
-    let Some(began) = agent.hooks.collection_stops(generation, by, order, collected, uncollectable) else { return };
+    let Some(began) = agent.hooks.collection_stops(kind, by, order, collected, uncollectable) else { return };
     let gathered = agent.hooks.gathered();
     agent.actor.collection_ended(&vm, &agent.hooks, Ended { generation, began, gathered, freed: collected });
     if agent.remote.is_waiting() && !agent.actor.is_running() {

@@ -106,6 +106,7 @@ pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         agent()?.snapshots.figures();
     let figures = PyDict::new(py);
     figures.set_item("launched", launched)?;
+    let failed: std::collections::BTreeMap<_, _> = failed.iter().map(|(kind, failed)| (*kind, failed.count)).collect();
     figures.set_item("failed", failed)?;
     for (name, spans) in [("clone", clone), ("flight", flight), ("reap", reap)] {
         figures.set_item(format!("{name}_p50_ms"), spans.quantile_ms(0.5))?;

@@ -2,6 +2,7 @@
 
 use neurogc_wire::buckets::Distribution;
 use neurogc_wire::status::Gc;
+use neurogc_wire::stop::{ByStop, StopKind};
 use neurogc_wire::trace::Place;
 
 use super::spans::{Spans, Sum, ms};
@@ -10,7 +11,7 @@ use super::spans::{Spans, Sum, ms};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collection {
     pub(crate) pause: u64,
-    pub(crate) generation: u8,
+    pub(crate) kind: StopKind,
     pub(crate) place: Place,
     pub(crate) collected: u32,
     pub(crate) uncollectable: u32,
@@ -19,8 +20,7 @@ pub(crate) struct Collection {
 /// All collections so far.
 #[derive(Debug)]
 pub(crate) struct Collections {
-    /// By generation, then slices and clones of snapshots.
-    kinds: [Spans; 5],
+    kinds: ByStop<Spans>,
     in_request: Sum,
     in_gap: Sum,
     forced: Sum,
@@ -33,7 +33,7 @@ pub(crate) struct Collections {
 impl Default for Collections {
     fn default() -> Self {
         Self {
-            kinds: [0; 5].map(|_| Spans::new(2)),
+            kinds: ByStop::from_fn(|_| Spans::new(2)),
             in_request: Sum::default(),
             in_gap: Sum::default(),
             forced: Sum::default(),
@@ -49,9 +49,7 @@ impl Collections {
     pub(crate) fn add(&mut self, collection: Collection, now_s: u64) {
         let longest = &mut self.longest[(now_s % 2) as usize];
         *longest = (now_s, if longest.0 == now_s { longest.1.max(collection.pause) } else { collection.pause });
-        if let Some(kind) = self.kinds.get_mut(usize::from(collection.generation)) {
-            kind.add(collection.pause);
-        }
+        self.kinds[collection.kind].add(collection.pause);
         let place = match collection.place {
             Place::InRequest => &mut self.in_request,
             Place::InGap => &mut self.in_gap,
@@ -62,19 +60,19 @@ impl Collections {
         self.uncollectable += u64::from(collection.uncollectable);
     }
 
-    /// How long they took, by generation, then slices and clones of snapshots.
-    pub(crate) fn distributions(&self) -> [Distribution; 5] {
-        self.kinds.each_ref().map(Spans::distribution)
+    /// How long they took.
+    pub(crate) fn distributions(&self) -> ByStop<Distribution> {
+        ByStop::from_fn(|kind| self.kinds[kind].distribution())
     }
 
     pub(crate) fn report(&self, now_s: u64) -> Gc {
         let recent = self.longest.iter().filter(|(second, _)| second + 1 >= now_s).map(|(_, pause)| *pause).max();
-        let [young, middle, full, reap, _] = &self.kinds;
+        let pauses = |kind| self.kinds[kind].pauses();
         Gc {
-            young: young.pauses(),
-            middle: middle.pauses(),
-            full: full.pauses(),
-            reap: reap.pauses(),
+            young: pauses(StopKind::Young),
+            middle: pauses(StopKind::Middle),
+            full: pauses(StopKind::Full),
+            reap: pauses(StopKind::Reap),
             in_request: self.in_request.place(),
             in_gap: self.in_gap.place(),
             forced: self.forced.place(),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::Place;
 
 use crate::sys::native::monotonic_ns;
@@ -23,11 +24,11 @@ pub(crate) enum Event {
     Start { at: u64, id: u64 },
     /// A request ended.
     End { at: u64, id: u64, began: u64 },
-    /// A collection ended.
+    /// A collection or another stop ended. `order` is the id of the order that led to it, 0 where none is known.
     Collection {
         at: u64,
         pause: u64,
-        generation: u8,
+        kind: StopKind,
         place: Place,
         /// The order that led to it; zero for none of ours.
         order: u64,
@@ -51,10 +52,6 @@ pub(crate) enum Ordered {
     /// A slice of what a snapshot found, of which it is a part.
     InSlice,
 }
-
-/// What stops the program beside the collections of a generation: a slice of what a snapshot found, and its clone.
-pub(crate) const REAP: u8 = 3;
-pub(crate) const CLONE: u8 = 4;
 
 /// The program's side of the agent.
 #[derive(Debug)]
@@ -128,10 +125,11 @@ impl Hooks {
         self.collecting_since.store(monotonic_ns(), Ordering::Relaxed);
     }
 
-    /// The collection that began last is over; gives when it began.
+    /// The collection that began last is over; gives when it began. `order` is the id of the
+    /// order that led to it, or 0.
     pub(crate) fn collection_stops(
         &self,
-        generation: u8,
+        kind: StopKind,
         ordered: Ordered,
         order: u64,
         collected: u32,
@@ -142,7 +140,7 @@ impl Hooks {
         if began == 0 {
             return None;
         }
-        self.stopped(generation, began, ordered, order, collected, uncollectable);
+        self.stopped(kind, began, ordered, order, collected, uncollectable);
         Some(began)
     }
 
@@ -161,10 +159,10 @@ impl Hooks {
         self.next_id.load(Ordering::Relaxed).saturating_sub(self.in_flight())
     }
 
-    /// The program stood still from `began` until now. `kind` is a generation, or one of the kinds beside them.
+    /// The program stood still from `began` until now. `order` is the id of the order that led to it, or 0.
     pub(crate) fn stopped(
         &self,
-        kind: u8,
+        kind: StopKind,
         began: u64,
         ordered: Ordered,
         order: u64,
@@ -182,7 +180,7 @@ impl Hooks {
         self.push(Event::Collection {
             at: began,
             pause: monotonic_ns().saturating_sub(began),
-            generation: kind,
+            kind,
             place,
             order,
             gathered: self.gathered.load(Ordering::Relaxed),
@@ -261,7 +259,7 @@ mod tests {
         let hooks = Hooks::default();
         for _ in 0..QUEUE + 10 {
             hooks.collection_starts(9, 1);
-            hooks.collection_stops(0, Ordered::ByOthers, 0, 1, 0);
+            hooks.collection_stops(StopKind::Young, Ordered::ByOthers, 0, 1, 0);
         }
         assert_eq!(hooks.dropped(), 10);
         assert_eq!(std::iter::from_fn(|| hooks.take()).count(), QUEUE);
@@ -272,12 +270,19 @@ mod tests {
         let hooks = Hooks::default();
         let open = hooks.begin();
         hooks.collection_starts(9, 1);
-        hooks.collection_stops(2, Ordered::ByOthers, 0, 7, 0);
+        hooks.collection_stops(StopKind::Full, Ordered::Anywhere, 5, 7, 0);
         hooks.end(open);
         let events: Vec<_> = std::iter::from_fn(|| hooks.take()).collect();
         assert!(matches!(
             events[1],
-            Event::Collection { generation: 2, place: Place::InRequest, gathered: 9, collected: 7, .. }
+            Event::Collection {
+                kind: StopKind::Full,
+                order: 5,
+                place: Place::InRequest,
+                gathered: 9,
+                collected: 7,
+                ..
+            }
         ));
         assert_eq!((events.len(), hooks.in_flight()), (3, 0));
     }
@@ -285,7 +290,7 @@ mod tests {
     #[test]
     fn a_stop_without_a_start_is_no_collection() {
         let hooks = Hooks::default();
-        hooks.collection_stops(2, Ordered::ByOthers, 0, 7, 0);
+        hooks.collection_stops(StopKind::Full, Ordered::ByOthers, 0, 7, 0);
         assert_eq!(hooks.take(), None);
     }
 }

@@ -107,7 +107,8 @@ impl Sampler<'_> {
             };
             let mut ledger = self.agent.ledger();
             ledger.event(event);
-            if let Event::Collection { at, gathered, generation: 0..=2, .. } = event
+            if let Event::Collection { at, gathered, kind, .. } = event
+                && kind.generation().is_some()
                 && let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some())
             {
                 ledger.heap(at, gathered, collector.tenured(), collector.pending());

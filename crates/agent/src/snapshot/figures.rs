@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use neurogc_policy::Scope;
-use neurogc_wire::status::Snapshots;
+use neurogc_wire::status::{self, Snapshots};
 
 use super::failure::Failure;
 use super::flight::Flight;
@@ -17,8 +17,8 @@ use crate::sense::spans::Spans;
 pub(crate) struct Figures {
     /// How many were launched.
     pub(crate) launched: u64,
-    /// Those that were refused or came to nothing, by reason.
-    pub(crate) failed: BTreeMap<&'static str, u64>,
+    /// Those that were refused or came to nothing, by kind.
+    pub(crate) failed: BTreeMap<&'static str, Failed>,
     /// How long the program stood still for each clone.
     pub(crate) clone: Spans,
     /// How long each was in flight.
@@ -35,6 +35,18 @@ pub(crate) struct Figures {
     /// The latest flight that landed.
     pub(crate) latest: Latest,
 }
+
+/// Snapshots that came to nothing in one way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failed {
+    pub(crate) count: u64,
+    /// Why the last one did, and when, by the monotonic clock.
+    reason: String,
+    last: u64,
+}
+
+/// More kinds of failures than this are not reported.
+const MOST_FAILURES: usize = 8;
 
 /// One flight.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,11 +133,17 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// What the status report says.
-    pub(crate) fn report(&self) -> Snapshots {
+    /// What the status report says of an agent that was installed at this moment.
+    pub(crate) fn report(&self, installed: u64) -> Snapshots {
+        let failure = |failed: &Failed| status::Failure {
+            reason: failed.reason.clone(),
+            count: failed.count,
+            last_s: failed.last.saturating_sub(installed) as f64 / 1e9,
+        };
         Snapshots {
             count: self.launched,
-            failed: self.failed.values().sum(),
+            failed: self.failed.values().map(|failed| failed.count).sum(),
+            failures: self.failed.values().take(MOST_FAILURES).map(failure).collect(),
             clone_p50_ms: self.clone.quantile_ms(0.5),
             clone_max_ms: self.clone.quantile_ms(1.0),
             flight_p50_ms: self.flight.quantile_ms(0.5),
@@ -138,7 +156,8 @@ impl Figures {
     }
 
     pub(super) fn failed(&mut self, failure: &Failure) {
-        *self.failed.entry(failure.kind()).or_default() += 1;
+        let failed = self.failed.entry(failure.kind()).or_default();
+        *failed = Failed { count: failed.count + 1, reason: failure.to_string(), last: system::now() };
     }
 
     pub(super) fn landed(&mut self, latest: Latest) {

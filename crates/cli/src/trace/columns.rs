@@ -45,8 +45,13 @@ pub(crate) const COLUMNS: &[Column] = &[
         Record::Gap { idle, .. } => Some(*idle),
         _ => None,
     }),
+    text("what", |record| match record {
+        Record::Collection { kind, .. } => Some(kind.name()),
+        Record::Order { what, .. } => Some(what.name()),
+        _ => None,
+    }),
     number("generation", |record| match record {
-        Record::Collection { generation, .. } => Some(u64::from(*generation)),
+        Record::Collection { kind, .. } => kind.generation().map(u64::from),
         _ => None,
     }),
     text("place", |record| match record {
@@ -84,12 +89,25 @@ pub(crate) const COLUMNS: &[Column] = &[
         Record::Dropped { count, .. } => Some(*count),
         _ => None,
     }),
-    text("order", |record| match record {
-        Record::Order { text, .. } => Some(text),
+    number("order", |record| match record {
+        Record::Collection { order, .. } => *order,
+        Record::Order { id, .. } => Some(*id).filter(|&id| id != 0),
         _ => None,
     }),
     number("guard", |record| match record {
         Record::Order { guard, .. } => Some(u64::from(*guard)),
+        _ => None,
+    }),
+    text("reason", |record| match record {
+        Record::Order { reason, .. } => Some(reason),
+        _ => None,
+    }),
+    text("policy_before", |record| match record {
+        Record::Policy { before, .. } => Some(before),
+        _ => None,
+    }),
+    text("policy_after", |record| match record {
+        Record::Policy { after, .. } => Some(after),
         _ => None,
     }),
     number("gathered", |record| match record {

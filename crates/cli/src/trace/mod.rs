@@ -38,19 +38,9 @@ pub(crate) fn kind(record: &Record) -> &'static str {
         Record::Stall { .. } => "stall",
         Record::Dropped { .. } => "dropped",
         Record::Order { .. } => "order",
+        Record::Policy { .. } => "policy",
         Record::Heap { .. } => "heap",
         Record::Flight { .. } => "flight",
-    }
-}
-
-/// What a generation is called.
-pub(crate) fn generation_name(generation: u8) -> &'static str {
-    match generation {
-        0 => "young",
-        1 => "middle",
-        2 => "full",
-        3 => "reap",
-        _ => "clone",
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use neurogc_wire::trace::{Record, Trace};
 use serde_json::{Value, json};
 
-use super::{end, generation_name};
+use super::end;
 
 /// The tracks, in the order in which they are shown. Their numbers stand in for thread ids.
 const TRACKS: [(u32, &str); 5] = [
@@ -86,9 +86,11 @@ impl Events<'_> {
 
     fn other(&mut self, record: &Record) -> io::Result<()> {
         match record {
-            Record::Collection { at, pause, generation, place, collected, uncollectable } => {
-                let about = json!({"place": place.name(), "collected": collected, "uncollectable": uncollectable});
-                self.slice(COLLECTIONS, generation_name(*generation), *at, *pause, about)
+            Record::Collection { at, pause, kind, place, collected, uncollectable, order } => {
+                let place = place.name();
+                let about =
+                    json!({"place": place, "collected": collected, "uncollectable": uncollectable, "order": order});
+                self.slice(COLLECTIONS, kind.name(), *at, *pause, about)
             }
             Record::Stall { at, duration, cause, site } => {
                 self.slice(STALLS, cause.name(), *at, *duration, json!({"site": site}))
@@ -101,9 +103,12 @@ impl Events<'_> {
                 let about = json!({"name": format!("{count} events lost"), "cat": "dropped", "s": "p"});
                 self.event("i", REQUESTS, *at, about)
             }
-            Record::Order { at, guard, text } => {
-                let about = json!({"name": text, "cat": "order", "s": "t", "args": {"guard": guard}});
-                self.event("i", COLLECTIONS, *at, about)
+            Record::Order { at, id, guard, what, reason } => {
+                let about = json!({"id": id, "guard": guard, "reason": reason});
+                self.instant("order", what.name(), *at, about)
+            }
+            Record::Policy { at, before, after } => {
+                self.instant("policy", "policy", *at, json!({"before": before, "after": after}))
             }
             Record::Heap { at, tenured, pending, .. } => {
                 self.counter("old heap", *at, json!({"tenured": tenured, "pending": pending}))
@@ -114,6 +119,11 @@ impl Events<'_> {
             }
             Record::RequestStart { .. } | Record::RequestEnd { .. } | Record::Process { .. } => Ok(()),
         }
+    }
+
+    /// A mark on the track of collections.
+    fn instant(&mut self, category: &str, name: &str, at: u64, about: Value) -> io::Result<()> {
+        self.event("i", COLLECTIONS, at, json!({"name": name, "cat": category, "s": "t", "args": about}))
     }
 
     fn slice(&mut self, track: u32, name: &str, at: u64, duration: u64, about: Value) -> io::Result<()> {
@@ -154,11 +164,15 @@ mod tests {
         let events = value["traceEvents"].as_array().unwrap();
         let phase = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
         assert_eq!((phase("b"), phase("e")), (3, 3), "every request begins and ends, the unfinished one too");
-        assert_eq!(phase("X"), 2 + 2 + 2, "collections, stalls and spans with the GIL held");
+        assert_eq!(phase("X"), 2 + 2 + 2 + 1, "collections, stalls, spans with the GIL held and walks");
         assert_eq!(value["otherData"]["pid"], 4242);
         let full = events.iter().find(|event| event["name"] == "full").unwrap();
         assert_eq!(full["dur"], 40_000.0);
         assert_eq!(full["args"]["place"], "in_request");
+        let order = events.iter().find(|event| event["cat"] == "order").unwrap();
+        let collection = events.iter().find(|event| event["args"]["order"] == order["args"]["id"]).unwrap();
+        assert_eq!((&order["name"], &collection["name"]), (&json!("young"), &json!("young")));
+        assert_eq!(order["args"]["reason"], "memory: near its ceiling");
     }
 
     #[test]

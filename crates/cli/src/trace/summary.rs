@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use neurogc_wire::status::Cause;
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Header, Place, Record, Trace};
 use serde::Serialize;
 
-use super::{end, generation_name, kind};
+use super::{end, kind};
 use crate::figures::{bytes, count, ms, plain, shorten_front, utc};
 use crate::table::{Side, Table};
 
@@ -168,8 +169,8 @@ fn requests(records: &[Record], duration_ms: f64) -> Requests {
 fn collections(records: &[Record]) -> BTreeMap<&'static str, Collections> {
     let mut found: BTreeMap<_, (Vec<u64>, u64, u64)> = BTreeMap::new();
     for record in records {
-        if let Record::Collection { pause, generation, collected, uncollectable, .. } = record {
-            let entry = found.entry(generation_name(*generation)).or_default();
+        if let Record::Collection { pause, kind, collected, uncollectable, .. } = record {
+            let entry = found.entry(kind.name()).or_default();
             entry.0.push(*pause);
             entry.1 = entry.1.saturating_add(*collected);
             entry.2 = entry.2.saturating_add(*uncollectable);
@@ -315,7 +316,7 @@ impl Summary {
             ("FREED", Right),
         ];
         let mut table = Table::new(&columns);
-        for name in [0, 1, 2].map(generation_name) {
+        for name in StopKind::ALL.map(StopKind::name) {
             if let Some(found) = self.collections.get(name) {
                 table.row(cells(name, &found.pauses).into_iter().chain([count(found.collected)]));
             }

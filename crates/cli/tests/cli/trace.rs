@@ -5,6 +5,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 use neurogc_wire::status::Cause;
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{BlockWriter, Header, Place, Record, encode_header};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
@@ -21,7 +22,8 @@ fn bytes() -> Vec<u8> {
     }
     bytes.extend(writer.take());
     let (at, pause) = (1_000_000_000, 8_000_000);
-    writer.push(&Record::Collection { at, pause, generation: 2, place: Place::InGap, collected: 5, uncollectable: 0 });
+    let (kind, place) = (StopKind::Full, Place::InGap);
+    writer.push(&Record::Collection { at, pause, kind, place, collected: 5, uncollectable: 0, order: None });
     writer.push(&Record::Stall { at, duration: pause, cause: Cause::Gc, site: "app.py:3 in work".to_owned() });
     bytes.extend(writer.take());
     bytes
@@ -72,7 +74,7 @@ fn every_export_reads_back() {
     }
     let csv = fs::read_to_string(scene.work().join("t.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 2002);
-    assert!(csv.ends_with("stall,1000000000,,8000000,,,,,,gc,app.py:3 in work,,,,,,,,,,,,,,\n"), "{csv}");
+    assert!(csv.ends_with("stall,1000000000,,8000000,,,,,,,gc,app.py:3 in work,,,,,,,,,,,,,,,,,\n"), "{csv}");
     let parquet = fs::File::open(scene.work().join("t.parquet")).unwrap();
     assert_eq!(SerializedFileReader::new(parquet).unwrap().metadata().file_metadata().num_rows(), 2002);
     let perfetto = fs::read(scene.work().join("t.perfetto.json")).unwrap();

@@ -5,6 +5,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use neurogc_wire::control::Ask;
 use neurogc_wire::report::{Frame, Report, Sample, encode};
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{BlockWriter, Header, Place, Record, encode_header};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -90,7 +91,8 @@ fn about(pid: u32, at_s: f64) -> Report {
 }
 
 fn collection(at: u64, pause: u64) -> Record {
-    Record::Collection { at, pause, generation: 2, place: Place::InRequest, collected: 7, uncollectable: 0 }
+    let (kind, place) = (StopKind::Full, Place::InRequest);
+    Record::Collection { at, pause, kind, place, collected: 7, uncollectable: 0, order: None }
 }
 
 fn check_error((status, body): (StatusCode, Value), expect: u16, code: &str) {

@@ -20,5 +20,5 @@ fn cumulative(distribution: &Distribution) -> Vec<u64> {
 
 /// The pauses of a sample, by kind.
 fn pauses(sample: &Sample) -> impl Iterator<Item = (&'static str, &Distribution)> {
-    sample.pauses.iter().zip(0..).map(|(pauses, generation)| (crate::event::kind(generation), pauses))
+    sample.pauses.iter().map(|(kind, pauses)| (kind.name(), pauses))
 }

@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use neurogc_wire::report::Sample;
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Place, Record};
 
 use super::*;
@@ -29,10 +30,11 @@ fn collection(at_ms: u64, pause_ms: u64) -> Record {
     Record::Collection {
         at: at_ms * 1_000_000,
         pause: pause_ms * 1_000_000,
-        generation: 0,
+        kind: StopKind::Young,
         place: Place::InGap,
         collected: 0,
         uncollectable: 0,
+        order: None,
     }
 }
 

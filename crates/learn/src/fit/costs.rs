@@ -1,5 +1,7 @@
 //! What collections cost, and what objects weigh.
 
+use neurogc_wire::stop::StopKind;
+
 use super::seen::{Seen, Stop};
 use crate::line::{Line, median};
 use crate::machine::PAGE;
@@ -18,7 +20,7 @@ impl Seen {
     /// What collections cost here, and where there were none, in other traces.
     pub(super) fn costs(&self, others: &[Self], busy: f64, assumed: &mut Vec<&'static str>) -> Costs {
         let usual = Costs::default();
-        let points = [0, 1, 2].map(|kind| self.sweeps(kind, others));
+        let points = StopKind::GENERATIONS.map(|kind| self.sweeps(kind, others));
         let through = |kind: usize, usual: Sweep, what: &'static str, assumed: &mut Vec<&'static str>| {
             Sweep::through(&points[kind]).unwrap_or_else(|| {
                 assumed.push(what);
@@ -55,7 +57,7 @@ impl Seen {
 
     /// Objects looked at, objects freed, and pauses of a kind of collection. Where there were few, also those of others;
     /// and what was before the first request is better than nothing.
-    fn sweeps(&self, kind: u8, others: &[Self]) -> Vec<(f64, f64, f64)> {
+    fn sweeps(&self, kind: StopKind, others: &[Self]) -> Vec<(f64, f64, f64)> {
         let of = |stop: &Stop| stop.heap.map(|heap| (heap.looked, stop.freed, stop.pause as f64));
         let after = |seen: &Self, from: u64| -> Vec<(f64, f64, f64)> {
             let stops = seen.stops.iter().filter(|stop| stop.kind == kind && stop.at >= from);
@@ -69,13 +71,13 @@ impl Seen {
     }
 
     fn reap(&self) -> Option<Line> {
-        let slices = self.stops.iter().filter(|stop| stop.kind == 3);
+        let slices = self.stops.iter().filter(|stop| stop.kind == StopKind::Reap);
         Line::through(&slices.map(|stop| (stop.freed, stop.pause as f64)).collect::<Vec<_>>())
     }
 
     fn clone_cost(&self) -> Option<Line> {
         let resident = |at: u64| self.looks.iter().rev().find(|look| look.0 <= at).map_or(0.0, |look| look.1);
-        let clones = self.stops.iter().filter(|stop| stop.kind == 4);
+        let clones = self.stops.iter().filter(|stop| stop.kind == StopKind::Clone);
         let each: Vec<f64> = clones.map(|stop| stop.pause as f64 / resident(stop.at).max(1.0)).collect();
         (!each.is_empty()).then(|| Line { base: 0.0, each: median(each) })
     }
@@ -134,14 +136,14 @@ impl Seen {
     /// kind that was not seen here, how far it was in another trace.
     pub(super) fn disturbed(&self, others: &[Self], costs: &Costs) -> Disturbed {
         let mut disturbed = Disturbed::over(self.window);
-        for (kind, sweep) in [(0, costs.young), (1, costs.middle), (2, costs.full)] {
+        for (kind, sweep) in StopKind::GENERATIONS.into_iter().zip([costs.young, costs.middle, costs.full]) {
             let of_kind = |seen: &Self| seen.in_window().any(|stop| stop.kind == kind);
             let Some(seen) = std::iter::once(self).chain(others).find(|seen| of_kind(seen)) else { continue };
             for (stop, heap) in seen.in_window().filter_map(|stop| Some((stop, stop.heap?))) {
                 let expected = sweep.at(heap.looked, stop.freed);
                 if stop.kind == kind && expected > 0.0 {
                     let at = self.window.0 + (stop.at - seen.window.0);
-                    disturbed.add(kind.into(), at, (stop.pause as f64 / expected).clamp(0.2, 5.0));
+                    disturbed.add(kind, at, (stop.pause as f64 / expected).clamp(0.2, 5.0));
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! How long objects live.
 
+use neurogc_wire::stop::StopKind;
+
 use super::seen::{HeapThen, Seen, Stop};
 use crate::line::median;
 use crate::model::Lifetimes;
@@ -12,7 +14,9 @@ impl Seen {
         // Where collections are as small as a few requests, the middle ones find the rest of what has died young: young
         // ones in the middle of a request leave what that still holds.
         let small = SOON * self.objects.iter().sum::<f64>() / self.served.len() as f64;
-        let soon = |stop: &Stop, heap: &HeapThen| stop.kind == 0 || (stop.kind == 1 && heap.looked <= small);
+        let soon = |stop: &Stop, heap: &HeapThen| {
+            stop.kind == StopKind::Young || (stop.kind == StopKind::Middle && heap.looked <= small)
+        };
         let (mut gathered, mut freed, mut promoted, mut in_hand, mut middles) = (0.0, 0.0, 0.0, 0.0, 0.0_f64);
         for (stop, heap) in self.in_window().filter_map(|stop| Some((stop, stop.heap?))) {
             if soon(stop, &heap) {
@@ -20,7 +24,7 @@ impl Seen {
                 freed += stop.freed;
             }
             promoted += heap.promoted;
-            if soon(stop, &heap) && stop.kind == 1 {
+            if soon(stop, &heap) && stop.kind == StopKind::Middle {
                 in_hand += self.in_hand(stop.at);
                 middles += 1.0;
             }
@@ -42,14 +46,15 @@ impl Seen {
             }
             let Some(heap) = stop.heap else { continue };
             clock += heap.gathered;
-            if stop.kind == 1 {
+            if stop.kind == StopKind::Middle {
                 was_in_hand += self.in_hand(stop.at);
             }
             if !soon(stop, &heap) {
-                let young = heap.gathered + if stop.kind == 2 { std::mem::take(&mut was_in_hand) } else { 0.0 };
+                let young =
+                    heap.gathered + if stop.kind == StopKind::Full { std::mem::take(&mut was_in_hand) } else { 0.0 };
                 old += (stop.freed - die_young * young).max(0.0);
             }
-            if stop.kind == 2 {
+            if stop.kind == StopKind::Full {
                 points.push((clock, old));
             }
         }
@@ -83,7 +88,7 @@ impl Seen {
         for (stop, heap) in self.in_window().filter_map(|stop| Some((stop, stop.heap?))) {
             since += heap.gathered;
             freed_since += stop.freed;
-            if stop.kind == 2 {
+            if stop.kind == StopKind::Full {
                 if first.is_some() {
                     gathered += since;
                     freed += freed_since;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Record, Trace};
 
 use super::{FitError, LEAST_COLLECTIONS, LEAST_REQUESTS};
@@ -11,7 +12,7 @@ use super::{FitError, LEAST_COLLECTIONS, LEAST_REQUESTS};
 pub(super) struct Stop {
     pub(super) at: u64,
     pub(super) pause: u64,
-    pub(super) kind: u8,
+    pub(super) kind: StopKind,
     pub(super) freed: f64,
     pub(super) heap: Option<HeapThen>,
 }
@@ -115,8 +116,8 @@ impl Seen {
                         open.remove(&id).map(|began| Served { began, ended: at.max(began), ..Served::default() });
                     seen.served.extend(served);
                 }
-                Record::Collection { at, pause, generation, collected, .. } => {
-                    seen.stops.push(Stop { at, pause, kind: generation, freed: collected as f64, heap: None });
+                Record::Collection { at, pause, kind, collected, .. } => {
+                    seen.stops.push(Stop { at, pause, kind, freed: collected as f64, heap: None });
                 }
                 Record::Heap { at, gathered, tenured, pending } => {
                     heaps.insert(at, (gathered as f64, tenured as f64, pending as f64));
@@ -143,12 +144,12 @@ impl Seen {
         for stop in &mut self.stops {
             let Some(&(gathered, tenured, pending)) = heaps.get(&stop.at) else { continue };
             let looked = match stop.kind {
-                0 => gathered,
-                1 => gathered + middle,
-                _ => tenured + stop.freed,
+                StopKind::Young => gathered,
+                StopKind::Middle => gathered + middle,
+                StopKind::Full | StopKind::Reap | StopKind::Clone => tenured + stop.freed,
             };
-            middle = if stop.kind == 0 { middle + (gathered - stop.freed).max(0.0) } else { 0.0 };
-            let promoted = if stop.kind == 2 { 0.0 } else { (pending - before).max(0.0) };
+            middle = if stop.kind == StopKind::Young { middle + (gathered - stop.freed).max(0.0) } else { 0.0 };
+            let promoted = if stop.kind == StopKind::Full { 0.0 } else { (pending - before).max(0.0) };
             before = pending;
             // While a snapshot is out, the counters say nothing.
             left = if tenured + pending > 0.0 {

@@ -10,18 +10,24 @@
 //! starts from zero, the start of the trace, so that each block can be read by itself. A writer ends a block at
 //! least once a second: what is lost when the process is killed, or when a block is damaged, is that block.
 
+mod order;
 mod reader;
 mod record;
+mod version1;
 mod writer;
 
 use serde::{Deserialize, Serialize};
 
+pub use order::OrderKind;
 pub use reader::{Damage, Trace, TraceError, read, read_block, walk};
 pub use record::{Place, Record};
 pub use writer::{BlockWriter, MAX_BLOCK, encode, encode_header};
 
-/// Version of the file format.
-pub const VERSION: u16 = 1;
+/// The version of the file format that is written.
+pub const VERSION: u16 = 2;
+
+/// The oldest version that can be read.
+pub const OLDEST_VERSION: u16 = 1;
 
 /// The first bytes of a trace.
 pub const MAGIC: &[u8; 8] = b"NGCTRACE";

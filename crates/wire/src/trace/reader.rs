@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::record::Record;
 use super::writer::MAX_BLOCK;
-use super::{BLOCK_MAGIC, Header, MAGIC, VERSION};
+use super::{BLOCK_MAGIC, Header, MAGIC, OLDEST_VERSION, VERSION};
 
 /// A trace as far as it could be read.
 #[derive(Debug)]
@@ -41,7 +41,10 @@ pub enum TraceError {
     #[error("this is not a NeuroGC trace (it does not start with {:?})", "NGCTRACE")]
     NotATrace,
     /// It is from another version.
-    #[error("the trace has format version {0}; this build reads version {VERSION}. Use the neurogc that wrote it")]
+    #[error(
+        "the trace has format version {0}; this build reads versions {OLDEST_VERSION} to {VERSION}. Use the neurogc that \
+         wrote it"
+    )]
     Version(u16),
     /// It ends within its header, or the header is damaged.
     #[error("the trace's header is cut off or damaged; nothing after it can be trusted")]
@@ -60,7 +63,7 @@ pub fn walk(bytes: &[u8], each: &mut impl FnMut(Vec<Record>)) -> Result<(Header,
     let rest = bytes.strip_prefix(MAGIC).ok_or(TraceError::NotATrace)?;
     let mut rest = rest;
     let version = u16::from_le_bytes(take(&mut rest).ok_or(TraceError::Header)?);
-    if version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
         return Err(TraceError::Version(version));
     }
     let header = read_header(&mut rest).ok_or(TraceError::Header)?;
@@ -132,18 +135,27 @@ fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{BlockWriter, Place, encode_header};
+    use super::super::{BlockWriter, OrderKind, Place, encode_header};
     use super::*;
     use crate::status::Cause;
+    use crate::stop::StopKind;
+
+    fn of<T: Copy + std::fmt::Debug, const N: usize>(all: [T; N]) -> impl Strategy<Value = T> {
+        (0..N).prop_map(move |index| all[index])
+    }
 
     fn any_record() -> impl Strategy<Value = Record> {
         let at = 0..u64::MAX / 2;
         prop_oneof![
             (at.clone(), any::<u64>()).prop_map(|(at, id)| Record::RequestStart { at, id }),
             (at.clone(), any::<u64>()).prop_map(|(at, id)| Record::RequestEnd { at, id }),
-            (at.clone(), any::<[u64; 3]>(), 0..5_u8).prop_map(|(at, [pause, collected, uncollectable], generation)| {
-                Record::Collection { at, pause, generation, place: Place::InGap, collected, uncollectable }
-            }),
+            (at.clone(), any::<[u64; 4]>(), of(StopKind::ALL), of(Place::ALL)).prop_map(
+                |(at, numbers, kind, place)| {
+                    let [pause, collected, uncollectable, order] = numbers;
+                    let order = (order % 2 == 1).then_some(order);
+                    Record::Collection { at, pause, kind, place, collected, uncollectable, order }
+                }
+            ),
             (at.clone(), any::<[u64; 2]>()).prop_map(|(at, [busy, idle])| Record::Gap { at, busy, idle }),
             (at.clone(), any::<[u32; 3]>()).prop_map(|(at, counts)| Record::Counts { at, counts }),
             (at.clone(), any::<[u64; 2]>()).prop_map(|(at, [rss, cpu_us])| Record::Process { at, rss, cpu_us }),
@@ -154,7 +166,9 @@ mod tests {
                 site
             }),
             (at.clone(), any::<u64>()).prop_map(|(at, count)| Record::Dropped { at, count }),
-            (at.clone(), any::<bool>(), ".{0,20}").prop_map(|(at, guard, text)| Record::Order { at, guard, text }),
+            (at.clone(), any::<u64>(), any::<bool>(), of(OrderKind::ALL), ".{0,20}")
+                .prop_map(|(at, id, guard, what, reason)| Record::Order { at, id, guard, what, reason }),
+            (at.clone(), ".{0,20}", ".{0,20}").prop_map(|(at, before, after)| Record::Policy { at, before, after }),
             (at.clone(), any::<[u64; 3]>()).prop_map(|(at, [gathered, tenured, pending])| Record::Heap {
                 at,
                 gathered,
@@ -227,6 +241,7 @@ mod tests {
     fn other_files_are_named_for_what_they_are() {
         assert!(matches!(read(b"PK\x03\x04"), Err(TraceError::NotATrace)));
         assert!(matches!(read(b"NGCTRACE\x09\x00"), Err(TraceError::Version(9))));
+        assert!(matches!(read(b"NGCTRACE\x00\x00"), Err(TraceError::Version(0))));
         assert!(matches!(read(b"NGCTRACE\x01\x00\xff\xff"), Err(TraceError::Header)));
     }
 }

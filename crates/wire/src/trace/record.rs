@@ -1,6 +1,8 @@
 //! The records of a trace and their bytes.
 
+use super::{OrderKind, version1};
 use crate::status::Cause;
+use crate::stop::StopKind;
 use crate::varint;
 
 /// Where a collection fell.
@@ -15,7 +17,8 @@ pub enum Place {
 }
 
 impl Place {
-    const ALL: [Self; 3] = [Self::InRequest, Self::InGap, Self::Forced];
+    /// All places, in the order of their numbers in a trace.
+    pub const ALL: [Self; 3] = [Self::InRequest, Self::InGap, Self::Forced];
 
     /// The name used in reports.
     #[must_use]
@@ -45,20 +48,23 @@ pub enum Record {
         /// The number it began with.
         id: u64,
     },
-    /// A collection.
+    /// A collection, or another stop.
     Collection {
         /// When it began.
         at: u64,
         /// How long it stopped the program.
         pause: u64,
-        /// 0, 1 or 2; 3 for a slice that freed what a snapshot found, 4 for the clone of a snapshot.
-        generation: u8,
+        /// What stopped it.
+        kind: StopKind,
         /// Where it fell.
         place: Place,
         /// Objects freed.
         collected: u64,
         /// Objects found unreachable that could not be freed.
         uncollectable: u64,
+        /// The id of the order that led to it, never 0; `None` where CPython or the program did, or where it is not
+        /// known.
+        order: Option<u64>,
     },
     /// The GIL was held from `at` for `busy`, and then free for `idle`.
     Gap {
@@ -108,10 +114,23 @@ pub enum Record {
     Order {
         /// When.
         at: u64,
+        /// Its number within the process, from 1 on; 0 where it has none.
+        id: u64,
         /// Whether a guard ordered it.
         guard: bool,
-        /// What and why, in words.
-        text: String,
+        /// What was ordered.
+        what: OrderKind,
+        /// Why, in words.
+        reason: String,
+    },
+    /// Another policy is in force from now on.
+    Policy {
+        /// When.
+        at: u64,
+        /// The policy that was in force.
+        before: String,
+        /// The policy that is in force now.
+        after: String,
     },
     /// What a collection found and left, beside the record of the collection itself.
     Heap {
@@ -153,6 +172,7 @@ impl Record {
             | Self::Stall { at, .. }
             | Self::Dropped { at, .. }
             | Self::Order { at, .. }
+            | Self::Policy { at, .. }
             | Self::Heap { at, .. }
             | Self::Flight { at, .. } => at,
         }
@@ -162,15 +182,16 @@ impl Record {
         match self {
             Self::RequestStart { .. } => 1,
             Self::RequestEnd { .. } => 2,
-            Self::Collection { .. } => 3,
             Self::Gap { .. } => 4,
             Self::Counts { .. } => 5,
             Self::Process { .. } => 6,
             Self::Stall { .. } => 7,
             Self::Dropped { .. } => 8,
-            Self::Order { .. } => 9,
             Self::Heap { .. } => 10,
             Self::Flight { .. } => 11,
+            Self::Collection { .. } => 12,
+            Self::Order { .. } => 13,
+            Self::Policy { .. } => 14,
         }
     }
 
@@ -180,11 +201,10 @@ impl Record {
         varint::put_signed(to, self.at().wrapping_sub(previous) as i64);
         match self {
             Self::RequestStart { id, .. } | Self::RequestEnd { id, .. } => varint::put(to, *id),
-            Self::Collection { pause, generation, place, collected, uncollectable, .. } => {
-                to.push(generation | (*place as u8) << 4);
-                varint::put(to, *pause);
-                varint::put(to, *collected);
-                varint::put(to, *uncollectable);
+            Self::Collection { pause, kind, place, collected, uncollectable, order, .. } => {
+                to.push(kind.number() | (*place as u8) << 4);
+                let order = &order.unwrap_or(0);
+                [pause, collected, uncollectable, order].into_iter().for_each(|&number| varint::put(to, number));
             }
             Self::Gap { busy, idle, .. } => {
                 varint::put(to, *busy);
@@ -201,9 +221,14 @@ impl Record {
                 put_text(to, site);
             }
             Self::Dropped { count, .. } => varint::put(to, *count),
-            Self::Order { guard, text, .. } => {
-                to.push(u8::from(*guard));
-                put_text(to, text);
+            Self::Order { id, guard, what, reason, .. } => {
+                to.push(what.number() | u8::from(*guard) << 4);
+                varint::put(to, *id);
+                put_text(to, reason);
+            }
+            Self::Policy { before, after, .. } => {
+                put_text(to, before);
+                put_text(to, after);
             }
             Self::Heap { gathered, tenured, pending, .. } => {
                 [gathered, tenured, pending].into_iter().for_each(|&number| varint::put(to, number));
@@ -221,21 +246,7 @@ impl Record {
         Some(match tag {
             1 => Self::RequestStart { at, id: varint::take(from)? },
             2 => Self::RequestEnd { at, id: varint::take(from)? },
-            3 => {
-                let kind = take_byte(from)?;
-                let generation = kind & 0xf;
-                if generation > 4 {
-                    return None;
-                }
-                Self::Collection {
-                    at,
-                    generation,
-                    place: *Place::ALL.get(usize::from(kind >> 4))?,
-                    pause: varint::take(from)?,
-                    collected: varint::take(from)?,
-                    uncollectable: varint::take(from)?,
-                }
-            }
+            version1::COLLECTION => version1::collection(from, at)?,
             4 => Self::Gap { at, busy: varint::take(from)?, idle: varint::take(from)? },
             5 => {
                 let mut count = || u32::try_from(varint::take(from)?).ok();
@@ -248,7 +259,7 @@ impl Record {
                 Self::Stall { at, duration, cause, site: take_text(from)? }
             }
             8 => Self::Dropped { at, count: varint::take(from)? },
-            9 => Self::Order { at, guard: take_byte(from)? != 0, text: take_text(from)? },
+            version1::ORDER => version1::order(from, at)?,
             10 => {
                 let mut number = || varint::take(from);
                 Self::Heap { at, gathered: number()?, tenured: number()?, pending: number()? }
@@ -257,15 +268,38 @@ impl Record {
                 let mut number = || varint::take(from);
                 Self::Flight { at, lasted: number()?, faults: number()?, objects: number()?, found: number()? }
             }
+            12 => {
+                let byte = take_byte(from)?;
+                Self::Collection {
+                    at,
+                    kind: StopKind::from_number(byte & 0xf)?,
+                    place: place_of(byte >> 4)?,
+                    pause: varint::take(from)?,
+                    collected: varint::take(from)?,
+                    uncollectable: varint::take(from)?,
+                    order: Some(varint::take(from)?).filter(|&order| order != 0),
+                }
+            }
+            13 => {
+                let byte = take_byte(from)?;
+                let (what, guard) = (OrderKind::from_number(byte & 0xf)?, byte >> 4 != 0);
+                Self::Order { at, id: varint::take(from)?, guard, what, reason: take_text(from)? }
+            }
+            14 => Self::Policy { at, before: take_text(from)?, after: take_text(from)? },
             _ => return None,
         })
     }
 }
 
-fn take_byte(from: &mut &[u8]) -> Option<u8> {
+pub(super) fn take_byte(from: &mut &[u8]) -> Option<u8> {
     let (&byte, rest) = from.split_first()?;
     *from = rest;
     Some(byte)
+}
+
+/// The place that has this number.
+pub(super) fn place_of(number: u8) -> Option<Place> {
+    Place::ALL.get(usize::from(number)).copied()
 }
 
 fn put_text(to: &mut Vec<u8>, text: &str) {
@@ -273,7 +307,7 @@ fn put_text(to: &mut Vec<u8>, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
-fn take_text(from: &mut &[u8]) -> Option<String> {
+pub(super) fn take_text(from: &mut &[u8]) -> Option<String> {
     let length = usize::try_from(varint::take(from)?).ok()?;
     let (text, rest) = from.split_at_checked(length)?;
     *from = rest;
