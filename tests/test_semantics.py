@@ -4,11 +4,8 @@ Where both can be compared, a program runs with and without the agent and must p
 come in between, what they may and may not do is stated.
 """
 
-import subprocess
-import sys
-
 import pytest
-from observed import environment, python
+from observed import python, stock
 
 pytestmark = pytest.mark.needs_agent
 
@@ -38,11 +35,7 @@ def conducted(code, *options, policy="gap", **env):
 
 def alone(code):
     """Runs code without us."""
-    env = {name: value for name, value in environment().items() if not name.startswith("NEUROGC_")}
-    env["PYTHONPATH"] = ""
-    done = subprocess.run([sys.executable, "-c", NODES + code], env=env, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout
+    return stock(NODES + code)
 
 
 SAME = {
