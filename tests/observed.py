@@ -151,9 +151,9 @@ class Running:
 
 
 def neurogc(*words, expect=0, timeout=60):
-    """Runs the command; what it printed, as JSON where it can be."""
+    """Runs the command; what it printed, as JSON where it can be. Where nothing is expected, any exit code will do."""
     done = subprocess.run([binary(), *map(str, words)], capture_output=True, text=True, timeout=timeout)
-    assert done.returncode == expect, done
+    assert expect is None or done.returncode == expect, done
     return json.loads(done.stdout) if "--json" in words else done.stdout + done.stderr
 
 

@@ -71,6 +71,17 @@ for words, keywords in [((), {}), (("a",), {}), ((1, 2, 3, 4), {}), ((1.5,), {})
         print(type(error).__name__)
 print(gc.get_threshold())
 """,
+    "its functions look the same": """
+import inspect
+for function in (gc.get_threshold, gc.set_threshold, gc.collect):
+    try:
+        signature = str(inspect.signature(function))
+    except (TypeError, ValueError) as error:
+        signature = type(error).__name__
+    print(signature, function.__module__, function.__name__, function.__qualname__, function.__text_signature__)
+    print(type(function).__name__, function.__self__ is gc, repr(function), inspect.isbuiltin(function))
+    print(function.__doc__)
+""",
     "a threshold that was set is obeyed": """
 gc.collect()
 gc.set_threshold(50, 2, 2)
