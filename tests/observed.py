@@ -133,7 +133,7 @@ class Running:
         self.process.stdin.flush()
 
     def ends(self, expect=0):
-        """Waits for the end, which must be in time, with this exit code and nothing on stderr; the rest of the output."""
+        """Waits for the end, in time, with this exit code and nothing on stderr; gives the rest of the output."""
         out, err = self.process.communicate()
         assert not self.late, f"the program hung: killed after {self.within} s\nstdout: {out}\nstderr: {err}"
         assert (self.process.returncode, err) == (expect, ""), f"exit {self.process.returncode}\n{out}\n{err}"

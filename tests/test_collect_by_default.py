@@ -1,4 +1,4 @@
-"""A collection that is asked for without saying how: it is what the policy would do, which on a large heap is a snapshot."""
+"""A collection that is asked for without saying how is what the policy would do: a snapshot, where the heap is large."""
 
 import json
 

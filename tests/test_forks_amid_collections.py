@@ -108,7 +108,13 @@ def forks():
 forking = threading.Thread(target=forks)
 forking.start()
 """
-EXPECTED = [["os.fork", []], ["multiprocessing", []], ["multiprocessing ends", 0], ["subprocess", 0], ["posix_spawn", 0]]
+EXPECTED = [
+    ["os.fork", []],
+    ["multiprocessing", []],
+    ["multiprocessing ends", 0],
+    ["subprocess", 0],
+    ["posix_spawn", 0],
+]
 
 COLLECTING = {
     "the policy": """

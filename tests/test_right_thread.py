@@ -350,7 +350,8 @@ def test_greenlets_have_one_hub():
     code = "from gevent import monkey; monkey.patch_all()\n" + WATCHED + """
 import gevent
 from gevent import hub
-hubs, get_ident, mine = set(), monkey.get_original("_thread", "get_ident"), {monkey.get_original("_thread", "get_ident")()}
+get_ident = monkey.get_original("_thread", "get_ident")
+hubs, mine = set(), {get_ident()}
 class Waiting:
     def __init__(self):
         self.me, self.timeout = self, gevent.Timeout.start_new(100)

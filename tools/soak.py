@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=600, help="of stress on each interpreter")
     parser.add_argument("--graphs", type=int, default=1_000_000, help="random graphs, all interpreters together")
     parser.add_argument("--live", default="1000000,5000000", help="sizes of the heaps that both methods collect")
-    parser.add_argument("--times", type=int, default=50, help="how often each test is run that depends on who comes first")
+    parser.add_argument("--times", type=int, default=50, help="how often each race is run")
     parser.add_argument("--part", help="one part, by the first word of its title: both, random, stress or races")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
     parser.add_argument("--only", help="one interpreter, for instance cp312")
