@@ -20,7 +20,22 @@ def pytest_configure(config):
     )
     config.addinivalue_line("markers", "timing: judges time, processor share or memory over time; runs on a quiet machine")
     config.addinivalue_line("markers", "once: does not depend on the interpreter; `make test` runs it on one of them")
+    config.addinivalue_line("markers", "race: depends on who comes first; `make soak` repeats it")
     config.addinivalue_line("markers", "ability(name): only for servers that are not listed as lacking it")
+
+
+def pytest_generate_tests(metafunc):
+    """Repeats what depends on who comes first, where the run asks for it."""
+    times = int(os.environ.get("NEUROGC_TEST_TIMES", "1"))
+    if times > 1 and metafunc.definition.get_closest_marker("race") is not None:
+        metafunc.fixturenames.append("_turn")
+        metafunc.parametrize("_turn", range(times), indirect=True)
+
+
+@pytest.fixture
+def _turn(request):
+    """Which repetition of a test this is."""
+    return request.param
 
 
 def pytest_collection_modifyitems(config, items):

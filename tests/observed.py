@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -79,6 +81,82 @@ def python(code, *options, **keywords):
     return done.stdout
 
 
+def stock(code, *words, timeout=60, expect=0):
+    """Runs Python code without the agent and gives its output: what CPython by itself does."""
+    env = {name: value for name, value in environment().items() if not name.startswith("NEUROGC_")}
+    env["PYTHONPATH"] = ""
+    command = [sys.executable, "-c", code, *map(str, words)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout)
+    assert (done.returncode, done.stderr) == (expect, ""), done
+    return done.stdout
+
+
+class Running:
+    """A program under the agent. When its time is over it is killed from outside, with all that it has started."""
+
+    def __init__(self, code, *words, within=20, policy="gap", before=(), **env):
+        self.process = subprocess.Popen(
+            [*before, *command(sys.executable, "-c", code, *words)],
+            env=environment(NEUROGC_POLICY=policy, **env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.pid = self.process.pid
+        self.within = within
+        self.late = False
+        self._watchdog = threading.Timer(within, self._is_late)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._watchdog.cancel()
+        self._kill()
+        self.process.communicate()
+
+    def line(self):
+        """The next line that the program prints."""
+        line = self.process.stdout.readline()
+        if not line:
+            self.ends()
+            raise AssertionError("the program has ended without the line")
+        return line.strip()
+
+    def say(self, line=""):
+        """Gives the program a line to read."""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def ends(self, expect=0):
+        """Waits for the end, in time, with this exit code and nothing on stderr; gives the rest of the output."""
+        out, err = self.process.communicate()
+        assert not self.late, f"the program hung: killed after {self.within} s\nstdout: {out}\nstderr: {err}"
+        assert (self.process.returncode, err) == (expect, ""), f"exit {self.process.returncode}\n{out}\n{err}"
+        return out
+
+    def _is_late(self):
+        self.late = True
+        self._kill()
+
+    def _kill(self):
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def neurogc(*words, expect=0, timeout=60):
+    """Runs the command; what it printed, as JSON where it can be. Where nothing is expected, any exit code will do."""
+    done = subprocess.run([binary(), *map(str, words)], capture_output=True, text=True, timeout=timeout)
+    assert expect is None or done.returncode == expect, done
+    return json.loads(done.stdout) if "--json" in words else done.stdout + done.stderr
+
+
 def socket_path(pid):
     """Where the agent of a process listens."""
     return Path(f"/tmp/neurogc-{os.getuid()}/{pid}.sock")
@@ -86,15 +164,20 @@ def socket_path(pid):
 
 def ask(pid):
     """The status report of a process, through its socket."""
+    answer = answer_to(pid, "status")
+    assert "status" in answer, answer
+    return answer["status"]
+
+
+def answer_to(pid, what):
+    """The answer of a process to any question, through its socket."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(10)
         connection.connect(str(socket_path(pid)))
-        question = json.dumps({"protocol": 1, "ask": "status"}).encode()
+        question = json.dumps({"protocol": 1, "ask": what}).encode()
         connection.sendall(struct.pack("<I", len(question)) + question)
         (length,) = struct.unpack("<I", _exactly(connection, 4))
-        answer = json.loads(_exactly(connection, length))
-    assert "status" in answer, answer
-    return answer["status"]
+        return json.loads(_exactly(connection, length))
 
 
 def _exactly(connection, count):

@@ -1,12 +1,11 @@
 """`neurogc policy` and `neurogc collect`: what people ask of a running process."""
 
-import json
 import os
 import subprocess
 import sys
 
 import pytest
-from observed import ask, binary, eventually, start
+from observed import ask, binary, eventually, neurogc, start
 
 NEUROGC = binary()
 pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not NEUROGC, reason="the command has not been built")]
@@ -89,13 +88,6 @@ class Console:
 
     def status(self):
         return ask(self.process.pid)
-
-
-def neurogc(*words, expect=0):
-    """Runs the command; what it printed, as JSON where it can be."""
-    done = subprocess.run([NEUROGC, *map(str, words)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == expect, done
-    return json.loads(done.stdout) if "--json" in words else done.stdout + done.stderr
 
 
 def test_a_policy_is_changed_and_taken_back():

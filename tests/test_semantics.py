@@ -4,11 +4,8 @@ Where both can be compared, a program runs with and without the agent and must p
 come in between, what they may and may not do is stated.
 """
 
-import subprocess
-import sys
-
 import pytest
-from observed import environment, python
+from observed import python, stock
 
 pytestmark = pytest.mark.needs_agent
 
@@ -38,11 +35,7 @@ def conducted(code, *options, policy="gap", **env):
 
 def alone(code):
     """Runs code without us."""
-    env = {name: value for name, value in environment().items() if not name.startswith("NEUROGC_")}
-    env["PYTHONPATH"] = ""
-    done = subprocess.run([sys.executable, "-c", NODES + code], env=env, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout
+    return stock(NODES + code)
 
 
 SAME = {
@@ -77,6 +70,17 @@ for words, keywords in [((), {}), (("a",), {}), ((1, 2, 3, 4), {}), ((1.5,), {})
     except TypeError as error:
         print(type(error).__name__)
 print(gc.get_threshold())
+""",
+    "its functions look the same": """
+import inspect
+for function in (gc.get_threshold, gc.set_threshold, gc.collect):
+    try:
+        signature = str(inspect.signature(function))
+    except (TypeError, ValueError) as error:
+        signature = type(error).__name__
+    print(signature, function.__module__, function.__name__, function.__qualname__, function.__text_signature__)
+    print(type(function).__name__, function.__self__ is gc, repr(function), inspect.isbuiltin(function))
+    print(function.__doc__)
 """,
     "a threshold that was set is obeyed": """
 gc.collect()

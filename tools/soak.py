@@ -1,6 +1,6 @@
-"""`make soak`: what takes too long for `make test`: larger heaps, a million random graphs, minutes of stress.
+"""`make soak`: what takes too long for `make test`: larger heaps, a million random graphs, minutes of stress, races.
 
-    soak.py [--seconds 600] [--graphs 1000000] [--live 1000000,5000000] [--only TAG]
+    soak.py [--seconds 600] [--graphs 1000000] [--live 1000000,5000000] [--times 50] [--only TAG] [--part races]
 
 Each part runs on every interpreter found, except the largest heaps, which need about 4 GB.
 """
@@ -11,9 +11,12 @@ import argparse
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import interpreters
 from interpreters import ROOT
+
+COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "fast" / "neurogc"
 
 
 def main() -> int:
@@ -21,6 +24,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=600, help="of stress on each interpreter")
     parser.add_argument("--graphs", type=int, default=1_000_000, help="random graphs, all interpreters together")
     parser.add_argument("--live", default="1000000,5000000", help="sizes of the heaps that both methods collect")
+    parser.add_argument("--times", type=int, default=50, help="how often each race is run")
+    parser.add_argument("--part", help="one part, by the first word of its title: both, random, stress or races")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
     parser.add_argument("--only", help="one interpreter, for instance cp312")
     options = parser.parse_args()
@@ -32,12 +37,16 @@ def main() -> int:
         suite = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_snapshot.py", "-k", "the_same_is"]
         fuzz = [python, "tools/fuzz_graphs.py", "--graphs", share, "--seed", str(options.seed)]
         stress = [python, "-W", "ignore", "tests/apps/snapshot_stress.py", str(options.seconds)]
+        races = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "-m", "race", "-n", "4", "--tb=short"]
         parts = [
             ("both methods", suite, {"NEUROGC_TEST_LIVE": options.live}),
             ("random graphs", fuzz, {}),
             ("stress", stress, {}),
+            ("races", races, {"NEUROGC_TEST_TIMES": str(options.times), "NEUROGC_BIN": str(COMMAND)}),
         ]
         for title, command, more in parts:
+            if options.part not in (None, title.split()[0]):
+                continue
             print(f"soak: {interpreter.title}: {title}", flush=True)
             failed += run(command, more) != 0
     print(f"soak: {len(found)} interpreters, {failed} parts failed")

@@ -1,0 +1,153 @@
+"""Memory is a promise: at most 1.25 times what CPython by itself would use, whether the program leaves gaps or not."""
+
+import json
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from observed import Running, eventually, stock
+from snapshots import snap
+from test_snapshot_memory import own_folder
+
+pytestmark = [pytest.mark.needs_agent, pytest.mark.timing]
+
+# `peak()` is of this program alone, where `ru_maxrss` would begin with the memory of who started it.
+PEAK = """
+import collections, contextlib, gc, json, sys, time
+class Node:
+    pass
+def peak():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+"""
+
+
+def beside_stock(code, *words, within, policy="gap"):
+    """Runs a program under the agent and, at the same time, without it; what both have printed."""
+    with ThreadPoolExecutor(1) as pool:
+        alone = pool.submit(stock, code, *words, timeout=within)
+        with Running(code, *words, policy=policy, within=within) as program:
+            ours = json.loads(program.ends())
+        return ours, json.loads(alone.result())
+
+
+# Each piece of garbage is one small object to the collector, and 100 kB to the machine.
+HEAVY = PEAK + """
+seconds, between = float(sys.argv[1]), float(sys.argv[2])
+until, number = time.monotonic() + seconds, 0
+while time.monotonic() < until:
+    node = Node()
+    node.me, node.blob = node, b"x" * 100_000
+    number += 1
+    if between and number % 100 == 0:
+        time.sleep(between)
+print(json.dumps({"peak": peak(), "made": number}))
+"""
+
+
+@pytest.mark.parametrize("between", [0, 0.002], ids=["busy", "with gaps"])
+def test_heavy_garbage(between):
+    ours, alone = beside_stock(HEAVY, 3, between, within=30)
+    assert ours["peak"] <= 1.25 * alone["peak"], (ours, alone)
+
+
+@pytest.fixture
+def within_300_mb():
+    """The words that put a command into a cgroup of 300 MB."""
+    parent = own_folder(1)
+    if parent is None:
+        pytest.skip("no memory cgroups of version 1 are mounted here")
+    folder = parent / f"neurogc-test-{os.getpid()}"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no memory cgroup can be made here: {error}")
+
+    def removed():
+        folder.rmdir()
+        return True
+
+    try:
+        (folder / "memory.limit_in_bytes").write_text(str(300 << 20))
+        yield ["sh", "-c", 'echo $$ > "$1/cgroup.procs" && shift && exec "$@"', "sh", str(folder)]
+    except OSError as error:
+        pytest.skip(f"no memory cgroup can be used here: {error}")
+    finally:
+        eventually(removed, within=5, what="the end of the cgroup")
+
+
+@pytest.mark.parametrize("policy", ["gap", "neural"])
+def test_heavy_garbage_within_a_limit_that_is_enough_for_cpython(within_300_mb, policy):
+    with Running(HEAVY, 1.5, 0, policy=policy, before=within_300_mb) as program:
+        out, err = program.process.communicate()
+    assert program.process.returncode != -signal.SIGKILL, "the kernel has killed it: out of memory"
+    assert (program.process.returncode, err) == (0, "") and json.loads(out)["peak"] < 300 << 20, (out, err)
+
+
+def test_what_a_snapshot_found_is_freed_however_much_becomes_old_meanwhile():
+    snap("""
+live = [[number] for number in range(600_000)]
+dead = [cycle() for _ in range(250_000)]
+gc.collect()
+del dead
+full = gc.get_stats()[2]["collections"]
+assert fly()[0] == "ready"
+first = agent.snapshot_reap(2, False)[0]
+more = []
+while len(more) < 3_500_000:
+    more.extend([number] for number in range(100_000))
+    gc.collect(1)
+freed, moved, dropped = drain()
+assert gc.get_stats()[2]["collections"] == full, "a full collection ran, and this test says nothing"
+assert first + freed >= 500_000 and dropped == 0 and not failed(), (first, freed, dropped, failed())
+""", timeout=60)
+
+
+# A service without any gap. What a request leaves lives for 50 requests and is garbage in cycles then, most of it old.
+SATURATED = PEAK + """
+try:
+    import neurogc
+    request = neurogc.request
+except ImportError:
+    neurogc, request = None, contextlib.nullcontext
+live = [{"number": number, "more": [number]} for number in range(150_000)]
+kept, longest, full, began = collections.deque(maxlen=50), 0.0, 0, 0.0
+
+def watch(phase, info):
+    # Processor time: what others take on a busy machine is not a stop of ours.
+    global began, longest, full
+    if phase == "start":
+        began = time.thread_time()
+    else:
+        longest = max(longest, time.thread_time() - began)
+        full += info["generation"] == 2
+
+def serve():
+    nodes = [Node() for _ in range(200)]
+    for one, other in zip(nodes, nodes[1:] + nodes[:1]):
+        one.other, one.data = other, {"a": [1], "b": [2]}
+    kept.append(nodes[0])
+
+gc.collect()
+gc.callbacks.append(watch)
+until, served = time.monotonic() + float(sys.argv[1]), 0
+while time.monotonic() < until:
+    with request():
+        serve()
+    served += 1
+seen = {"served": served, "full": full, "longest_ms": longest * 1000, "peak": peak()}
+if neurogc:
+    told = neurogc.status()["gc"]
+    seen |= {"snapshot": told["snapshot"], "forced": told["forced"]}
+    seen["longest_ms"] = max(seen["longest_ms"], told["snapshot"]["clone_max_ms"])
+print(json.dumps(seen))
+"""
+
+
+def test_a_service_without_gaps():
+    ours, alone = beside_stock(SATURATED, 8, within=40)
+    assert alone["full"] >= 3, f"without full collections there is nothing to compare: {alone}"
+    assert ours["peak"] <= 1.25 * alone["peak"], (ours, alone)
+    assert ours["full"] == 0 and ours["snapshot"]["count"] >= 1, (ours, alone)
+    assert ours["longest_ms"] <= 0.6 * alone["longest_ms"], (ours, alone)
