@@ -154,7 +154,7 @@ impl Pacer {
         Self {
             limits,
             objects: Objects::new(),
-            young: Young::new(own[0], budget),
+            young: Young::new(own, budget),
             live: 0.0,
             known: false,
             live_bytes: 0,

@@ -7,12 +7,14 @@
 use std::time::Duration;
 
 use crate::observation::{Bytes, Collected, Generation};
+use crate::policies::Thresholds;
 
 /// How far the limit may go beyond CPython's own.
 const MOST: f64 = 20_000.0;
 
-/// The steps in which it grows.
+/// The steps in which it grows, and the time in which it may grow by CPython's own limit once.
 const STEP: f64 = 1.25;
+const SHOWN: Duration = Duration::from_secs(1);
 
 /// Growth of memory between two collections that counts as nothing: this share of it, or so many bytes.
 const LITTLE_SHARE: f64 = 0.005;
@@ -24,15 +26,15 @@ const MIDDLE_BUDGETS: f64 = 4.0;
 /// What a collection is taken to cost for each object before one has been measured, in nanoseconds.
 const FIRST_COST: f64 = 100.0;
 
-/// Survivors until a middle collection is due, at the least; and the most young collections without one.
+/// Survivors until a middle collection is due, at the least.
 const FEWEST_SURVIVORS: f64 = 5_000.0;
-const MOST_YOUNG: u32 = 50;
 
 /// The limit of young objects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Young {
-    /// CPython's own threshold.
+    /// CPython's own thresholds for young and middle collections.
     own: f64,
+    middle: u32,
     budget: Duration,
     limit: f64,
     /// No limit beyond this one: memory has grown there.
@@ -46,9 +48,10 @@ pub(super) struct Young {
 }
 
 impl Young {
-    pub(super) fn new(own: u32, budget: Duration) -> Self {
-        let own = f64::from(own.max(1));
-        Self { own, budget, limit: own, highest: f64::MAX, resident: None, survivors: 0.0, cost: FIRST_COST }
+    pub(super) fn new(own: Thresholds, budget: Duration) -> Self {
+        let [young, middle, _] = own;
+        let own = f64::from(young.max(1));
+        Self { own, middle, budget, limit: own, highest: f64::MAX, resident: None, survivors: 0.0, cost: FIRST_COST }
     }
 
     /// Resident memory before anything has gathered.
@@ -76,10 +79,10 @@ impl Young {
         (MIDDLE_BUDGETS * self.budget.as_nanos() as f64 / self.cost - self.limit).max(FEWEST_SURVIVORS)
     }
 
-    /// The threshold for middle collections, after so many young ones since the last: the next young one becomes a
-    /// middle one where enough have survived.
+    /// The threshold for middle collections, after so many young ones since the last: CPython's own, and where enough
+    /// have survived the next young collection becomes a middle one.
     pub(super) fn middle_threshold(&self, young_since: u32) -> u32 {
-        if self.survivors >= self.survivors_limit() { young_since.saturating_sub(1) } else { MOST_YOUNG.max(young_since) }
+        if self.survivors >= self.survivors_limit() { young_since.saturating_sub(1).min(self.middle) } else { self.middle }
     }
 
     /// A collection has ended; `before` is resident memory when it began.
@@ -90,7 +93,7 @@ impl Young {
             Generation::Young => {
                 self.learn_cost(gathered, collected.pause);
                 self.survivors += (gathered - freed).max(0.0);
-                self.adapt(gathered, freed, before);
+                self.adapt(collected.at, gathered, freed, before);
             }
             Generation::Middle => {
                 self.learn_cost(gathered + self.survivors, collected.pause);
@@ -114,20 +117,24 @@ impl Young {
         }
     }
 
-    fn adapt(&mut self, gathered: f64, freed: f64, before: Bytes) {
+    fn adapt(&mut self, now: Duration, gathered: f64, freed: f64, before: Bytes) {
         if gathered < 0.5 * self.own {
             return;
         }
         if let Some(after) = self.resident {
             // Of what has come since the last collection, the part that an earlier one would have freed.
             let grown = before.saturating_sub(after) as f64 * (freed / gathered).min(1.0);
-            if grown > (after as f64 * LITTLE_SHARE).max(LITTLE) {
-                self.highest = self.highest.min((gathered / STEP).max(self.own));
+            let little = (after as f64 * LITTLE_SHARE).max(LITTLE);
+            if grown > little {
+                // Beyond CPython's own limit only as many as weigh little together.
+                self.highest = self.highest.min(self.own + little * freed / grown);
             }
         }
         let affordable = self.budget.as_nanos() as f64 / self.cost;
-        let most = affordable.min(MOST).max(self.own).min(self.highest.max(self.own));
-        self.limit = (self.limit * STEP).min(most);
+        // A program shows what its objects weigh in time, not in its first collections.
+        let shown = self.own * (1.0 + now.as_secs_f64() / SHOWN.as_secs_f64());
+        let most = affordable.min(MOST).min(shown).min(self.highest);
+        self.limit = (self.limit * STEP).min(most.max(self.own));
     }
 }
 
@@ -146,7 +153,7 @@ mod tests {
             let before = *resident as Bytes;
             young.collected(
                 &Collected {
-                    at: Duration::ZERO,
+                    at: Duration::from_secs(100),
                     generation: Generation::Young,
                     pause: Duration::from_nanos((gathered * 40.0) as u64),
                     gathered: gathered as u32,
@@ -162,14 +169,14 @@ mod tests {
 
     #[test]
     fn light_objects_may_gather_until_a_collection_takes_the_budget() {
-        let mut young = Young::new(700, Duration::from_millis(1));
+        let mut young = Young::new([700, 10, 10], Duration::from_millis(1));
         play(&mut young, 100.0, 1.0, 60, &mut 100e6);
         assert!(young.limit() > 15_000.0, "{}", young.limit());
     }
 
     #[test]
     fn heavy_garbage_keeps_the_limit_where_cpython_has_it() {
-        let mut young = Young::new(700, Duration::from_millis(1));
+        let mut young = Young::new([700, 10, 10], Duration::from_millis(1));
         let mut resident = 20e6;
         young.begin(resident as Bytes);
         let peak = play(&mut young, 100_000.0, 1.0, 500, &mut resident);
@@ -179,13 +186,13 @@ mod tests {
 
     #[test]
     fn growth_by_what_stays_alive_says_nothing() {
-        let mut young = Young::new(700, Duration::from_millis(1));
+        let mut young = Young::new([700, 10, 10], Duration::from_millis(1));
         let mut resident = 20 * MB;
         for _ in 0..60 {
             resident += 2 * MB;
             let gathered = young.limit() as u32;
             let collected = Collected {
-                at: Duration::ZERO,
+                at: Duration::from_secs(100),
                 generation: Generation::Young,
                 pause: Duration::from_micros(20),
                 gathered,
@@ -200,9 +207,9 @@ mod tests {
 
     #[test]
     fn survivors_are_looked_at_before_that_takes_long() {
-        let mut young = Young::new(2_000, Duration::from_millis(1));
+        let mut young = Young::new([2_000, 10, 10], Duration::from_millis(1));
         let mut gathered = 0.0;
-        while young.middle_threshold(20) > 19 {
+        while young.middle_threshold(5) > 4 {
             gathered += 2_000.0;
             let collected = Collected {
                 at: Duration::ZERO,

@@ -19,8 +19,8 @@ impl Every {
 
 impl Policy for Every {
     fn control(&self) -> Control {
-        // High, and not zero: without the agent CPython would take over in the end.
-        Control::Bounded([i32::MAX as u32 / 2, 10, 10])
+        // High, and not zero: where requests or the agent end, CPython still collects.
+        Control::Bounded([100_000, 10, 10])
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {
