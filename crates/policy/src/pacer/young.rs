@@ -79,7 +79,7 @@ impl Young {
     /// The threshold for middle collections, after so many young ones since the last: the next young one becomes a
     /// middle one where enough have survived.
     pub(super) fn middle_threshold(&self, young_since: u32) -> u32 {
-        if self.survivors >= self.survivors_limit() { young_since.saturating_sub(1) } else { MOST_YOUNG.max(young_since) }
+        if self.survivors >= self.survivors_limit() { young_since.saturating_sub(1) } else { MOST_YOUNG }
     }
 
     /// A collection has ended; `before` is resident memory when it began.
