@@ -30,6 +30,9 @@ pub const SMALL_HEAP: u64 = 50_000;
 /// The part of the room that young objects may fill.
 const YOUNG_PART: f64 = 0.125;
 
+/// Where memory has grown in bytes, so few new objects may be all of it.
+const HEAVY_FEWEST: f64 = 100.0;
+
 /// Growth that is worth a walk, as a share of what is alive.
 const WORTH: f64 = 0.04;
 
@@ -118,6 +121,8 @@ struct Out {
     grown_at_landing: f64,
     /// What counted as alive when it was launched.
     live_before: f64,
+    /// What has been freed of what it found.
+    freed: f64,
 }
 
 /// The pacer of one process.
@@ -237,9 +242,12 @@ impl Pacer {
         (self.young_limit(), self.young.survivors(), self.young.survivors_limit())
     }
 
-    /// The heap is only looked at when young objects have been collected, so these must not fill the room at one go.
+    /// The heap is only looked at when young objects have been collected, so these must not fill the room at one go, be it
+    /// in objects or in bytes.
     fn young_limit(&self) -> f64 {
-        self.young.limit().min(YOUNG_PART * self.room()).max(self.young.own())
+        let room_in_bytes = (self.goal_bytes() - self.live_bytes) as f64;
+        let most = (YOUNG_PART * self.room()).min(YOUNG_PART * room_in_bytes / self.young.weight().max(1.0));
+        self.young.limit().min(most).max(self.young.own())
     }
 
     /// Takes note of a collection; `before` is resident memory when it began.
@@ -265,7 +273,8 @@ impl Pacer {
     pub fn launched(&mut self, now: Duration, scope: Scope, young: u32) {
         self.objects.launched(f64::from(young));
         self.young.all_made_old();
-        self.out = Some(Out { scope, launched: now, landed: None, grown_at_landing: 0.0, live_before: self.live });
+        self.out =
+            Some(Out { scope, launched: now, landed: None, grown_at_landing: 0.0, live_before: self.live, freed: 0.0 });
         self.bound.launches += 1;
         self.bound.launches_new += u64::from(scope == Scope::New);
     }
@@ -296,6 +305,8 @@ impl Pacer {
                 self.new_rests = if self.new_paid { 0 } else { 1 << self.new_in_vain };
             }
         }
+        // Cycles that only memory in bytes asks for take their share of time, be they walks or plain collections.
+        self.plain_at.1 = flown.at + flown.flight.mul_f64(1.0 / self.limits.gc_share - 1.0);
         self.credit = (flown.at, CREDIT);
         if let Some(out) = &mut self.out {
             out.landed = Some((flown.at, found));
@@ -306,7 +317,11 @@ impl Pacer {
     /// A slice has freed so many of the objects, and took so long.
     pub fn reaped(&mut self, now: Duration, freed: u64, pause: Duration) {
         self.objects.reaped(freed as f64);
-        self.credit = (now, (self.credit.1 - pause.as_secs_f64()).max(-5e-3));
+        if let Some(out) = &mut self.out {
+            out.freed += freed as f64;
+        }
+        // A large piece is paid for by what comes after it.
+        self.credit = (now, (self.credit.1 - pause.as_secs_f64()).max(-1.0));
         if freed >= 500 {
             let cost = pause.as_secs_f64() / freed as f64;
             self.reap_cost = 0.7 * self.reap_cost + 0.3 * cost.clamp(50e-9, 20e-6);
@@ -315,7 +330,10 @@ impl Pacer {
 
     /// Everything that was found has been freed.
     pub fn drained(&mut self, resident: Bytes) {
-        self.out = None;
+        if let Some(Out { scope: Scope::All, landed: Some((_, found)), freed, .. }) = self.out.take() {
+            // What finalizers have brought back to life is alive.
+            self.live += (found - freed).max(0.0);
+        }
         self.live_bytes = resident;
     }
 
@@ -398,6 +416,8 @@ impl Pacer {
         let can_fly = observation.snapshot == Snapshot::Idle && !self.is_barred(observation.now);
         let small = self.objects.now() < SMALL_HEAP as f64;
         let bytes = observation.rss > self.goal_bytes() && self.live_bytes > 0;
+        let new = self.objects.now() - self.live;
+        let heavy = bytes && new > HEAVY_FEWEST && observation.now >= self.plain_at.1;
         let may_be_plain = observation.now >= self.plain_at.0;
         if filled > BACKSTOP.2 && may_be_plain && !small {
             return Some(Order::forced(Decision::Full, "the heap is far above its goal"));
@@ -405,10 +425,11 @@ impl Pacer {
         if can_fly && !small {
             let scope = self.scope();
             let near = self.objects.now() + self.expected_growth(scope) >= self.live + self.room();
-            if (self.is_worth() && (near || !self.known)) || (bytes && self.is_worth()) {
+            if self.is_worth() && (near || bytes || !self.known) {
                 return Some(Order::at_once(Decision::Snapshot { scope }, "the heap will reach its goal"));
             }
-            return None;
+            let reason = "memory has grown since the last cycle";
+            return heavy.then(|| Order::at_once(Decision::Snapshot { scope }, reason));
         }
         // Where snapshots only rest after a failure, the next one may still come in time.
         let most = if observation.snapshot == Snapshot::Idle && !small { BACKSTOP.0 } else { 1.0 };
@@ -424,9 +445,7 @@ impl Pacer {
                 Order::forced(Decision::Full, reason)
             });
         }
-        let new = self.objects.now() > self.live + 1_000.0;
-        (bytes && new && observation.now >= self.plain_at.1)
-            .then(|| Order::forced(Decision::Full, "memory has grown since the last full collection"))
+        heavy.then(|| Order::forced(Decision::Full, "memory has grown since the last full collection"))
     }
 
     /// The walk runs: the program must not outrun it.
@@ -480,7 +499,7 @@ impl Pacer {
         // A piece that is larger than a slice goes whole where that is not long, or where there is no other way.
         let piece = piece.map(|piece| piece.as_secs_f64() * 1.05);
         let budget = match piece {
-            Some(piece) if piece <= longest || filled > 1.2 => budget.max(piece),
+            Some(piece) if saved > 0.0 && (piece <= longest || filled > 1.2) => budget.max(piece),
             // Nothing smaller is left.
             Some(_) => return None,
             None => budget,

@@ -104,6 +104,36 @@ proptest! {
     }
 
     #[test]
+    fn what_finalizers_bring_back_to_life_is_not_looked_for_all_the_time(
+        live in 100_000..2_000_000_u64, revived in 0.5..1.0_f64
+    ) {
+        let phase = Phase { tick: Tick { kept: 100.0, dies_soon: 0.9, ..Tick::default() }, ticks: 20_000, rests: 0 };
+        let rehearsal = play(Name::Gap, live, Nature { revived, ..Nature::default() }, &[phase]);
+        let rooms = 100.0 * 20_000.0 / (0.25 * live as f64);
+        let launches = rehearsal.count(|it| matches!(it, Decision::Snapshot { .. })) as f64;
+        prop_assert!(launches <= 2.0 * rooms + 4.0, "{launches} launches, {rooms} rooms");
+    }
+
+    #[test]
+    fn heavy_objects_are_counted_in_bytes(
+        live in any_live(), snapshots: bool, log_weight in 3.0..5.5_f64, late: bool
+    ) {
+        // A hundred megabytes a second; objects that are there from the beginning are light.
+        let weight = 10.0_f64.powf(log_weight);
+        let kept = 100e6 / weight * 0.002;
+        let (dies_soon, dies_late) = if late { (0.0, kept) } else { (1.0, 0.0) };
+        let phase = Phase { tick: Tick { kept, dies_soon, dies_late, ..Tick::default() }, ticks: 10_000, rests: 0 };
+        let nature = Nature { snapshots, weight, light: live as f64, ..Nature::default() };
+        let rehearsal = play(Name::Gap, live, nature, &[phase]);
+        let start = 50e6 + 100.0 * live as f64;
+        let wait = 12.0 * (live as f64 * 150e-9 + 0.03) + 0.5;
+        // Young objects at CPython's threshold, and as many middle-aged ones as it would have.
+        let own = weight * 2_000.0 * 12.0;
+        let most = start * 1.25 + 16e6 + 100e6 * wait + own;
+        prop_assert!((rehearsal.peak as f64) < most, "{} of {}", rehearsal.peak, most);
+    }
+
+    #[test]
     fn plain_collections_take_at_most_half_of_the_time(
         live in any_live(), nature in any_nature(), phases in vec(any_phase().prop_flat_map(hard), 1..8)
     ) {

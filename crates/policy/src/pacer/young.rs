@@ -43,12 +43,23 @@ pub(super) struct Young {
     survivors: f64,
     /// What a collection costs for each object that it looks at, in nanoseconds.
     cost: f64,
+    /// By how much memory grows for each young object, in bytes.
+    weight: f64,
 }
 
 impl Young {
     pub(super) fn new(own: u32, budget: Duration) -> Self {
         let own = f64::from(own.max(1));
-        Self { own, budget, limit: own, highest: f64::MAX, resident: None, survivors: 0.0, cost: FIRST_COST }
+        Self {
+            own,
+            budget,
+            limit: own,
+            highest: f64::MAX,
+            resident: None,
+            survivors: 0.0,
+            cost: FIRST_COST,
+            weight: 0.0,
+        }
     }
 
     /// Resident memory before anything has gathered.
@@ -64,6 +75,11 @@ impl Young {
     /// Young objects that may gather.
     pub(super) fn limit(&self) -> f64 {
         self.limit
+    }
+
+    /// By how much memory grows for each of them, in bytes.
+    pub(super) fn weight(&self) -> f64 {
+        self.weight
     }
 
     /// Survivors that wait for a middle collection.
@@ -119,6 +135,7 @@ impl Young {
             return;
         }
         if let Some(after) = self.resident {
+            self.weight = (before.saturating_sub(after) as f64 / gathered).max(0.7 * self.weight);
             // Of what has come since the last collection, the part that an earlier one would have freed.
             let grown = before.saturating_sub(after) as f64 * (freed / gathered).min(1.0);
             if grown > (after as f64 * LITTLE_SHARE).max(LITTLE) {

@@ -41,8 +41,9 @@ pub(crate) struct Nature {
     pub(crate) reap: f64,
     /// Objects that can only be freed together.
     pub(crate) piece: f64,
-    /// Bytes of an object.
+    /// Bytes of an object, where there are more than so many light ones.
     pub(crate) weight: f64,
+    pub(crate) light: f64,
     /// Tracked objects for each that CPython counts, of those that are kept, and of those that are garbage at once.
     pub(crate) tracked: f64,
     pub(crate) tracked_garbage: f64,
@@ -59,6 +60,7 @@ impl Default for Nature {
             reap: 400.0,
             piece: 1.0,
             weight: 100.0,
+            light: 0.0,
             tracked: 1.0,
             tracked_garbage: 1.0,
             revived: 0.0,
@@ -146,16 +148,25 @@ impl Heap {
     }
 
     pub(crate) fn rss(&self) -> Bytes {
-        (BASE + self.nature.weight * self.objects()) as Bytes
+        let light = self.nature.light.min(self.objects());
+        (BASE + 100.0 * light + self.nature.weight * (self.objects() - light)) as Bytes
     }
 
     pub(crate) fn counts(&self) -> [u32; 3] {
         [self.gathered as u32, self.rounds[0], self.rounds[1]]
     }
 
-    /// What the last cycle left alive; until its garbage is gone, what the one before it left if that was more.
+    /// What the last cycle left alive; until its garbage is gone and the policy has been asked again, what the one before
+    /// it left if that was more.
     pub(crate) fn left(&self) -> f64 {
         self.left[0].max(self.left[1])
+    }
+
+    /// The policy has been asked.
+    pub(crate) fn asked(&mut self) {
+        if self.flight.is_none_or(|flight| !flight.landed) {
+            self.left[1] = self.left[0];
+        }
     }
 
     /// The program allocates, for so long.
@@ -211,6 +222,7 @@ impl Heap {
             Generation::Full => {
                 let looked = self.objects();
                 self.call_off();
+                let dies = (self.young.live + self.middle.live) * dies_soon;
                 for group in [&mut self.young, &mut self.middle, &mut self.new] {
                     self.old.take(group);
                 }
@@ -218,6 +230,8 @@ impl Heap {
                 self.rounds = [0, 0];
                 (self.tenured, self.pending) = (self.old.live, 0.0);
                 self.left = [self.old.live; 2];
+                self.old.live -= dies;
+                self.old.garbage = dies;
                 (looked, freed)
             }
         };
@@ -318,7 +332,6 @@ impl Heap {
             self.flight = None;
             self.old.garbage += std::mem::take(&mut self.known);
             if all {
-                self.left[1] = self.left[0];
                 (self.tenured, self.pending, self.rounds[1]) = (self.old.all(), self.new.all(), 0);
             }
         }

@@ -174,7 +174,11 @@ impl Rehearsal {
         self.look_at_snapshot();
         let observation = self.observe(Moment::CollectionEnd, tick);
         let order = self.guarded.decide(&observation);
+        let drained = self.heap.snapshot() == crate::Snapshot::Idle;
         self.carry_out(order, observation, tick);
+        if drained {
+            self.heap.asked();
+        }
         if let Some((order, observation)) = self.urgent.take() {
             self.carry_out(order, observation, tick);
         }
