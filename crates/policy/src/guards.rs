@@ -68,19 +68,22 @@ impl Guarded {
     pub fn thresholds(&self, observation: &Observation) -> Option<Thresholds> {
         match self.policy.control() {
             Control::Cpython => None,
-            Control::Fixed(thresholds) | Control::Bounded(thresholds) => Some(thresholds),
+            Control::Fixed(thresholds) => Some(thresholds),
+            Control::Bounded([young, middle, full]) => Some([young.min(self.pacer.last_threshold()), middle, full]),
             Control::Paced => Some(self.pacer.thresholds(observation)),
         }
     }
 
     /// What to do now.
     pub fn decide(&mut self, observation: &Observation) -> Order {
+        // The pacer knows by itself whether snapshots rest.
+        let snapshot = observation.snapshot;
         let observation = &self.seen_by_policy(observation);
         let control = self.policy.control();
         if matches!(control, Control::Paced | Control::Bounded(_)) && observation.moment != Moment::Look {
             let paced = Observation {
                 // People who collect by hand know no snapshots; the pacer keeps their memory bounded without.
-                snapshot: if control == Control::Paced { observation.snapshot } else { Snapshot::Unavailable },
+                snapshot: if control == Control::Paced { snapshot } else { Snapshot::Unavailable },
                 ..*observation
             };
             if let Some(order) = self.pacer.must(&paced).or_else(|| self.deferred(observation)) {

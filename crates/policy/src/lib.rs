@@ -21,9 +21,7 @@ pub use guards::{Guarded, Limits};
 pub use name::{Name, NameError, WRITTEN, names_a_file};
 pub use near::suggestion;
 pub use neurogc_neural::{LoadError, MOST_BYTES};
-pub use observation::{
-    Bytes, Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot,
-};
+pub use observation::{Bytes, Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot};
 pub use pacer::{Bound, Pacer, SMALL_HEAP};
 pub use policies::classic::CLASSIC_MODEL;
 pub use policies::neural::{Compared, Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};

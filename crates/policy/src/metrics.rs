@@ -135,7 +135,15 @@ mod tests {
             samples.extend(metrics.look(&observation));
             if at == 60 {
                 let (pause, generation) = (Duration::ZERO, Generation::Full);
-                metrics.learn(&Collected { at: now, generation, pause, gathered: 0, freed: 0, rss: 400 });
+                metrics.learn(&Collected {
+                    at: now,
+                    generation,
+                    pause,
+                    gathered: 0,
+                    freed: 0,
+                    rss: 400,
+                    objects: None,
+                });
             }
         }
         let seen: Vec<_> = samples.iter().map(|it| [it[0], it[1], it[2], it[8], it[9]]).collect();

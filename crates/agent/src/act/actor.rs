@@ -366,8 +366,8 @@ impl Actor {
         self.due.store(true, Ordering::Relaxed);
         let at = self.since_install(vm.now());
         let _ = self.notes.push(Note::Launched { at, scope: sortie.scope, young });
-        let (by, id) = lock(&self.running)
-            .map_or((Ordered::ByOthers, 0), |running| (ordered(running.order), running.order.id));
+        let (by, id) =
+            lock(&self.running).map_or((Ordered::ByOthers, 0), |running| (ordered(running.order), running.order.id));
         hooks.stopped(StopKind::Clone, began, by, id, 0, 0);
         Ok(())
     }

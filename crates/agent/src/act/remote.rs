@@ -157,32 +157,24 @@ fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, how: How, drive: &mut Opt
     match how {
         How::Young => Some(plain(vm, How::Young)),
         How::Full => Some(plain(vm, How::Full)),
-        How::Snapshot => step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(|failure| Outcome::Failed(failure.to_string()))),
+        How::Snapshot => step(actor, vm, hooks, drive)
+            .map(|done| done.unwrap_or_else(|failure| Outcome::Failed(failure.to_string()))),
         // What the policy would do: nothing that stops the program for long, where there is another way.
         How::Auto if drive.is_none() && objects(actor, vm) < SMALL_HEAP => Some(plain(vm, How::Full)),
         How::Auto => step(actor, vm, hooks, drive).map(|done| match done {
             Ok(outcome) => outcome,
             Err(Failure::Unsupported(_) | Failure::OtherInterpreter) => plain(vm, How::Full),
-            Err(failure) => {
-                Outcome::Failed(format!("{failure}; `--how full` collects while the program waits"))
-            }
+            Err(failure) => Outcome::Failed(format!("{failure}; `--how full` collects while the program waits")),
         }),
     }
 }
 
-fn step(
-    actor: &Actor,
-    vm: &impl Vm,
-    hooks: &Hooks,
-    drive: &mut Option<Drive>,
-) -> Option<Result<Outcome, Failure>> {
+fn step(actor: &Actor, vm: &impl Vm, hooks: &Hooks, drive: &mut Option<Drive>) -> Option<Result<Outcome, Failure>> {
     match drive.get_or_insert_with(|| Drive::new(vm)).step(actor, vm, hooks) {
         Next::Again(_) => None,
-        Next::Done { freed, stopped } => Some(Ok(Outcome::Collected {
-            how: How::Snapshot,
-            found: freed,
-            pause_ms: stopped.as_secs_f64() * 1e3,
-        })),
+        Next::Done { freed, stopped } => {
+            Some(Ok(Outcome::Collected { how: How::Snapshot, found: freed, pause_ms: stopped.as_secs_f64() * 1e3 }))
+        }
         Next::Failed(failure) => Some(Err(failure)),
     }
 }
@@ -196,9 +188,7 @@ fn objects(actor: &Actor, vm: &impl Vm) -> u64 {
 fn plain(vm: &impl Vm, how: How) -> Outcome {
     let began = vm.now();
     match vm.collect(if how == How::Young { 0 } else { 2 }) {
-        Ok(found) => {
-            Outcome::Collected { how, found, pause_ms: vm.now().saturating_sub(began) as f64 / 1e6 }
-        }
+        Ok(found) => Outcome::Collected { how, found, pause_ms: vm.now().saturating_sub(began) as f64 / 1e6 },
         Err(reason) => Outcome::Failed(reason),
     }
 }

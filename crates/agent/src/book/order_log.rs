@@ -64,7 +64,8 @@ pub(crate) fn what(order: Order) -> &'static str {
 
 /// Whether an order is worth a line in the trace. Collections of young objects are there anyway, each by itself.
 pub(crate) fn is_notable(order: Order) -> bool {
-    order.forced || !matches!(order.decision, Decision::Wait | Decision::Young | Decision::Middle | Decision::Throttle { .. })
+    order.forced
+        || !matches!(order.decision, Decision::Wait | Decision::Young | Decision::Middle | Decision::Throttle { .. })
 }
 
 #[cfg(test)]

@@ -82,7 +82,11 @@ fn conduct(agent: &Agent, orders: &Orders, state: Option<PolicyState>, now: u64)
     let waited = overdue_since.map(|since| agent.actor.since_install(now).saturating_sub(since));
     Conduct {
         acting: agent.policy().acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down(),
-        due: if agent.actor.is_deferred() { "full: the program has asked for a collection".to_owned() } else { String::new() },
+        due: if agent.actor.is_deferred() {
+            "full: the program has asked for a collection".to_owned()
+        } else {
+            String::new()
+        },
         overdue_s: waited.map_or(0.0, |waited| waited.as_secs_f64()),
         missed: 0,
         deferred: agent.actor.deferrals(),

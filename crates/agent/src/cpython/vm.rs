@@ -99,15 +99,14 @@ impl Vm for ThisProcess<'_, '_> {
     }
 
     fn tenured(&self) -> u64 {
-        self.interpreter
-            .collector
-            .map_or(0, |collector| collector.generations(self.py).total().max(0) as u64)
+        self.interpreter.collector.map_or(0, |collector| collector.generations(self.py).total().max(0) as u64)
     }
 
     fn tracked_estimate(&self) -> u64 {
         self.interpreter.collector.map_or(0, |collector| {
             let generations = collector.generations(self.py);
-            let objects = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
+            let objects =
+                generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
             objects.max(0) as u64
         })
     }

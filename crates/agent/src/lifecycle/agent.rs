@@ -18,13 +18,13 @@ use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
 use crate::cpython::vm::ThisProcess;
 use crate::lifecycle::threads::{Crew, Member, catch};
+use crate::python::gc_functions::leave_to_cpython;
 use crate::sense::children::Proportions;
 use crate::sense::frozen::Frozen;
 use crate::sense::hooks::Hooks;
 use crate::sense::process::Process;
 use crate::snapshot::Snapshots;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
-use crate::python::gc_functions::leave_to_cpython;
 use crate::{sense::sampler, uplink};
 
 /// Trace blocks that may wait to be written.

@@ -78,7 +78,8 @@ mod _agent {
     use crate::python::prefork::forks_workers;
     #[pymodule_export]
     use crate::python::snapshots::{
-        collect_snapshot, prefers_snapshot, snapshot_cancel, snapshot_figures, snapshot_launch, snapshot_look, snapshot_reap,
+        collect_snapshot, prefers_snapshot, snapshot_cancel, snapshot_figures, snapshot_launch, snapshot_look,
+        snapshot_reap,
     };
 
     use pyo3::exceptions::PyImportError;

@@ -150,9 +150,8 @@ pub(crate) fn request_ended(py: Python<'_>, agent: &Agent) {
         return;
     }
     let may_act = lock(&MAY_ACT).as_ref().map(|function| function.clone_ref(py));
-    let here = may_act.is_none_or(|function| {
-        function.bind(py).call0().and_then(|here| here.is_truthy()).unwrap_or(false)
-    });
+    let here =
+        may_act.is_none_or(|function| function.bind(py).call0().and_then(|here| here.is_truthy()).unwrap_or(false));
     if here {
         at(py, Moment::Gap);
     }

@@ -40,8 +40,10 @@ pub(crate) enum Failure {
 impl Failure {
     /// Whether it says nothing about how the next one will fare: the program or the pacer has ended it.
     pub(crate) fn is_no_fault(&self) -> bool {
-        matches!(self, Self::UnderWay | Self::Collecting | Self::Collected | Self::Frozen | Self::Cancelled | Self::Missing)
-            || matches!(self, Self::GaveUp(Trouble::Stopped | Trouble::Lost))
+        matches!(
+            self,
+            Self::UnderWay | Self::Collecting | Self::Collected | Self::Frozen | Self::Cancelled | Self::Missing
+        ) || matches!(self, Self::GaveUp(Trouble::Stopped | Trouble::Lost))
     }
 
     /// Whether it will be so the next time, too.

@@ -261,8 +261,7 @@ impl Snapshots {
     fn new_since(&self, generations: Generations<'_>) -> Option<usize> {
         let marker = lock(&self.marker);
         let marker = marker.as_ref()?;
-        let valid =
-            marker.full == self.full.load(Ordering::Relaxed) && marker.frozen_ends == generations.frozen_ends();
+        let valid = marker.full == self.full.load(Ordering::Relaxed) && marker.frozen_ends == generations.frozen_ends();
         valid.then(|| marker.object.as_ptr() as usize - Head::SIZE)
     }
 

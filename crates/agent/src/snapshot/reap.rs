@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use super::control::Candidate;
 use super::harvest::Harvest;
 use super::walk::prefetch;
-use crate::cpython::{arenas, vm};
 use crate::cpython::generations::{Generations, Head};
 use crate::cpython::layout::Layout;
+use crate::cpython::{arenas, vm};
 use crate::sys::memory;
 
 /// A collector's head and the beginning of the object behind it.

@@ -19,10 +19,10 @@ use nix::sys::socket::{
 use nix::unistd::{Uid, geteuid};
 
 use crate::act::remote::Command;
-use crate::python::moments::call_main_thread;
-use crate::sys::native::monotonic_ns;
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
+use crate::python::moments::call_main_thread;
+use crate::sys::native::monotonic_ns;
 
 /// How long a peer may take to ask or to listen. A fork of the program may have to wait for that.
 const PATIENCE: Duration = Duration::from_millis(20);

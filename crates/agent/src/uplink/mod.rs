@@ -16,10 +16,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::python::gc_functions::leave_to_cpython;
 use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::threads::Crew;
+use crate::python::gc_functions::leave_to_cpython;
 use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use control::Control;

@@ -27,6 +27,12 @@ const LEAST_ROOM: f64 = 20_000.0;
 /// Below this many objects a full collection is shorter than all that a snapshot takes.
 pub const SMALL_HEAP: u64 = 50_000;
 
+/// The part of the room that young objects may fill.
+const YOUNG_PART: f64 = 0.125;
+
+/// Where memory has grown in bytes, so few new objects may be all of it.
+const HEAVY_FEWEST: f64 = 100.0;
+
 /// Growth that is worth a walk, as a share of what is alive.
 const WORTH: f64 = 0.04;
 
@@ -41,6 +47,10 @@ const SURPRISE: f64 = 1.2;
 
 /// A walk that found less than this share of the objects was poor: the heap grows, and flying earlier would not help.
 const POOR: f64 = 0.02;
+
+/// Walks of new objects rest for two walks of everything after one in vain, and twice as long after each further one, up
+/// to two to this power.
+const NEW_REST_MOST: u32 = 5;
 
 /// What a walk takes for each object, and in any case, before one has been measured.
 const WALK: (Duration, Duration) = (Duration::from_nanos(200), Duration::from_millis(20));
@@ -110,8 +120,12 @@ struct Out {
     launched: Duration,
     /// When it landed, and how much it found then.
     landed: Option<(Duration, f64)>,
-    /// The number of objects when it landed.
+    /// What had become old meanwhile when it landed.
     grown_at_landing: f64,
+    /// What counted as alive when it was launched.
+    live_before: f64,
+    /// What has been freed of what it found.
+    freed: f64,
 }
 
 /// The pacer of one process.
@@ -129,8 +143,12 @@ pub struct Pacer {
     /// Growth in the last flight, and whether the last walk was poor.
     growth_in_flight: f64,
     poor: bool,
-    /// Whether walks of new objects have been worth it.
+    /// Whether walks of new objects may be worth it, and whether the last one was.
     new_pays: bool,
+    new_paid: bool,
+    /// Walks of everything until another walk of new objects is tried, and how often in a row one was in vain.
+    new_rests: u32,
+    new_in_vain: u32,
     /// What a walk takes for each object, in seconds.
     walk_cost: f64,
     /// What freeing an object takes, in seconds.
@@ -162,6 +180,9 @@ impl Pacer {
             growth_in_flight: 0.0,
             poor: false,
             new_pays: false,
+            new_paid: false,
+            new_rests: 0,
+            new_in_vain: 0,
             walk_cost: WALK.0.as_secs_f64(),
             reap_cost: 0.6e-6,
             credit: (Duration::ZERO, CREDIT),
@@ -179,14 +200,26 @@ impl Pacer {
         self.live_bytes = resident;
         self.young.begin(resident);
         self.objects.left(objects as f64);
+        // Until a cycle has told, all of it counts as alive.
+        self.live = objects as f64;
     }
 
     /// The thresholds that CPython should run with now.
     #[must_use]
     pub fn thresholds(&self, observation: &Observation) -> Thresholds {
-        let young = if self.is_near(observation, 0.9) { self.young.own() } else { self.young.limit() };
+        // While a snapshot is out, freeing and holding up must keep pace with what becomes old: they happen at young
+        // collections only, so these must not be rare.
+        let often = self.out.is_some() || self.is_near(observation, 0.9);
+        let young = if often { self.young.own() } else { self.young_limit() };
         let middle = self.young.middle_threshold(observation.counts[1]);
         [young as u32, middle, observation.counts[2].saturating_add(FULL_SWITCH)]
+    }
+
+    /// Young objects after which CPython should collect at the latest where the policy wants it never to: as many as still
+    /// have room.
+    #[must_use]
+    pub fn last_threshold(&self) -> u32 {
+        (self.live + self.room() - self.objects.now()).max(self.young.own()) as u32
     }
 
     /// How the promise stands.
@@ -212,7 +245,15 @@ impl Pacer {
     /// Young objects that may gather, survivors that wait for a middle collection, and how many may.
     #[must_use]
     pub fn young_limits(&self) -> (f64, f64, f64) {
-        (self.young.limit(), self.young.survivors(), self.young.survivors_limit())
+        (self.young_limit(), self.young.survivors(), self.young.survivors_limit())
+    }
+
+    /// The heap is only looked at when young objects have been collected, so these must not fill the room at one go, be it
+    /// in objects or in bytes.
+    fn young_limit(&self) -> f64 {
+        let room_in_bytes = (self.goal_bytes() - self.live_bytes) as f64;
+        let most = (YOUNG_PART * self.room()).min(YOUNG_PART * room_in_bytes / self.young.weight().max(1.0));
+        self.young.limit().min(most).max(self.young.own())
     }
 
     /// Takes note of a collection; `before` is resident memory when it began.
@@ -238,7 +279,8 @@ impl Pacer {
     pub fn launched(&mut self, now: Duration, scope: Scope, young: u32) {
         self.objects.launched(f64::from(young));
         self.young.all_made_old();
-        self.out = Some(Out { scope, launched: now, landed: None, grown_at_landing: 0.0 });
+        self.out =
+            Some(Out { scope, launched: now, landed: None, grown_at_landing: 0.0, live_before: self.live, freed: 0.0 });
         self.bound.launches += 1;
         self.bound.launches_new += u64::from(scope == Scope::New);
     }
@@ -257,13 +299,20 @@ impl Pacer {
                 self.live = (objects - found).max(0.0);
                 self.known = true;
                 // Where a walk of everything finds much, it may lie among the new ones.
-                self.new_pays |= found >= 0.5 * self.room();
+                self.new_pays |= self.new_rests == 0 && found >= 0.5 * self.room();
+                self.new_rests = self.new_rests.saturating_sub(1);
             }
             Scope::New => {
                 self.objects.walked_new(objects);
-                self.new_pays = found >= 0.4 * self.room();
+                self.new_paid = found >= 0.4 * self.room();
+                self.new_pays = self.new_paid;
+                // Objects that die late are only found by walks of everything.
+                self.new_in_vain = if self.new_paid { 0 } else { (self.new_in_vain + 1).min(NEW_REST_MOST) };
+                self.new_rests = if self.new_paid { 0 } else { 1 << self.new_in_vain };
             }
         }
+        // Cycles that only memory in bytes asks for take their share of time, be they walks or plain collections.
+        self.plain_at.1 = flown.at + flown.flight.mul_f64(1.0 / self.limits.gc_share - 1.0);
         self.credit = (flown.at, CREDIT);
         if let Some(out) = &mut self.out {
             out.landed = Some((flown.at, found));
@@ -274,7 +323,11 @@ impl Pacer {
     /// A slice has freed so many of the objects, and took so long.
     pub fn reaped(&mut self, now: Duration, freed: u64, pause: Duration) {
         self.objects.reaped(freed as f64);
-        self.credit = (now, (self.credit.1 - pause.as_secs_f64()).max(-5e-3));
+        if let Some(out) = &mut self.out {
+            out.freed += freed as f64;
+        }
+        // A large piece is paid for by what comes after it.
+        self.credit = (now, (self.credit.1 - pause.as_secs_f64()).max(-1.0));
         if freed >= 500 {
             let cost = pause.as_secs_f64() / freed as f64;
             self.reap_cost = 0.7 * self.reap_cost + 0.3 * cost.clamp(50e-9, 20e-6);
@@ -283,7 +336,10 @@ impl Pacer {
 
     /// Everything that was found has been freed.
     pub fn drained(&mut self, resident: Bytes) {
-        self.out = None;
+        if let Some(Out { scope: Scope::All, landed: Some((_, found)), freed, .. }) = self.out.take() {
+            // What finalizers have brought back to life is alive.
+            self.live += (found - freed).max(0.0);
+        }
         self.live_bytes = resident;
     }
 
@@ -350,16 +406,18 @@ impl Pacer {
         if let Some(order) = self.at_ceiling(observation) {
             return Some(order);
         }
-        if observation.moment != Moment::CollectionEnd {
+        let filled = self.filled();
+        // Below the goal a gap is the policy's to use. Above it a gap is as good a moment as any: where all young objects
+        // are collected in gaps, it may be the only one.
+        if observation.moment != Moment::CollectionEnd && filled <= 1.0 {
             return None;
         }
-        let filled = self.filled();
         // A program that wants quiet has it as long as memory is within its goal.
         if observation.paused && filled <= 1.0 {
             return None;
         }
         match observation.snapshot {
-            Snapshot::Ready { objects, piece } => self.assist(observation, objects as f64, piece, filled),
+            Snapshot::Ready { objects, piece } => self.assist(observation, objects as f64, piece),
             Snapshot::InFlight => self.in_flight(observation, filled),
             Snapshot::Idle | Snapshot::Unavailable => self.begin_cycle(observation, filled),
         }
@@ -370,37 +428,54 @@ impl Pacer {
         let can_fly = observation.snapshot == Snapshot::Idle && !self.is_barred(observation.now);
         let small = self.objects.now() < SMALL_HEAP as f64;
         let bytes = observation.rss > self.goal_bytes() && self.live_bytes > 0;
+        let new = self.objects.now() - self.live;
+        let heavy = bytes && new > HEAVY_FEWEST && observation.now >= self.plain_at.1;
+        let may_be_plain = observation.now >= self.plain_at.0;
+        if filled > BACKSTOP.2 && may_be_plain && !small {
+            return Some(Order::forced(Decision::Full, "the heap is far above its goal"));
+        }
         if can_fly && !small {
             let scope = self.scope();
             let near = self.objects.now() + self.expected_growth(scope) >= self.live + self.room();
-            if (self.is_worth() && (near || !self.known)) || (bytes && self.is_worth()) {
+            if self.is_worth() && (near || bytes || !self.known) {
                 return Some(Order::at_once(Decision::Snapshot { scope }, "the heap will reach its goal"));
             }
-            return None;
+            let reason = "memory has grown since the last cycle";
+            return heavy.then(|| Order::at_once(Decision::Snapshot { scope }, reason));
         }
         // Where snapshots only rest after a failure, the next one may still come in time.
         let most = if observation.snapshot == Snapshot::Idle && !small { BACKSTOP.0 } else { 1.0 };
-        if filled > most && observation.now >= self.plain_at.0 {
-            let reason = if small { "a small heap has reached its goal" } else { "the heap has reached its goal, and no snapshot can be taken" };
-            return Some(if small { Order::at_once(Decision::Full, reason) } else { Order::forced(Decision::Full, reason) });
+        if filled > most && may_be_plain {
+            let reason = if small {
+                "a small heap has reached its goal"
+            } else {
+                "the heap has reached its goal, and no snapshot can be taken"
+            };
+            return Some(if small {
+                Order::at_once(Decision::Full, reason)
+            } else {
+                Order::forced(Decision::Full, reason)
+            });
         }
-        let new = self.objects.now() > self.live + 1_000.0;
-        (bytes && new && observation.now >= self.plain_at.1)
-            .then(|| Order::forced(Decision::Full, "memory has grown since the last full collection"))
+        heavy.then(|| Order::forced(Decision::Full, "memory has grown since the last full collection"))
     }
 
     /// The walk runs: the program must not outrun it.
     fn in_flight(&mut self, observation: &Observation, filled: f64) -> Option<Order> {
-        let out = self.out?;
-        let expected = self.flight_time(out.scope).max(Duration::from_millis(300));
-        let late = observation.now.saturating_sub(out.launched) > expected.mul_f64(LATE);
+        let is_late = |out: Out| {
+            let expected = self.flight_time(out.scope).max(Duration::from_millis(300));
+            observation.now.saturating_sub(out.launched) > expected.mul_f64(LATE)
+        };
+        // One that is not known of may never come back.
+        let late = self.out.is_none_or(is_late);
         let far = filled > BACKSTOP.2 || (late && filled > BACKSTOP.1);
         if far && observation.now >= self.plain_at.0 {
             return Some(Order::forced(Decision::Full, "the heap is far above its goal, and the snapshot is late"));
         }
         let share = ((filled - 1.0) / THROTTLE_SPAN).min(1.0);
         let pause = THROTTLE.mul_f64(share.max(0.0));
-        let held_up = pause >= THROTTLE_LEAST && !observation.paused && observation.now >= self.throttle_at;
+        let runs = observation.moment == Moment::CollectionEnd && !observation.paused;
+        let held_up = pause >= THROTTLE_LEAST && runs && observation.now >= self.throttle_at;
         if held_up {
             self.throttle_at = observation.now + 2 * pause;
         }
@@ -409,9 +484,12 @@ impl Pacer {
 
     /// What was found is freed in proportion to what the program adds, so that nothing is left when the next launch is
     /// due.
-    fn assist(&mut self, observation: &Observation, left: f64, piece: Option<Duration>, filled: f64) -> Option<Order> {
+    fn assist(&mut self, observation: &Observation, left: f64, piece: Option<Duration>) -> Option<Order> {
         let out = self.out?;
         let (_, found) = out.landed?;
+        // Where much has died, the new goal is far below what there is, which is no reason to free it all at one go: until
+        // it is gone the goal is the one from before.
+        let filled = self.filled_above(self.live.max(out.live_before));
         let grown = (self.objects.grown_since_launch() - out.grown_at_landing).max(0.0);
         let after = self.objects.now() - left;
         let until = self.live + self.room() - self.expected_growth(Scope::All) - after + grown;
@@ -436,8 +514,10 @@ impl Pacer {
         // A piece that is larger than a slice goes whole where that is not long, or where there is no other way.
         let piece = piece.map(|piece| piece.as_secs_f64() * 1.05);
         let budget = match piece {
-            Some(piece) if piece <= longest || filled > 1.2 => budget.max(piece),
-            _ => budget,
+            Some(piece) if saved > 0.0 && (piece <= longest || filled > 1.2) => budget.max(piece),
+            // Nothing smaller is left.
+            Some(_) => return None,
+            None => budget,
         };
         let enough = budget >= wanted.min(SLICE.0) || saved >= longest;
         (enough && budget > 0.0).then(|| {
@@ -471,7 +551,11 @@ impl Pacer {
 
     /// How many objects may come on top of what is alive.
     fn room(&self) -> f64 {
-        (self.live * self.limits.growth_share).max(LEAST_ROOM)
+        self.room_above(self.live)
+    }
+
+    fn room_above(&self, live: f64) -> f64 {
+        (live * self.limits.growth_share).max(LEAST_ROOM)
     }
 
     fn goal_bytes(&self) -> Bytes {
@@ -481,7 +565,11 @@ impl Pacer {
 
     /// How much of the room is filled.
     fn filled(&self) -> f64 {
-        if self.known { (self.objects.now() - self.live) / self.room() } else { 0.0 }
+        self.filled_above(self.live)
+    }
+
+    fn filled_above(&self, live: f64) -> f64 {
+        (self.objects.now() - live) / self.room_above(live)
     }
 
     /// Whether there is enough new to look at.
@@ -503,6 +591,8 @@ impl Pacer {
         if self.poor {
             return 0.0;
         }
+        // Where it is open whether a walk of new objects will do, one of everything must still be possible after it.
+        let scope = if self.new_paid { scope } else { Scope::All };
         let by_rate = self.objects.rate() * self.flight_time(scope).as_secs_f64();
         let last = if scope == Scope::All { self.growth_in_flight.min(by_rate * 2.0) } else { 0.0 };
         (SURPRISE * last.max(by_rate)).min(0.9 * self.room())

@@ -12,6 +12,9 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// Fewer counted objects than this say nothing about the share that is tracked.
 const FEWEST_FOR_FACTOR: f64 = 50_000.0;
 
+/// The least share of counted objects that are taken to be tracked; two thirds were measured on a service.
+const LEAST_FACTOR: f64 = 0.4;
+
 /// The sums at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mark {
@@ -130,7 +133,10 @@ impl Objects {
     fn correct(&mut self, factor: f64) {
         // The number now must not jump: what is known moves along.
         let now = self.now();
-        self.factor = f64::midpoint(self.factor, factor.clamp(0.1, 1.2));
+        // To count too few is worse than to count too many, so it falls slowly, and not without end: a walk also sees fewer
+        // where old objects were freed by reference counting, which says nothing about the next ones.
+        let factor = factor.clamp(LEAST_FACTOR, 1.2);
+        self.factor = if factor > self.factor { factor } else { f64::midpoint(self.factor, factor) };
         self.known = Mark { objects: now, ..self.mark() };
     }
 

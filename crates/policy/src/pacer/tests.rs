@@ -1,0 +1,212 @@
+//! The promise of the pacer, for any program on any machine: properties of the pretended program.
+
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::guards::Limits;
+use crate::name::Name;
+use crate::observation::{Decision, Moment};
+use crate::rehearsal::{Heap, Nature, Rehearsal, Tick};
+
+/// A stretch of time in which the program does one thing.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    tick: Tick,
+    ticks: usize,
+    /// The program rests in so many of ten ticks.
+    rests: usize,
+}
+
+impl Phase {
+    fn ticks(self) -> impl Iterator<Item = Tick> {
+        let busy = move |index: usize| index % 10 >= self.rests;
+        (0..self.ticks).map(move |index| Tick { busy: busy(index), ..self.tick })
+    }
+}
+
+/// What the program does: it keeps objects, of which some die soon, some late, and some stay.
+fn any_phase() -> impl Strategy<Value = Phase> {
+    let rates = (0.0..5.0_f64, 0.0..3_000.0_f64, 0.0..1.0_f64, 0.0..1.5_f64, 0.0..0.5_f64);
+    (rates, 200..1_500_usize, prop_oneof![3 => Just(0), 1 => 0..10_usize], proptest::bool::weighted(0.1)).prop_map(
+        |((log_kept, garbage, dies_soon, dies_late, by_reference), ticks, rests, paused)| {
+            // Up to two and a half million a second.
+            let kept = 5_000.0_f64.powf(log_kept / 5.0);
+            let (dies_late, by_reference) = (kept * dies_late * (1.0 - dies_soon), kept * by_reference);
+            let tick = Tick { kept, garbage, dies_soon, dies_late, by_reference, paused, ..Tick::default() };
+            Phase { tick, ticks, rests }
+        },
+    )
+}
+
+/// A machine on which walks starve, clones fail, and flights never land.
+fn hard(phase: Phase) -> impl Strategy<Value = Phase> {
+    let starved = prop_oneof![2 => Just(Some(1.0)), 3 => (1.0..30.0_f64).prop_map(Some), 1 => Just(None)];
+    (starved, proptest::bool::weighted(0.2))
+        .prop_map(move |(starved, fails)| Phase { tick: Tick { starved, fails, ..phase.tick }, ..phase })
+}
+
+fn any_nature() -> impl Strategy<Value = Nature> {
+    let piece = prop_oneof![4 => Just(1.0), 1 => 1.0..200_000.0_f64];
+    (80.0..150.0_f64, 100.0..250.0_f64, 250.0..700.0_f64, piece, 0.5..1.0_f64, any::<bool>()).prop_map(
+        |(plain, walk, reap, piece, tracked, snapshots)| Nature {
+            plain,
+            walk,
+            reap,
+            piece,
+            tracked,
+            snapshots,
+            ..Nature::default()
+        },
+    )
+}
+
+fn any_live() -> impl Strategy<Value = u64> {
+    (3.0..6.4_f64).prop_map(|log| 10.0_f64.powf(log) as u64)
+}
+
+fn play(name: Name, live: u64, nature: Nature, phases: &[Phase]) -> Rehearsal {
+    let ticks = phases.iter().flat_map(|phase| phase.ticks());
+    Rehearsal::new(Heap::new(live, nature), name, Limits::default(), None).play(ticks)
+}
+
+fn is_full(decision: &Decision) -> bool {
+    *decision == Decision::Full
+}
+
+fn assists(rehearsal: &Rehearsal) -> Duration {
+    let slices = rehearsal.stops.iter().filter(|stop| {
+        matches!(stop.order.decision, Decision::Reap { .. }) && stop.observation.moment == Moment::CollectionEnd
+    });
+    slices.map(|stop| stop.pause).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+
+    #[test]
+    fn the_heap_never_exceeds_three_rooms(
+        live in any_live(), nature in any_nature(), phases in vec(any_phase().prop_flat_map(hard), 1..8)
+    ) {
+        let rehearsal = play(Name::Gap, live, nature, &phases);
+        prop_assert!(rehearsal.rooms <= 3.0 + rehearsal.slack(), "{} {}", rehearsal.rooms, rehearsal.slack());
+    }
+
+    #[test]
+    fn where_counts_mislead_the_heap_stays_bounded(
+        live in any_live(), nature in any_nature(), tracked_garbage in 0.5..1.0_f64,
+        phases in vec(any_phase().prop_flat_map(hard), 1..8)
+    ) {
+        let rehearsal = play(Name::Gap, live, Nature { tracked_garbage, ..nature }, &phases);
+        // The least share of tracked objects that is ever reckoned with is two fifths.
+        prop_assert!(rehearsal.rooms <= 3.0 / 0.4, "{}", rehearsal.rooms);
+    }
+
+    #[test]
+    fn what_finalizers_bring_back_to_life_is_not_looked_for_all_the_time(
+        live in 100_000..2_000_000_u64, revived in 0.5..1.0_f64
+    ) {
+        let phase = Phase { tick: Tick { kept: 100.0, dies_soon: 0.9, ..Tick::default() }, ticks: 20_000, rests: 0 };
+        let rehearsal = play(Name::Gap, live, Nature { revived, ..Nature::default() }, &[phase]);
+        let rooms = 100.0 * 20_000.0 / (0.25 * live as f64);
+        let launches = rehearsal.count(|it| matches!(it, Decision::Snapshot { .. })) as f64;
+        prop_assert!(launches <= 2.0 * rooms + 4.0, "{launches} launches, {rooms} rooms");
+    }
+
+    #[test]
+    fn heavy_objects_are_counted_in_bytes(
+        live in any_live(), snapshots: bool, log_weight in 3.0..5.5_f64, late: bool
+    ) {
+        // A hundred megabytes a second; objects that are there from the beginning are light.
+        let weight = 10.0_f64.powf(log_weight);
+        let kept = 100e6 / weight * 0.002;
+        let (dies_soon, dies_late) = if late { (0.0, kept) } else { (1.0, 0.0) };
+        let phase = Phase { tick: Tick { kept, dies_soon, dies_late, ..Tick::default() }, ticks: 10_000, rests: 0 };
+        let nature = Nature { snapshots, weight, light: live as f64, ..Nature::default() };
+        let rehearsal = play(Name::Gap, live, nature, &[phase]);
+        let start = 50e6 + 100.0 * live as f64;
+        let wait = 12.0 * (live as f64 * 150e-9 + 0.03) + 0.5;
+        // Young objects at CPython's threshold, and as many middle-aged ones as it would have.
+        let own = weight * 2_000.0 * 12.0;
+        let most = start * 1.25 + 16e6 + 100e6 * wait + own;
+        prop_assert!((rehearsal.peak as f64) < most, "{} of {}", rehearsal.peak, most);
+    }
+
+    #[test]
+    fn plain_collections_take_at_most_half_of_the_time(
+        live in any_live(), nature in any_nature(), phases in vec(any_phase().prop_flat_map(hard), 1..8)
+    ) {
+        let rehearsal = play(Name::Gap, live, nature, &phases);
+        let (spent, first) = (rehearsal.spent(is_full), Duration::from_millis(300));
+        prop_assert!(spent <= rehearsal.heap.now / 2 + first, "{spent:?} of {:?}", rehearsal.heap.now);
+    }
+
+    #[test]
+    fn slices_take_at_most_half_of_the_time_while_the_heap_is_within_three_rooms(
+        live in any_live(), nature in any_nature(), phases in vec(any_phase().prop_flat_map(hard), 1..8)
+    ) {
+        let rehearsal = play(Name::Gap, live, nature, &phases);
+        let forced = rehearsal.stops.iter().any(|stop| stop.order.forced && matches!(stop.order.decision, Decision::Reap { .. }));
+        if !forced {
+            let spent = assists(&rehearsal);
+            let longest = Duration::from_secs_f64(nature.piece * nature.reap * 1e-9) + Duration::from_millis(20);
+            prop_assert!(spent <= rehearsal.heap.now / 2 + longest, "{spent:?} of {:?}", rehearsal.heap.now);
+        }
+    }
+
+    #[test]
+    fn on_a_machine_with_a_core_for_the_walk_the_goal_is_held_and_stops_are_short(
+        live in 100_000..2_000_000_u64, phases in vec(any_phase(), 1..8)
+    ) {
+        let phases: Vec<Phase> = phases.into_iter().map(|phase| benign(phase, live)).collect();
+        let rehearsal = play(Name::Gap, live, Nature::default(), &phases);
+        prop_assert!(rehearsal.beyond <= 0.1, "{}", rehearsal.beyond);
+        for stop in &rehearsal.stops {
+            let short = stop.pause <= Duration::from_millis(10);
+            prop_assert!(short || stop.filled > 1.2, "{stop:?}");
+        }
+        prop_assert!(rehearsal.stops.iter().all(|stop| !stop.order.forced));
+    }
+
+    #[test]
+    fn a_heap_that_grows_is_collected_about_as_often_as_by_cpython(
+        live in 200_000..1_000_000_u64, kept in 50.0..600.0_f64, growth in 1.5..4.0_f64
+    ) {
+        let ticks = (live as f64 * growth / kept) as usize;
+        let phase = Phase { tick: Tick { kept, ..Tick::default() }, ticks, rests: 0 };
+        let rehearsal = play(Name::Gap, live, Nature::default(), &[phase]);
+        let cpython = (1.0 + growth).ln() / 1.25_f64.ln();
+        // The first one is to learn what there is.
+        let cycles = rehearsal.count(|it| matches!(it, Decision::Snapshot { .. } | Decision::Full)) as f64 - 1.0;
+        prop_assert!(cycles <= 1.3 * cpython + 1.0 && cycles >= 0.7 * cpython - 1.0, "{cycles} for {cpython}");
+    }
+
+    #[test]
+    fn a_policy_that_collects_by_hand_is_bounded_too(
+        live in any_live(), nature in any_nature(), phases in vec(any_phase(), 1..8)
+    ) {
+        let rehearsal = play(Name::Every(1_000_000), live, nature, &phases);
+        prop_assert!(rehearsal.rooms <= 3.0 + rehearsal.slack(), "{} {}", rehearsal.rooms, rehearsal.slack());
+    }
+}
+
+/// So many programs are tried for each property.
+const CASES: u32 = 100;
+
+/// The same as slow as a walk can follow: half a million objects a second become old, and no more than there are; and what
+/// is alive does not shrink, which would move the goal.
+fn benign(phase: Phase, live: u64) -> Phase {
+    let most = (live as f64 / 500.0).min(1_000.0);
+    let scale = (most / phase.tick.kept).min(1.0);
+    let Tick { kept, dies_soon, dies_late, by_reference, .. } = phase.tick;
+    let stay = kept * (1.0 - dies_soon);
+    let tick = Tick {
+        kept: kept * scale,
+        dies_late: dies_late.min(stay - by_reference.min(stay)) * scale,
+        by_reference: by_reference.min(stay) * scale,
+        paused: false,
+        ..phase.tick
+    };
+    Phase { tick, ..phase }
+}

@@ -58,6 +58,10 @@ impl Policy for Classic {
         Order::at_once(Decision::Full, "the model finds it urgent")
     }
 
+    fn wants_looks(&self) -> bool {
+        true
+    }
+
     fn learn(&mut self, collected: &Collected) {
         self.metrics.learn(collected);
     }
@@ -73,6 +77,7 @@ mod tests {
 
     use super::*;
     use crate::guards::{Guarded, Limits};
+    use crate::policies::Tuning;
 
     const MEMORY: Bytes = 1 << 30;
 
@@ -110,7 +115,7 @@ mod tests {
 
     /// How many collections so many seconds see.
     fn check(percent: u8, memory_share: f64, paused: bool, seconds: u64) -> usize {
-        let mut guarded = Guarded::new(Box::new(classic(percent)), Limits::default());
+        let mut guarded = Guarded::new(Box::new(classic(percent)), Limits::default(), Tuning::default(), [700, 10, 10]);
         let orders: Vec<Order> = (0..=100 * seconds).map(|it| guarded.decide(&at(it, memory_share, paused))).collect();
         let collections = orders.iter().filter(|order| order.decision == Decision::Full);
         assert!(collections.clone().all(|order| order.at_once && !order.forced));
@@ -140,8 +145,7 @@ mod tests {
     #[test]
     fn cpython_goes_on_beside_it() {
         let classic = classic(70);
-        assert_eq!(classic.thresholds(&at(0, 1.0, false)), None);
-        assert!(!classic.takes_over());
+        assert_eq!(classic.control(), Control::Cpython);
     }
 
     #[test]

@@ -28,7 +28,8 @@ pub enum Control {
     Cpython,
     /// CPython does, with these thresholds.
     Fixed(Thresholds),
-    /// The policy does, with these thresholds; the pacer bounds memory by plain collections.
+    /// The policy does, with these thresholds; the pacer lowers the first where memory would grow beyond its goal, and
+    /// bounds memory by plain collections.
     Bounded(Thresholds),
     /// The pacer does.
     Paced,

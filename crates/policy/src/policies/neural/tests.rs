@@ -60,6 +60,7 @@ impl Script {
             gathered: 1_000,
             freed: 10,
             rss: 100 << 20,
+            objects: None,
         };
         neural.learn(&full);
         Self { neural, now: 2_000, requests: 0, pending: 0, orders: Vec::new() }
@@ -144,10 +145,15 @@ fn young_objects_are_collected_in_gaps_that_are_long_enough() {
 
 #[test]
 fn until_start_up_is_over_rules_decide() {
-    let neural = Neural::new(Tuning::default(), model(SAYS), Weights::default());
-    let gap = Gap::new(Tuning::default());
-    let observation = Observation::default();
-    assert_eq!(neural.thresholds(&observation), gap.thresholds(&observation));
+    let mut neural = Neural::new(Tuning::default(), model(SAYS), Weights::default());
+    let mut gap = Gap::new(Tuning::default());
+    for young in [100, 1_000, 10_000] {
+        let counts = [young, 1, 1];
+        let idle = Some(Duration::from_millis(5));
+        let observation =
+            Observation { idle, counts, young_limit: 2_000, survivors_limit: 9_000, ..Observation::default() };
+        assert_eq!(neural.decide(&observation), gap.decide(&observation), "{young}");
+    }
 }
 
 #[test]
@@ -171,7 +177,7 @@ fn old_objects_are_looked_at_by_the_time_cpython_would() {
         script.play(5, &[20, 30, 40]);
         script.pending = pending;
         script.play(1, &[20, 30, 40]);
-        script.orders.iter().any(|order| order.decision == Decision::Snapshot)
+        script.orders.iter().any(|order| matches!(order.decision, Decision::Snapshot { .. }))
     };
     assert!(!decided(SAYS, 60_000));
     assert!(decided(SAYS, 130_000));
