@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::sys::chunks::{ARENA, Chunks};
 use crate::sys::huge;
+use crate::sys::wake::UPLINK;
 
 /// `PyObjectArenaAllocator`.
 #[repr(C)]
@@ -80,6 +81,9 @@ pub(crate) fn release() {
     CHUNKS.trim();
     CHUNKS.begin_mending();
     OUT.store(false, Ordering::Release);
+    if CHUNKS.have_to_be_mended() {
+        UPLINK.wake();
+    }
     let kept = match KEPT.try_lock() {
         Ok(mut kept) => std::mem::take(&mut *kept),
         Err(TryLockError::Poisoned(kept)) => std::mem::take(&mut *kept.into_inner()),
@@ -143,32 +147,54 @@ pub(crate) fn before_fork() {
 /// What is done for huge pages from time to time, by one thread. No GIL is needed.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
+    prepared: Option<Instant>,
     thinned: Option<Instant>,
+    /// There was more to do than the last round had time for.
+    unfinished: bool,
 }
 
 impl Upkeep {
+    /// It is done a little at a time, with pauses: whoever touches a page meanwhile waits.
+    const BUDGET: Duration = Duration::from_micros(200);
+    const PAUSE: Duration = Duration::from_millis(3);
+
+    /// The shortest time between two looks at how many pages the program begins.
+    const PREPARE: Duration = Duration::from_millis(200);
+
     /// How long an arena must have been out of use before its half of a page is given back.
     const THIN: Duration = Duration::from_secs(1);
 
-    /// Does a little of what there is to do. True when there is more.
+    /// Does a little of what is due, and says when there is more. The page that the program begins after a quiet time
+    /// wakes the thread, and so does the end of a snapshot.
     ///
     /// A write to memory that is shared with a clone breaks a huge page up into 512 small ones, and the next clone would
     /// copy an entry for each: they are put back together. The next pages get their memory before the program needs
     /// them. Of pages of which only a half is in use, the other half is given back.
-    pub(crate) fn round(&mut self, budget: Duration) -> bool {
+    pub(crate) fn round(&mut self) -> Duration {
         if OUT.load(Ordering::Acquire) {
-            return false;
+            return Self::THIN;
         }
         let began = Instant::now();
-        let enough = || began.elapsed() >= budget || OUT.load(Ordering::Acquire);
-        if HUGE.load(Ordering::Relaxed) {
+        let is_due = |last: Option<Instant>, every: Duration| last.is_none_or(|last| began - last >= every);
+        let huge = HUGE.load(Ordering::Relaxed);
+        if huge && is_due(self.prepared, if CHUNKS.have_begun() { Self::PREPARE } else { Self::THIN }) {
+            self.prepared = Some(began);
             CHUNKS.prepare();
         }
-        if self.thinned.is_none_or(|last| last.elapsed() >= Self::THIN) {
+        if is_due(self.thinned, Self::THIN) {
             self.thinned = Some(began);
             CHUNKS.begin_thinning();
+            self.unfinished = true;
         }
-        CHUNKS.thin(enough) || CHUNKS.mend(enough)
+        if self.unfinished || CHUNKS.have_to_be_mended() {
+            let enough = || began.elapsed() >= Self::BUDGET || OUT.load(Ordering::Acquire);
+            self.unfinished = CHUNKS.thin(enough) || CHUNKS.mend(enough);
+        }
+        match self.prepared {
+            _ if self.unfinished => Self::PAUSE,
+            Some(last) if huge && CHUNKS.have_begun() => (last + Self::PREPARE).saturating_duration_since(began),
+            _ => Self::THIN,
+        }
     }
 }
 

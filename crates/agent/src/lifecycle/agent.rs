@@ -23,6 +23,7 @@ use crate::sense::hooks::Hooks;
 use crate::sense::process::Process;
 use crate::snapshot::Snapshots;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
+use crate::sys::wake::UPLINK;
 use crate::{sense::sampler, uplink};
 
 /// Trace blocks that may wait to be written.
@@ -278,10 +279,11 @@ impl Agent {
 
     /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.
     pub(crate) fn close_block(&self, ledger: &mut Ledger) {
-        if let Some(trace) = ledger.trace.as_mut().filter(|trace| !trace.is_empty())
-            && self.blocks.push(trace.take()).is_err()
-        {
-            ledger.lost_blocks += 1;
+        if let Some(trace) = ledger.trace.as_mut().filter(|trace| !trace.is_empty()) {
+            if self.blocks.push(trace.take()).is_err() {
+                ledger.lost_blocks += 1;
+            }
+            UPLINK.wake();
         }
     }
 
@@ -292,6 +294,7 @@ impl Agent {
 
 impl Running {
     fn unpark(&self) {
+        UPLINK.wake();
         self.uplink.thread().unpark();
         if let Some(conductor) = &*lock(&self.conductor) {
             conductor.unpark();
