@@ -11,8 +11,8 @@ use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::sys::chunks::{ARENA, Chunks};
-use crate::sys::huge;
 use crate::sys::wake::UPLINK;
+use crate::sys::{huge, memory};
 
 /// `PyObjectArenaAllocator`.
 #[repr(C)]
@@ -112,19 +112,34 @@ struct PoolHeader {
     largest_offset: u32,
 }
 
-/// Whether what begins here is a pool of small objects, which it says in several ways.
+impl PoolHeader {
+    /// Whether this is the header of a pool of small objects, which it says in several ways.
+    fn is_genuine(&self) -> bool {
+        let block = 16 * (self.size_class.wrapping_add(1));
+        self.size_class < (SMALL / 16) as u32
+            && self.largest_offset == POOL as u32 - block
+            && self.next_offset >= size_of::<Self>() as u32
+            && self.next_offset <= POOL as u32
+            && (self.next_offset - size_of::<Self>() as u32).is_multiple_of(block)
+    }
+}
+
+/// Whether what begins here is a pool of small objects.
 ///
 /// # Safety
 /// It must be a multiple of `POOL` that can be read.
 pub(crate) unsafe fn is_pool(address: usize) -> bool {
     // SAFETY: the caller's promise.
-    let header = unsafe { &*(address as *const PoolHeader) };
-    let block = 16 * (header.size_class.wrapping_add(1));
-    header.size_class < (SMALL / 16) as u32
-        && header.largest_offset == POOL as u32 - block
-        && header.next_offset >= size_of::<PoolHeader>() as u32
-        && header.next_offset <= POOL as u32
-        && (header.next_offset - size_of::<PoolHeader>() as u32).is_multiple_of(block)
+    unsafe { &*(address as *const PoolHeader) }.is_genuine()
+}
+
+/// The same for many addresses, of which nothing is known: the kernel reads them.
+pub(crate) fn are_pools(addresses: &[usize]) -> impl Iterator<Item = bool> {
+    let is_genuine = |bytes: [u8; size_of::<PoolHeader>()]| {
+        // SAFETY: a header is made of whole numbers, and any bytes make some.
+        unsafe { std::mem::transmute::<[u8; size_of::<PoolHeader>()], PoolHeader>(bytes) }.is_genuine()
+    };
+    memory::copies(addresses).into_iter().map(move |bytes| bytes.is_some_and(is_genuine))
 }
 
 /// Puts new arenas into huge pages from now on, or no longer. False where there can be none. The caller holds the GIL.
@@ -300,23 +315,36 @@ unsafe fn free_before(arena: *mut c_void, size: usize) {
     }
 }
 
+/// Writes the header of a pool whose objects take 64 bytes each.
+///
+/// # Safety
+/// It must be a multiple of `POOL` that can be written to.
+#[cfg(test)]
+pub(crate) unsafe fn make_pool(address: usize) {
+    let header = address as *mut PoolHeader;
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*header).size_class = 3;
+        (*header).largest_offset = POOL as u32 - 64;
+        (*header).next_offset = 48 + 5 * 64;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_pool_is_known_by_its_header() {
-        let mut memory = vec![0_u8; 2 * POOL];
+        let mut memory = vec![0_u8; 3 * POOL];
         let address = (memory.as_mut_ptr() as usize).next_multiple_of(POOL);
-        // SAFETY: the memory is long enough for a whole pool at its first multiple.
+        // SAFETY: the memory is long enough for two whole pools from its first multiple on.
         unsafe {
             assert!(!is_pool(address));
-            let header = address as *mut PoolHeader;
-            (*header).size_class = 3;
-            (*header).largest_offset = POOL as u32 - 64;
-            (*header).next_offset = 48 + 5 * 64;
+            make_pool(address);
             assert!(is_pool(address));
-            (*header).next_offset += 1;
+            assert_eq!(are_pools(&[address, 8, address + POOL]).collect::<Vec<_>>(), [true, false, false]);
+            (*(address as *mut PoolHeader)).next_offset += 1;
             assert!(!is_pool(address));
             std::ptr::write_bytes(address as *mut u8, 1, POOL);
             assert!(!is_pool(address));

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::control::{Candidate, Shared};
+use super::pools::Pools;
 use crate::cpython::collector::Collector;
 
 /// The candidates that are left.
@@ -20,6 +21,8 @@ pub(super) struct Harvest {
     components_left: usize,
     largest: usize,
     pub(super) freed: usize,
+    /// Where small candidates lie that earlier slices have come to.
+    pub(super) pools: Pools,
 }
 
 /// What may be freed at a time.
@@ -46,6 +49,7 @@ impl Harvest {
             components_left,
             largest,
             freed: 0,
+            pools: Pools::default(),
         }
     }
 
