@@ -67,7 +67,7 @@ impl Flight {
         let looks = apart.looks();
         let before = system::now();
         let deadline = before + PATIENCE_NS + PATIENCE_PER_OBJECT_NS * plan.objects as u64;
-        let known = apart.ranges().to_vec();
+        let guard = apart.set();
         let mission = child::Mission {
             heads: plan.heads,
             layout: plan.layout,
@@ -75,10 +75,9 @@ impl Flight {
             parent: std::process::id() as c_int,
             stack: plan.stack,
             deadline,
-            apart: &known,
+            apart: guard.ranges(),
             looks,
         };
-        let guard = apart.set();
         let cloned = clone(&stack, &mission);
         drop(guard);
         let pid = cloned?;
