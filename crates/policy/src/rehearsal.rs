@@ -250,7 +250,7 @@ fn server(ticks: usize) -> impl Iterator<Item = Tick> {
 #[test]
 fn watching_policies_never_act() {
     for name in [Name::Observe, Name::Cpython, Name::Threshold([10_000, 10, 10])] {
-        assert!(play(name, 1_000_000, Some(60 * MB), server(5_000)).orders.is_empty(), "{name}");
+        assert!(play(name.clone(), 1_000_000, Some(60 * MB), server(5_000)).orders.is_empty(), "{name}");
     }
 }
 

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(1);
 const OUT_NS: u64 = 10_000_000_000;
 
 /// Something to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Errand {
     /// Another policy.
     Policy(Name),
@@ -81,12 +81,12 @@ impl Errands {
             return None;
         }
         desk.begun = desk.waiting.is_some();
-        desk.waiting
+        desk.waiting.clone()
     }
 
     /// The errand that is under way.
     fn under_way(&self) -> Option<Errand> {
-        lock(&self.desk).waiting
+        lock(&self.desk).waiting.clone()
     }
 
     fn done(&self, outcome: Outcome) {

@@ -49,8 +49,9 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
 pub(crate) fn switch(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<()> {
     give_back(py, agent)?;
     agent.hand.begin_anew();
+    let acts = name.acts();
     agent.set_policy(name);
-    if !name.acts() {
+    if !acts {
         // Nobody would look after it any more.
         agent.snapshots.call_off(py);
     }

@@ -36,8 +36,8 @@ impl<'a> Conducting<'a> {
     /// Nothing, for a policy that only watches or an interpreter that is not understood.
     pub(crate) fn new(agent: &'a Agent) -> Option<Self> {
         let name = agent.policy();
-        let guarded = Guarded::new(policy_of(agent, name), agent.settings.limits);
         let acts = name.acts() && agent.interpreter.can_be_conducted();
+        let guarded = Guarded::new(policy_of(agent, name), agent.settings.limits);
         acts.then(|| Self {
             agent,
             guarded,

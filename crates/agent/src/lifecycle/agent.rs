@@ -114,7 +114,7 @@ impl Agent {
     pub(crate) fn new(settings: Settings, interpreter: Interpreter, host: Host) -> Self {
         let installed = monotonic_ns();
         let ledger = Ledger::new(installed, settings.trace.is_some());
-        let policy = settings.policy;
+        let policy = settings.policy.clone();
         Self {
             settings,
             interpreter,
@@ -150,7 +150,7 @@ impl Agent {
 
     /// The policy in force, which is never `auto`.
     pub(crate) fn policy(&self) -> Name {
-        lock(&self.policy).resolve(self.interpreter.can_be_conducted())
+        lock(&self.policy).clone().resolve(self.interpreter.can_be_conducted())
     }
 
     /// Puts another policy in force. The conductor sees it in its next round.
