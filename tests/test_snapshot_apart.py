@@ -1,7 +1,7 @@
 """Large memory without Python objects is left out of clones, and never more than that."""
 
 import pytest
-from snapshots import snap
+from snapshots import extension, snap
 
 pytestmark = pytest.mark.needs_agent
 
@@ -17,9 +17,9 @@ def latest():
     return figures["latest"]
 
 def set_apart():
-    # Mappings that forks would leave out.
+    # Mappings that forks would leave out, or leave empty.
     with open("/proc/self/smaps") as file:
-        return [line for line in file if line.startswith("VmFlags:") and " dc" in line]
+        return [line for line in file if line.startswith("VmFlags:") and (" dc" in line or " wf" in line)]
 
 before = set_apart()
 MB = 1 << 20
@@ -45,6 +45,52 @@ if pid == 0:
     os._exit(buffer[0] - 7 or buffer[-1] - 7)
 assert os.waitpid(pid, 0)[1] == 0 and not failed()
 """)
+
+
+def test_what_the_program_keeps_from_its_children_stays_kept_from_them():
+    snap(BUFFERS + """
+import mmap
+buffer = mmap.mmap(-1, 512 * MB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+ctypes.memset((ctypes.c_char * len(buffer)).from_buffer(buffer), 7, len(buffer))
+snapshot()
+snapshot()
+assert latest()["apart_bytes"] >= 320 * MB
+# Drivers of network and graphics cards do this to memory that they have pinned.
+buffer.madvise(mmap.MADV_DONTFORK)
+asked = set_apart()
+assert len(asked) > len(before)
+for _ in range(3):
+    garbage(100)
+    assert snapshot() >= 200
+    assert set_apart() == asked
+assert latest()["apart_bytes"] >= 320 * MB and failed().keys() <= {"late"}, failed()
+""")
+
+
+def test_children_of_a_native_fork_have_what_is_left_out(tmp_path):
+    snap(BUFFERS + f"""
+forks = ctypes.CDLL({extension("forks", tmp_path)!r} + "/forks.so")
+""" + """
+forks.children_without.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_char, ctypes.c_void_p]
+buffer = filled(512 * MB)
+snapshot()
+snapshot()
+assert latest()["apart_bytes"] >= 320 * MB
+where = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
+stop, without = ctypes.c_int(0), []
+def fork_on():
+    without.append(forks.children_without(where, len(buffer), 7, ctypes.addressof(stop)))
+thread = threading.Thread(target=fork_on)
+thread.start()
+try:
+    for _ in range(30):
+        garbage(100)
+        snapshot()
+finally:
+    stop.value = 1
+    thread.join()
+assert without == [0], without
+""", timeout=120)
 
 
 def test_memory_of_python_objects_is_not_left_out():

@@ -13,17 +13,17 @@ const SIMULATED_MEMORY: Bytes = 2 << 30;
 
 /// The same policy, with the full path of its file, which must hold a model that this version can use.
 pub(crate) fn checked(name: Name) -> Result<Name, Failure> {
-    let Name::Neural(Some(file)) = name else { return Ok(name) };
-    load(name, Tuning::default())?;
-    let path = fs::canonicalize(file).map_err(|error| wrong(Path::new(file), &error.to_string()))?;
-    let path = path.to_str().ok_or_else(|| wrong(Path::new(file), "its full path is not valid UTF-8"))?;
+    let Name::Neural(Some(file)) = &name else { return Ok(name) };
+    load(name.clone(), Tuning::default())?;
+    let path = fs::canonicalize(&**file).map_err(|error| wrong(Path::new(&**file), &error.to_string()))?;
+    let path = path.to_str().ok_or_else(|| wrong(Path::new(&**file), "its full path is not valid UTF-8"))?;
     Ok(format!("neural:{path}").parse()?)
 }
 
 /// The policy of a name, with the model of its file, to be simulated.
 pub(crate) fn load(name: Name, tuning: Tuning) -> Result<Box<dyn Policy>, Failure> {
     match name {
-        Name::Neural(Some(file)) => read(Path::new(file), |bytes| learned(bytes, tuning)),
+        Name::Neural(Some(file)) => read(Path::new(&*file), |bytes| learned(bytes, tuning)),
         Name::Classic(percent) => {
             let home = Home::find().map_err(Failure::failed)?;
             read(&home.folder().join(CLASSIC_MODEL), |bytes| classic(bytes, percent, SIMULATED_MEMORY))

@@ -64,7 +64,7 @@ impl Comparison {
         };
         let mut rows = Vec::new();
         for name in &rules.names {
-            let policy = models::load(*name, tuning)?;
+            let policy = models::load(name.clone(), tuning)?;
             rows.push(row(name.to_string(), simulate_policy(&scene, policy, name.acts())));
         }
         rows.push(row("(never)".to_owned(), never(&scene)));

@@ -17,7 +17,7 @@ fn main() {
         let scene = Scene::new(&model, &workload);
         for name in [Name::Cpython, Name::Threshold([10_000, 10, 10]), Name::Gap] {
             let began = Instant::now();
-            let outcome = simulate(&scene, name);
+            let outcome = simulate(&scene, name.clone());
             let rate = REQUESTS as f64 / began.elapsed().as_secs_f64() / 1e6;
             println!(
                 "{title:<8} {:<22} {rate:6.2} million requests a second, p99 {:.1} ms",

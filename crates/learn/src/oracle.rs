@@ -403,7 +403,7 @@ mod tests {
             let least = plan.outcome.cost(lambda);
             let names = [Name::Cpython, Name::Gap, Name::Freeze, Name::Every(2), Name::Threshold([2000, 2, 0])];
             for name in names {
-                let its = simulate(&scene, name).cost(lambda);
+                let its = simulate(&scene, name.clone()).cost(lambda);
                 // Nanoseconds are lost where work is cut into pieces.
                 prop_assert!(its >= least - 1e-4, "{name}: {its} < {least} {plan:?}");
             }
@@ -429,7 +429,7 @@ mod tests {
         let scene = Scene::new(&model, &workload);
         let plan = oracle(&scene, 0.01, Resolution::default()).unwrap();
         for name in [Name::Cpython, Name::Gap, Name::Every(100), Name::Threshold([10_000, 10, 10])] {
-            let its = simulate(&scene, name).cost(0.01);
+            let its = simulate(&scene, name.clone()).cost(0.01);
             assert!(its >= plan.outcome.cost(0.01), "{name}: {its} for {}", plan.outcome.cost(0.01));
         }
     }

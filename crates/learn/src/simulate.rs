@@ -49,7 +49,8 @@ impl<'s> Scene<'s> {
 #[must_use]
 pub fn simulate(scene: &Scene<'_>, name: Name) -> Outcome {
     // CPython alone needs nobody who looks at it.
-    simulate_policy(scene, policy(name, scene.tuning), name.acts())
+    let acts = name.acts();
+    simulate_policy(scene, policy(name, scene.tuning), acts)
 }
 
 /// The same under a policy that has no name. One that does not act is only asked for thresholds.
@@ -72,7 +73,7 @@ pub fn never(scene: &Scene<'_>) -> Outcome {
 /// Plays a scene, and gives the trace that an agent would have recorded.
 #[must_use]
 pub fn record(scene: &Scene<'_>, name: Name) -> Trace {
-    let mut run = Run::new(scene, Guarded::new(policy(name, scene.tuning), scene.limits), name.acts());
+    let mut run = Run::new(scene, Guarded::new(policy(name.clone(), scene.tuning), scene.limits), name.acts());
     run.recorder = Some(Recorder::default());
     run.play();
     run.recorder.unwrap_or_default().trace(scene.workload, &name.to_string())

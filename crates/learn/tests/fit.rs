@@ -33,7 +33,7 @@ fn near(found: f64, expect: f64, share: f64, what: &str) {
 #[test]
 fn a_model_is_found_again_in_its_trace() {
     for name in [Name::Cpython, Name::Gap] {
-        let (model, _, trace) = recorded(name);
+        let (model, _, trace) = recorded(name.clone());
         let found = fit(&trace, 0, 1).unwrap().model;
         // A few thousand objects, and hundreds of thousands.
         near(found.costs.young.at(5e3, 3e3), model.costs.young.at(5e3, 3e3), 0.1, "young");
@@ -53,12 +53,12 @@ fn a_model_is_found_again_in_its_trace() {
 #[test]
 fn a_trace_foretells_what_other_policies_do() {
     let names = [Name::Cpython, Name::Gap];
-    for recorded_under in names {
-        let (model, workload, trace) = recorded(recorded_under);
+    for recorded_under in &names {
+        let (model, workload, trace) = recorded(recorded_under.clone());
         let found = fit(&trace, 0, 1).unwrap();
-        for name in names {
-            let real = simulate(&Scene::new(&model, &workload), name);
-            let foretold = simulate(&Scene::new(&found.model, &found.workload), name);
+        for name in &names {
+            let real = simulate(&Scene::new(&model, &workload), name.clone());
+            let foretold = simulate(&Scene::new(&found.model, &found.workload), name.clone());
             let what = format!("{name} from {recorded_under}");
             // What snapshots cost, and how full collections go, is only seen where there are some.
             let share = if name == recorded_under { 0.15 } else { 0.3 };

@@ -14,7 +14,7 @@ fn a_million_requests_take_a_second_or_two() {
     let scene = Scene::new(&model, &workload);
     for name in [Name::Cpython, Name::Gap] {
         let began = Instant::now();
-        let outcome = simulate(&scene, name);
+        let outcome = simulate(&scene, name.clone());
         let seconds = began.elapsed().as_secs_f64();
         assert_eq!(outcome.requests, count as u64);
         // The bar is a second; others may be using the machine.

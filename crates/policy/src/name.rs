@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::near::suggestion;
 
 /// A policy by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Name {
     /// The best that this process supports.
     #[default]
@@ -27,7 +27,7 @@ pub enum Name {
     /// The original's way: everything, when a network finds it urgent, at so many percent of urgency.
     Classic(u8),
     /// What costs least, by what a model expects: the one that comes with this version, or that of a file.
-    Neural(Option<&'static str>),
+    Neural(Option<Arc<str>>),
 }
 
 /// How every policy of this version is written.
@@ -40,7 +40,7 @@ const USUALLY_URGENT: u8 = 70;
 impl Name {
     /// Whether it changes anything, instead of only watching.
     #[must_use]
-    pub fn acts(self) -> bool {
+    pub fn acts(&self) -> bool {
         !matches!(self, Self::Observe | Self::Cpython)
     }
 
@@ -117,7 +117,7 @@ impl FromStr for Name {
                 .map(Self::Classic)
                 .ok_or_else(|| wrong("classic, or classic:T with a threshold from 0 to 1, for instance classic:0.55")),
             ("neural", None) => Ok(Self::Neural(None)),
-            ("neural", Some(file)) if !file.is_empty() => Ok(Self::Neural(Some(kept(file)))),
+            ("neural", Some(file)) if !file.is_empty() => Ok(Self::Neural(Some(file.into()))),
             ("neural", _) => Err(wrong("neural, or neural:FILE with a file that neurogc train wrote")),
             ("threshold", numbers) => numbers
                 .and_then(|numbers| three(numbers).map(Self::Threshold))
@@ -131,19 +131,6 @@ impl FromStr for Name {
             }
         }
     }
-}
-
-/// The name of a file for as long as the program runs, so that names of policies stay small and can be copied. Each name
-/// is kept once; people do not change their files so often that this could grow.
-fn kept(file: &str) -> &'static str {
-    static KEPT: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = all.iter().find(|known| **known == file) {
-        return known;
-    }
-    let new: &'static str = Box::leak(file.to_owned().into_boxed_str());
-    all.push(new);
-    new
 }
 
 /// A share in whole percents.
@@ -179,7 +166,7 @@ mod tests {
             Name::Classic(7),
             Name::Classic(100),
             Name::Neural(None),
-            Name::Neural(Some("/models/a:b.safetensors")),
+            Name::Neural(Some("/models/a:b.safetensors".into())),
         ] {
             assert_eq!(name.to_string().parse(), Ok(name));
         }

@@ -20,7 +20,7 @@ use crate::snapshot::Failure;
 const FORGOTTEN_NS: u64 = 120_000_000_000;
 
 /// Something to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Command {
     /// Another policy.
     Policy(Name),

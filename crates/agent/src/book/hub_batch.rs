@@ -2,6 +2,8 @@
 
 use neurogc_wire::trace::{BlockWriter, Record};
 
+use crate::sys::wake::UPLINK;
+
 /// More than this is not kept from one round of the uplink to the next.
 const MOST: usize = 64 * 1024;
 
@@ -11,10 +13,12 @@ pub(crate) struct News {
     block: BlockWriter,
     events: u64,
     missed: u64,
+    /// Nothing had happened when the uplink last looked, so that it sleeps until it is told.
+    quiet: bool,
 }
 
 /// A closed block and what it holds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Bulletin {
     pub(crate) block: Vec<u8>,
     pub(crate) events: u64,
@@ -32,6 +36,9 @@ impl News {
         if !news {
             return;
         }
+        if std::mem::take(&mut self.quiet) {
+            UPLINK.wake();
+        }
         if self.block.size() > MOST {
             self.missed += 1;
             return;
@@ -40,10 +47,23 @@ impl News {
         self.events += 1;
     }
 
+    /// Whether nothing has happened.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.block.is_empty() && self.missed == 0
+    }
+
     /// Hands out what there is, and starts anew.
     pub(crate) fn take(&mut self) -> Bulletin {
+        self.quiet = self.is_empty();
         let block = if self.block.is_empty() { Vec::new() } else { self.block.take() };
         Bulletin { block, events: std::mem::take(&mut self.events), missed: std::mem::take(&mut self.missed) }
+    }
+}
+
+impl Bulletin {
+    /// Whether there is nothing to tell.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events == 0 && self.missed == 0
     }
 }
 

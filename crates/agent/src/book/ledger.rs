@@ -5,6 +5,7 @@ use neurogc_wire::trace::{BlockWriter, Record};
 
 use crate::book::hub_batch::News;
 use crate::book::order_log::{Orders, is_notable, kind};
+use crate::book::troubles::Troubles;
 use crate::sense::collections::{Collection, Collections};
 use crate::sense::gaps::{Gap, Gaps};
 use crate::sense::hooks::Event;
@@ -24,7 +25,7 @@ pub(crate) struct Ledger {
     pub(crate) orders: Orders,
     pub(crate) seen: Seen,
     /// What went wrong while running, in words.
-    pub(crate) troubles: Vec<String>,
+    pub(crate) troubles: Troubles,
     /// Processor time of the conductor and of the uplink.
     pub(crate) conductor_cpu_ns: u64,
     pub(crate) uplink_cpu_ns: u64,
@@ -47,7 +48,7 @@ impl Ledger {
             stalls: Stalls::default(),
             orders: Orders::default(),
             seen: Seen::default(),
-            troubles: Vec::new(),
+            troubles: Troubles::default(),
             conductor_cpu_ns: 0,
             uplink_cpu_ns: 0,
             lost_blocks: 0,
@@ -59,9 +60,7 @@ impl Ledger {
 
     /// Adds a trouble once.
     pub(crate) fn trouble(&mut self, what: String) {
-        if !self.troubles.contains(&what) {
-            self.troubles.push(what);
-        }
+        self.troubles.add(what);
     }
 
     /// Books an event from the program.
@@ -174,7 +173,7 @@ mod tests {
         let (kind, place) = (StopKind::Full, Place::Forced);
         let (at, pause, collected, uncollectable) = (105, 9, 3, 0);
         let (ours, gathered) = (true, 1);
-        let event = Event::Collection { at, pause, kind, order: 7, place, ours, gathered, collected, uncollectable };
+        let event = Event::Collection { at, pause, kind, order: 7, place, gathered, collected, uncollectable };
         ledger.event(event);
         let block = ledger.trace.as_mut().map(BlockWriter::take).unwrap_or_default();
         let reason = "memory: near its ceiling".to_owned();

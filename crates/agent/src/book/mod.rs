@@ -4,3 +4,4 @@ pub(crate) mod hub_batch;
 pub(crate) mod ledger;
 pub(crate) mod order_log;
 pub(crate) mod status;
+pub(crate) mod troubles;

@@ -31,7 +31,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
     gc.frozen = frozen;
     gc.snapshot = agent.snapshots.figures().report(agent.installed);
     let mut degraded = agent.interpreter.degraded.clone();
-    degraded.extend(ledger.troubles.iter().cloned());
+    degraded.extend(ledger.troubles.report());
     Status {
         pid,
         command: agent.command.clone(),

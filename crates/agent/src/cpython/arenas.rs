@@ -11,7 +11,8 @@ use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::sys::chunks::{ARENA, Chunks};
-use crate::sys::huge;
+use crate::sys::wake::UPLINK;
+use crate::sys::{huge, memory};
 
 /// `PyObjectArenaAllocator`.
 #[repr(C)]
@@ -80,6 +81,9 @@ pub(crate) fn release() {
     CHUNKS.trim();
     CHUNKS.begin_mending();
     OUT.store(false, Ordering::Release);
+    if CHUNKS.have_to_be_mended() {
+        UPLINK.wake();
+    }
     let kept = match KEPT.try_lock() {
         Ok(mut kept) => std::mem::take(&mut *kept),
         Err(TryLockError::Poisoned(kept)) => std::mem::take(&mut *kept.into_inner()),
@@ -108,19 +112,34 @@ struct PoolHeader {
     largest_offset: u32,
 }
 
-/// Whether what begins here is a pool of small objects, which it says in several ways.
+impl PoolHeader {
+    /// Whether this is the header of a pool of small objects, which it says in several ways.
+    fn is_genuine(&self) -> bool {
+        let block = 16 * (self.size_class.wrapping_add(1));
+        self.size_class < (SMALL / 16) as u32
+            && self.largest_offset == POOL as u32 - block
+            && self.next_offset >= size_of::<Self>() as u32
+            && self.next_offset <= POOL as u32
+            && (self.next_offset - size_of::<Self>() as u32).is_multiple_of(block)
+    }
+}
+
+/// Whether what begins here is a pool of small objects.
 ///
 /// # Safety
 /// It must be a multiple of `POOL` that can be read.
 pub(crate) unsafe fn is_pool(address: usize) -> bool {
     // SAFETY: the caller's promise.
-    let header = unsafe { &*(address as *const PoolHeader) };
-    let block = 16 * (header.size_class.wrapping_add(1));
-    header.size_class < (SMALL / 16) as u32
-        && header.largest_offset == POOL as u32 - block
-        && header.next_offset >= size_of::<PoolHeader>() as u32
-        && header.next_offset <= POOL as u32
-        && (header.next_offset - size_of::<PoolHeader>() as u32).is_multiple_of(block)
+    unsafe { &*(address as *const PoolHeader) }.is_genuine()
+}
+
+/// The same for many addresses, of which nothing is known: the kernel reads them.
+pub(crate) fn are_pools(addresses: &[usize]) -> impl Iterator<Item = bool> {
+    let is_genuine = |bytes: [u8; size_of::<PoolHeader>()]| {
+        // SAFETY: a header is made of whole numbers, and any bytes make some.
+        unsafe { std::mem::transmute::<[u8; size_of::<PoolHeader>()], PoolHeader>(bytes) }.is_genuine()
+    };
+    memory::copies(addresses).into_iter().map(move |bytes| bytes.is_some_and(is_genuine))
 }
 
 /// Puts new arenas into huge pages from now on, or no longer. False where there can be none. The caller holds the GIL.
@@ -143,32 +162,54 @@ pub(crate) fn before_fork() {
 /// What is done for huge pages from time to time, by one thread. No GIL is needed.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
+    prepared: Option<Instant>,
     thinned: Option<Instant>,
+    /// There was more to do than the last round had time for.
+    unfinished: bool,
 }
 
 impl Upkeep {
+    /// It is done a little at a time, with pauses: whoever touches a page meanwhile waits.
+    const BUDGET: Duration = Duration::from_micros(200);
+    const PAUSE: Duration = Duration::from_millis(3);
+
+    /// The shortest time between two looks at how many pages the program begins.
+    const PREPARE: Duration = Duration::from_millis(200);
+
     /// How long an arena must have been out of use before its half of a page is given back.
     const THIN: Duration = Duration::from_secs(1);
 
-    /// Does a little of what there is to do. True when there is more.
+    /// Does a little of what is due, and says when there is more. The page that the program begins after a quiet time
+    /// wakes the thread, and so does the end of a snapshot.
     ///
     /// A write to memory that is shared with a clone breaks a huge page up into 512 small ones, and the next clone would
     /// copy an entry for each: they are put back together. The next pages get their memory before the program needs
     /// them. Of pages of which only a half is in use, the other half is given back.
-    pub(crate) fn round(&mut self, budget: Duration) -> bool {
+    pub(crate) fn round(&mut self) -> Duration {
         if OUT.load(Ordering::Acquire) {
-            return false;
+            return Self::THIN;
         }
         let began = Instant::now();
-        let enough = || began.elapsed() >= budget || OUT.load(Ordering::Acquire);
-        if HUGE.load(Ordering::Relaxed) {
+        let is_due = |last: Option<Instant>, every: Duration| last.is_none_or(|last| began - last >= every);
+        let huge = HUGE.load(Ordering::Relaxed);
+        if huge && is_due(self.prepared, if CHUNKS.have_begun() { Self::PREPARE } else { Self::THIN }) {
+            self.prepared = Some(began);
             CHUNKS.prepare();
         }
-        if self.thinned.is_none_or(|last| last.elapsed() >= Self::THIN) {
+        if is_due(self.thinned, Self::THIN) {
             self.thinned = Some(began);
             CHUNKS.begin_thinning();
+            self.unfinished = true;
         }
-        CHUNKS.thin(enough) || CHUNKS.mend(enough)
+        if self.unfinished || CHUNKS.have_to_be_mended() {
+            let enough = || began.elapsed() >= Self::BUDGET || OUT.load(Ordering::Acquire);
+            self.unfinished = CHUNKS.thin(enough) || CHUNKS.mend(enough);
+        }
+        match self.prepared {
+            _ if self.unfinished => Self::PAUSE,
+            Some(last) if huge && CHUNKS.have_begun() => (last + Self::PREPARE).saturating_duration_since(began),
+            _ => Self::THIN,
+        }
     }
 }
 
@@ -274,23 +315,36 @@ unsafe fn free_before(arena: *mut c_void, size: usize) {
     }
 }
 
+/// Writes the header of a pool whose objects take 64 bytes each.
+///
+/// # Safety
+/// It must be a multiple of `POOL` that can be written to.
+#[cfg(test)]
+pub(crate) unsafe fn make_pool(address: usize) {
+    let header = address as *mut PoolHeader;
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*header).size_class = 3;
+        (*header).largest_offset = POOL as u32 - 64;
+        (*header).next_offset = 48 + 5 * 64;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_pool_is_known_by_its_header() {
-        let mut memory = vec![0_u8; 2 * POOL];
+        let mut memory = vec![0_u8; 3 * POOL];
         let address = (memory.as_mut_ptr() as usize).next_multiple_of(POOL);
-        // SAFETY: the memory is long enough for a whole pool at its first multiple.
+        // SAFETY: the memory is long enough for two whole pools from its first multiple on.
         unsafe {
             assert!(!is_pool(address));
-            let header = address as *mut PoolHeader;
-            (*header).size_class = 3;
-            (*header).largest_offset = POOL as u32 - 64;
-            (*header).next_offset = 48 + 5 * 64;
+            make_pool(address);
             assert!(is_pool(address));
-            (*header).next_offset += 1;
+            assert_eq!(are_pools(&[address, 8, address + POOL]).collect::<Vec<_>>(), [true, false, false]);
+            (*(address as *mut PoolHeader)).next_offset += 1;
             assert!(!is_pool(address));
             std::ptr::write_bytes(address as *mut u8, 1, POOL);
             assert!(!is_pool(address));

@@ -80,7 +80,7 @@ impl<'a> Attendant<'a> {
         let name = agent.policy();
         let acts = name.acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down();
         let director = acts.then(|| {
-            let policy = policy_of(agent, name);
+            let policy = policy_of(agent, name.clone());
             let (limits, tuning) = (agent.settings.limits, agent.settings.tuning);
             let mut guarded = Guarded::new(policy, limits, tuning, agent.thresholds);
             let objects = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());

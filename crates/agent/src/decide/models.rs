@@ -16,7 +16,7 @@ pub(crate) fn policy_of(agent: &Agent, name: Name) -> Box<dyn Policy> {
     match name {
         Name::Neural(Some(file)) => {
             let rules = ("gap decides instead of neural", Name::Gap);
-            load(agent, Path::new(file), rules, |bytes| learned(bytes, tuning))
+            load(agent, Path::new(&*file), rules, |bytes| learned(bytes, tuning))
         }
         Name::Classic(percent) => {
             let plain = ("cpython decides instead of classic", Name::Cpython);

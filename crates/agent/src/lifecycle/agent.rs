@@ -25,6 +25,7 @@ use crate::sense::hooks::Hooks;
 use crate::sense::process::Process;
 use crate::snapshot::Snapshots;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
+use crate::sys::wake::UPLINK;
 use crate::{sense::sampler, uplink};
 
 /// Trace blocks that may wait to be written.
@@ -113,7 +114,7 @@ impl Agent {
     pub(crate) fn new(settings: Settings, interpreter: Interpreter, host: Host) -> Self {
         let installed = monotonic_ns();
         let ledger = Ledger::new(installed, settings.trace.is_some());
-        let policy = settings.policy;
+        let policy = settings.policy.clone();
         let actor = Actor::new(installed, settings.tuning.pause_budget, settings.snapshots, Loans::default());
         Self {
             settings,
@@ -149,7 +150,7 @@ impl Agent {
 
     /// The policy in force, which is never `auto`.
     pub(crate) fn policy(&self) -> Name {
-        lock(&self.policy).resolve(self.interpreter.can_be_conducted())
+        lock(&self.policy).clone().resolve(self.interpreter.can_be_conducted())
     }
 
     /// Puts another policy in force. The sampler sees it in its next round.
@@ -253,9 +254,9 @@ impl Agent {
     pub(crate) fn in_child(&self) -> Self {
         let host = Host { command: self.command.clone(), thresholds: self.thresholds, owns_trace: false };
         let policy = match self.policy.try_lock() {
-            Ok(policy) => *policy,
-            Err(TryLockError::Poisoned(policy)) => *policy.into_inner(),
-            Err(TryLockError::WouldBlock) => self.settings.policy,
+            Ok(policy) => policy.clone(),
+            Err(TryLockError::Poisoned(policy)) => policy.into_inner().clone(),
+            Err(TryLockError::WouldBlock) => self.settings.policy.clone(),
         };
         let settings = Settings { policy, ..self.settings.clone() };
         let fresh = Self::new(settings, self.interpreter.clone(), host);
@@ -294,10 +295,11 @@ impl Agent {
 
     /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.
     pub(crate) fn close_block(&self, ledger: &mut Ledger) {
-        if let Some(trace) = ledger.trace.as_mut().filter(|trace| !trace.is_empty())
-            && self.blocks.push(trace.take()).is_err()
-        {
-            ledger.lost_blocks += 1;
+        if let Some(trace) = ledger.trace.as_mut().filter(|trace| !trace.is_empty()) {
+            if self.blocks.push(trace.take()).is_err() {
+                ledger.lost_blocks += 1;
+            }
+            UPLINK.wake();
         }
     }
 
@@ -308,6 +310,7 @@ impl Agent {
 
 impl Running {
     fn unpark(&self) {
+        UPLINK.wake();
         self.uplink.thread().unpark();
         if let Some(sampler) = &*lock(&self.sampler) {
             sampler.unpark();

@@ -46,8 +46,9 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
 /// Puts another policy in force.
 pub(crate) fn switch(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<()> {
     give_back(py, agent)?;
+    let acts = name.acts();
     agent.set_policy(name);
-    if !name.acts() {
+    if !acts {
         // No policy would look after it any more.
         py.detach(|| agent.snapshots.shut_down());
     }

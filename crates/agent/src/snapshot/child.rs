@@ -40,8 +40,12 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     // SAFETY: `Flight::launch` passes a mission, and this process has a copy of it.
     let mission = unsafe { &*mission.cast::<Mission<'_>>() };
     let has_own_files = let_go_of_files();
-    // Nothing of ours may come to lie where the program has something else.
-    mission.apart.iter().for_each(|range| system::plug(*range));
+    // What is not in the clone must not be taken for zeros, and nothing of ours may come to lie there.
+    // SAFETY: the program has set these ranges apart, so nothing is in them here.
+    if !mission.apart.iter().all(|range| unsafe { system::wall_off(*range) }) {
+        mission.shared.control().say_trouble(Trouble::NoMemory);
+        system::exit(1)
+    }
     let looks = mission.looks && has_own_files && mappings::lock_away();
     withdraw(mission.nicer);
     end_at_last(mission.deadline);

@@ -82,7 +82,7 @@ impl Flight {
         let looks = apart.looks() && plan.scope == Scope::All;
         let before = system::now();
         let deadline = before + PATIENCE_NS + PATIENCE_PER_OBJECT_NS * plan.objects as u64;
-        let known = apart.ranges().to_vec();
+        let guard = apart.set();
         let mission = child::Mission {
             lists: plan.lists,
             layout: plan.layout,
@@ -90,11 +90,10 @@ impl Flight {
             parent: std::process::id() as c_int,
             stack: plan.stack,
             deadline,
-            apart: &known,
+            apart: guard.ranges(),
             looks,
             nicer: if plan.polite { NICER } else { 0 },
         };
-        let guard = apart.set();
         let cloned = clone(&stack, &mission);
         drop(guard);
         let pid = cloned?;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use neurogc_policy::Scope;
 
 use super::control::{Candidate, Shared};
+use super::pools::Pools;
 use crate::cpython::collector::Collector;
 
 /// The candidates that are left.
@@ -25,6 +26,8 @@ pub(super) struct Harvest {
     /// What was walked, and how many full collections there had been when it was cloned.
     pub(super) scope: Scope,
     pub(super) full: u64,
+    /// Where small candidates lie that earlier slices have come to.
+    pub(super) pools: Pools,
 }
 
 /// What may be freed at a time.
@@ -53,6 +56,7 @@ impl Harvest {
             freed: 0,
             scope,
             full,
+            pools: Pools::default(),
         }
     }
 

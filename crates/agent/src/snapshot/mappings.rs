@@ -19,9 +19,6 @@ const MOST_BLOCKS: usize = 4096;
 /// Room for the kernel's account of all mappings; a process with more of them goes without.
 const ACCOUNT: usize = 64 << 20;
 
-/// Programs with this library may have set memory apart themselves, and what was set must not be taken back.
-const HANDS_OFF: &[u8] = b"libibverbs";
-
 /// The blocks that are locked away, as addresses in their order, and how many they are. One that was touched is marked by
 /// its lowest bit. Only the clone ever writes here.
 static BLOCKS: AtomicPtr<usize> = AtomicPtr::new(std::ptr::null_mut());
@@ -29,11 +26,11 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 const TOUCHED: usize = 1;
 
-/// Locks large mappings away, in whole blocks. False where there are none, or it cannot or must not be done.
+/// Locks large mappings away, in whole blocks. False where there are none, or it cannot be done.
 pub(super) fn lock_away() -> bool {
     let Some(account) = Account::read(c"/proc/self/maps") else { return false };
     let blocks: *mut usize = system::map(MOST_BLOCKS * size_of::<usize>()).cast();
-    if blocks.is_null() || account.lines().any(|line| contains(line, HANDS_OFF)) {
+    if blocks.is_null() {
         return false;
     }
     let mut count = 0;
@@ -184,7 +181,7 @@ impl Account {
 }
 
 /// The range of a mapping that is private, anonymous, writable and large.
-fn large_mapping(line: &[u8]) -> Option<(usize, usize)> {
+pub(super) fn large_mapping(line: &[u8]) -> Option<(usize, usize)> {
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     let mut range = words.next()?.split(|byte| *byte == b'-');
     let (from, to) = (hexadecimal(range.next()?)?, hexadecimal(range.next()?)?);
@@ -195,10 +192,6 @@ fn large_mapping(line: &[u8]) -> Option<(usize, usize)> {
 
 fn hexadecimal(digits: &[u8]) -> Option<usize> {
     digits.iter().try_fold(0_usize, |sum, digit| Some((sum << 4) | (*digit as char).to_digit(16)? as usize))
-}
-
-fn contains(line: &[u8], word: &[u8]) -> bool {
-    line.windows(word.len().max(1)).any(|part| part == word)
 }
 
 #[cfg(test)]

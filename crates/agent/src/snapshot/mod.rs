@@ -16,6 +16,7 @@ mod harvest;
 pub(crate) mod left_behind;
 mod mappings;
 mod order;
+mod pools;
 pub(crate) mod reap;
 #[cfg(test)]
 mod rehearsal;
@@ -379,7 +380,7 @@ impl Snapshots {
 
         let ranges = harvest.take(Portion { most: most.max(1), whole });
         let taken: usize = ranges.iter().map(|range| range.len()).sum();
-        let objects = reap::verified(&harvest, &ranges, harvest.collector.layout());
+        let objects = reap::verified(&mut harvest, &ranges);
         let freed = if objects.is_empty() {
             0
         } else {

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use super::control::Candidate;
 use super::harvest::Harvest;
+use super::pools::Pools;
 use super::walk::prefetch;
 use crate::cpython::generations::{Generations, Head};
 use crate::cpython::layout::Layout;
@@ -27,13 +28,37 @@ struct Header {
 /// How far ahead memory is brought near.
 const AHEAD: usize = 8;
 
+/// What the header of a candidate says about its place in a list.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// Where its head is; zero where it is not what it was.
+    head: usize,
+    next: usize,
+    previous: usize,
+}
+
+const NOBODY: Member = Member { head: 0, next: 0, previous: 0 };
+
 /// The candidates of these ranges that are still tracked objects of the same type.
-pub(super) fn verified(harvest: &Harvest, ranges: &[Range<usize>], layout: &Layout) -> Vec<usize> {
-    let count = ranges.iter().map(Range::len).sum();
-    let mut good = Vec::with_capacity(count);
+pub(super) fn verified(harvest: &mut Harvest, ranges: &[Range<usize>]) -> Vec<usize> {
+    let mut pools = std::mem::take(&mut harvest.pools);
+    let all_are_kept = arenas::all_are_kept();
+    if !all_are_kept {
+        pools.forget();
+    }
+    let mut members = members(harvest, ranges, all_are_kept, &mut pools);
+    pools.prove();
+    ask_neighbours(&mut members, &mut pools);
+    harvest.pools = pools;
+    members.iter().filter(|member| member.head != 0).map(|member| member.head + Head::SIZE).collect()
+}
+
+/// Reads the headers of candidates, in their order, because finalizers run in it.
+fn members(harvest: &Harvest, ranges: &[Range<usize>], all_are_kept: bool, pools: &mut Pools) -> Vec<Member> {
+    let layout = harvest.collector.layout();
+    let mut members = Vec::with_capacity(ranges.iter().map(Range::len).sum());
     // Addresses that cannot be read without care: for these the kernel is asked, all at once.
     let mut careful = Vec::new();
-    let all_are_kept = arenas::all_are_kept();
     for range in ranges {
         let candidates = harvest.candidates(range.clone());
         for (index, candidate) in candidates.iter().enumerate() {
@@ -41,15 +66,18 @@ pub(super) fn verified(harvest: &Harvest, ranges: &[Range<usize>], layout: &Layo
                 prefetch(ahead.object());
             }
             if !(all_are_kept && candidate.is_small()) {
-                // Its place is kept, because finalizers run in this order.
-                careful.push((good.len(), *candidate));
-                good.push(0);
+                careful.push((members.len(), *candidate));
+                members.push(NOBODY);
                 continue;
             }
+            let head = candidate.object() - Head::SIZE;
+            pools.note(head);
             // SAFETY: small objects lie in arenas, and all arenas of the time of the snapshot are still mapped.
-            let header = unsafe { *((candidate.object() - Head::SIZE) as *const Header) };
-            if is_the_same(*candidate, header, layout) {
-                good.push(candidate.object());
+            let header = unsafe { *(head as *const Header) };
+            if let Some(member) = member(*candidate, header, layout) {
+                prefetch(member.next);
+                prefetch(member.previous);
+                members.push(member);
             }
         }
     }
@@ -57,37 +85,76 @@ pub(super) fn verified(harvest: &Harvest, ranges: &[Range<usize>], layout: &Layo
     for ((place, candidate), bytes) in careful.iter().zip(memory::copies::<{ size_of::<Header>() }>(&addresses)) {
         // SAFETY: a header is four words, and any bytes make one.
         let header = bytes.map(|bytes| unsafe { std::mem::transmute::<[u8; size_of::<Header>()], Header>(bytes) });
-        if header.is_some_and(|header| is_the_same(*candidate, header, layout))
-            && let Some(good) = good.get_mut(*place)
-        {
-            *good = candidate.object();
+        if let (Some(header), Some(place)) = (header, members.get_mut(*place)) {
+            *place = member(*candidate, header, layout).unwrap_or(NOBODY);
         }
     }
-    good.retain(|object| *object != 0);
-    good
+    members
 }
 
-/// Whether a candidate is still a tracked object of its type. What was freed is not: CPython takes an object out of its
-/// list before it frees it.
-fn is_the_same(candidate: Candidate, header: Header, layout: &Layout) -> bool {
+/// What a candidate is, as far as its own header tells: a block that was used anew may happen to look like this.
+fn member(candidate: Candidate, header: Header, layout: &Layout) -> Option<Member> {
     const COLLECTING: usize = 2;
-    let head = candidate.object() - Head::SIZE;
     let references =
         if layout.object_refcount_bits == 32 { i64::from(header.references as i32) } else { header.references };
     let (next, previous) = (header.next, header.previous & !Head::FLAGS);
-    let is_list_member =
-        |address: usize| address != 0 && address.is_multiple_of(align_of::<Head>()) && address >> 48 == 0;
-    if header.kind != candidate.kind
-        || references <= 0
-        || header.previous & COLLECTING != 0
-        || !is_list_member(next)
-        || !is_list_member(previous)
-    {
-        return false;
+    let is_aligned = |address: usize| address != 0 && address.is_multiple_of(align_of::<Head>());
+    let is_tracked = references > 0 && header.previous & COLLECTING == 0 && is_aligned(next) && is_aligned(previous);
+    (header.kind == candidate.kind && is_tracked).then_some(Member {
+        head: candidate.object() - Head::SIZE,
+        next,
+        previous,
+    })
+}
+
+/// Keeps the members that both of their neighbours in the list point back to. CPython takes an object out of its list
+/// before it frees it, so what was freed, and used anew, has no such neighbours.
+///
+/// Nothing is taken for a neighbour before it has answered: what lies in a known pool is read directly, anything else
+/// by the kernel, in one call for many.
+fn ask_neighbours(members: &mut [Member], pools: &mut Pools) {
+    let mut unknown = Vec::new();
+    for (place, member) in members.iter_mut().enumerate() {
+        let Member { head, next, previous } = *member;
+        if head == 0 {
+            continue;
+        }
+        for (neighbour, side) in [(next, Side::Next), (previous, Side::Previous)] {
+            if !pools.contain(neighbour) {
+                unknown.push((neighbour, place, side));
+            // SAFETY: the sixteen bytes lie in a pool that is mapped as long as arenas are kept, and any bytes make a head.
+            } else if !side.points_back(unsafe { &*(neighbour as *const Head) }, head) {
+                *member = NOBODY;
+                break;
+            }
+        }
     }
-    // SAFETY: a tracked object with references lies here: nothing else has this type where its type would be and two
-    // pointers where its neighbours would be. So the neighbours are members of its list.
-    unsafe { (*(next as *const Head)).previous & !Head::FLAGS == head && (*(previous as *const Head)).next == head }
+    let addresses: Vec<usize> = unknown.iter().map(|(neighbour, ..)| *neighbour).collect();
+    for ((_, place, side), bytes) in unknown.iter().zip(memory::copies::<{ Head::SIZE }>(&addresses)) {
+        // SAFETY: a head is two words, and any bytes make one.
+        let neighbour = bytes.map(|bytes| unsafe { std::mem::transmute::<[u8; Head::SIZE], Head>(bytes) });
+        if let Some(member) = members.get_mut(*place)
+            && !neighbour.is_some_and(|neighbour| side.points_back(&neighbour, member.head))
+        {
+            *member = NOBODY;
+        }
+    }
+}
+
+/// On which side of a member its neighbour is.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Next,
+    Previous,
+}
+
+impl Side {
+    fn points_back(self, neighbour: &Head, head: usize) -> bool {
+        match self {
+            Self::Next => neighbour.previous & !Head::FLAGS == head,
+            Self::Previous => neighbour.next == head,
+        }
+    }
 }
 
 /// Moves objects to the youngest generation, by themselves, and has it collected. Gives what the collection found.
@@ -118,4 +185,79 @@ pub(super) unsafe fn collect(
     // SAFETY: `aside` is what `set_aside` has filled.
     unsafe { generations.bring_back(aside, counts) };
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpython::arenas::POOL;
+    use crate::cpython::layout;
+
+    /// A list of three in a pool of our own; its middle is the member that is asked for.
+    struct List {
+        memory: Vec<u8>,
+    }
+
+    impl List {
+        fn new() -> Self {
+            Self { memory: vec![0; 2 * POOL] }
+        }
+
+        fn pool(&mut self) -> usize {
+            (self.memory.as_mut_ptr() as usize).next_multiple_of(POOL)
+        }
+
+        fn head(&mut self, number: usize) -> usize {
+            self.pool() + 64 * (1 + number)
+        }
+
+        /// Writes three heads, the outer ones with these pointers to the middle one.
+        fn link(&mut self, backwards: usize, forwards: usize) -> Member {
+            let (first, middle, last) = (self.head(0), self.head(1), self.head(2));
+            // SAFETY: all of it lies in the memory of this list.
+            unsafe {
+                arenas::make_pool(self.pool());
+                *(first as *mut Head) = Head { next: forwards, previous: last };
+                *(last as *mut Head) = Head { next: first, previous: backwards };
+            }
+            Member { head: middle, next: last, previous: first }
+        }
+    }
+
+    fn survives(member: Member, pools: &mut Pools) -> bool {
+        let mut members = [NOBODY, member];
+        ask_neighbours(&mut members, pools);
+        members[0].head == 0 && members[1].head != 0
+    }
+
+    #[test]
+    fn neighbours_must_point_back_whether_their_pool_is_known_or_not() {
+        let mut list = List::new();
+        let middle = list.head(1);
+        let mut known = Pools::default();
+        list.link(0, 0);
+        known.note(middle);
+        known.prove();
+        assert!(known.contain(middle));
+        for pools in [&mut known, &mut Pools::default()] {
+            assert!(survives(list.link(middle, middle), pools));
+            // The flags of the last one are not part of its pointer.
+            assert!(survives(list.link(middle | Head::FLAGS, middle), pools));
+            assert!(!survives(list.link(middle + 16, middle), pools));
+            assert!(!survives(list.link(middle, 0), pools));
+        }
+    }
+
+    #[test]
+    fn a_block_that_merely_looks_like_an_object_is_no_crash() {
+        let (kind, layout) = (0x1000, layout::any());
+        let candidate = Candidate::new(0x7f00_0000_1000, kind, true);
+        let header = |next, previous| Header { next, previous, references: 1, kind };
+        for (next, previous) in [(8, 16), (0x7f00_0000_0000, usize::MAX & !15), (1 << 60, 24)] {
+            let found = member(candidate, header(next, previous), layout);
+            assert!(found.is_some_and(|member| !survives(member, &mut Pools::default())), "{next:#x} {previous:#x}");
+        }
+        assert!(member(candidate, header(0, 8), layout).is_none());
+        assert!(member(candidate, header(8, 16 | 2), layout).is_none(), "it is being collected");
+    }
 }

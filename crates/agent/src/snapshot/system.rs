@@ -165,11 +165,14 @@ pub(super) fn read_all(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Keeps addresses from being used for anything else.
-pub(super) fn plug((from, to): (usize, usize)) {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: a mapping that replaces none and that nobody can read or write.
-    unsafe { libc::mmap(from as *mut c_void, to - from, libc::PROT_NONE, flags, -1, 0) };
+/// Puts a mapping that cannot be touched where a range is, whatever is there. False where the kernel refuses.
+///
+/// # Safety
+/// Nobody may need what is there.
+pub(super) unsafe fn wall_off((from, to): (usize, usize)) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: the caller's promise.
+    unsafe { libc::mmap(from as *mut c_void, to - from, libc::PROT_NONE, flags, -1, 0) != libc::MAP_FAILED }
 }
 
 /// Writes a few bytes to a file, by raw calls, and says whether that could be done.

@@ -9,6 +9,7 @@ mod upkeep;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::huge;
+use super::wake::UPLINK;
 
 /// What CPython asks for at a time, in every version from 3.10 on, unless it was built otherwise.
 pub(crate) const ARENA: usize = 1 << 20;
@@ -237,7 +238,10 @@ impl Chunks {
         for region in self.regions() {
             if let Some(arena) = region.used.take_first(region.ready.load(Ordering::Relaxed)) {
                 region.begin(arena);
-                self.begun.fetch_add(1, Ordering::Relaxed);
+                if self.begun.fetch_add(1, Ordering::Relaxed) == 0 {
+                    // The first since somebody looked: the next ones should have their memory before they are begun.
+                    UPLINK.wake();
+                }
                 return region.address(arena);
             }
         }

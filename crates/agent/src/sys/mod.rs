@@ -6,3 +6,4 @@ pub(crate) mod heap;
 pub(crate) mod huge;
 pub(crate) mod memory;
 pub(crate) mod native;
+pub(crate) mod wake;

@@ -44,6 +44,11 @@ impl Backlog {
         now >= self.figures_due
     }
 
+    /// When the next frame is due: with what has happened at once, with figures in their time.
+    pub(super) fn due(&self) -> u64 {
+        if self.waiting.blocks.is_empty() { self.figures_due } else { 0 }
+    }
+
     /// The next frame and what is in it, where there is something to tell.
     pub(super) fn frame(
         &mut self,

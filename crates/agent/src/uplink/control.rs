@@ -2,33 +2,33 @@
 //! follow is handed on.
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use neurogc_policy::NameError;
-use neurogc_wire::control::{self, Answer, Ask, MAX_QUESTION, PROTOCOL, Question};
+use neurogc_wire::control::{self, Answer, Ask};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt::PeerCredentials,
 };
 use nix::unistd::{Uid, geteuid};
 
+use super::connections::Connections;
 use crate::act::remote::Command;
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
 use crate::python::moments::call_main_thread;
 use crate::sys::native::monotonic_ns;
 
-/// How long a peer may take to ask or to listen. A fork of the program may have to wait for that.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// Connections accepted in one round.
+const ACCEPTED: usize = 512;
 
-/// Connections answered in one round, so that nobody can keep the thread from its other work.
-const PER_ROUND: usize = 16;
+/// How long none is accepted after the kernel had no descriptor for one.
+const DEAF_NS: u64 = 200_000_000;
 
 /// A listening control socket; it is removed when dropped.
 #[derive(Debug)]
@@ -36,6 +36,9 @@ pub(crate) struct Control {
     listener: UnixListener,
     path: PathBuf,
     user: Uid,
+    connections: Connections,
+    /// Until then no connection can be accepted; zero where one can.
+    deaf_until: u64,
 }
 
 impl Control {
@@ -47,7 +50,13 @@ impl Control {
         remove_orphans(&folder);
         let path = control::socket_path(&folder, std::process::id());
         listen(&path)
-            .map(|listener| Self { listener, path: path.clone(), user })
+            .map(|listener| Self {
+                listener,
+                path: path.clone(),
+                user,
+                connections: Connections::default(),
+                deaf_until: 0,
+            })
             .map_err(|error| format!("no control socket: {}: {error}", path.display()))
     }
 
@@ -56,26 +65,57 @@ impl Control {
         self.user == geteuid()
     }
 
-    /// Whether somebody has come to ask.
-    pub(crate) fn somebody_waits(&self) -> bool {
-        let mut polled = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
-        poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    /// Serves whoever has come, and gives the connections of those who want to follow. `look` is called before the first
+    /// report is made, so that its figures are fresh.
+    pub(crate) fn serve(&mut self, agent: &Agent, now: u64, mut look: impl FnMut()) -> Vec<UnixStream> {
+        if !agent.stopping() {
+            self.accept_all(now);
+        }
+        let mut looked = false;
+        self.connections.serve(now, |ask| {
+            if agent.stopping() {
+                return None;
+            }
+            if ask == Ask::Status && !std::mem::replace(&mut looked, true) {
+                look();
+            }
+            Some(answer_to(ask, agent))
+        })
     }
 
-    /// Answers everybody who is waiting, and gives the connections of those who want to follow.
-    pub(crate) fn answer_all(&self, agent: &Agent) -> Vec<UnixStream> {
-        let mut followers = Vec::new();
-        for _ in 0..PER_ROUND {
-            if agent.stopping() {
-                break;
+    /// Takes in everybody who waits to be accepted, the silent ones too: they would keep others out.
+    fn accept_all(&mut self, now: u64) {
+        for _ in 0..ACCEPTED {
+            if !self.connections.have_room() || now < self.deaf_until {
+                return;
             }
-            let Ok((stream, _)) = self.listener.accept() else { break };
-            // Whatever goes wrong here is the peer's loss.
-            if let Ok(true) = answer(&stream, agent) {
-                followers.push(stream);
+            self.deaf_until = 0;
+            match self.listener.accept() {
+                // Whatever goes wrong with one is the peer's loss.
+                Ok((stream, _)) if is_allowed(&stream) => drop(self.connections.add(stream, now)),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {
+                }
+                // There are no descriptors left. The next accept would say the same at once.
+                Err(_) if self.connections.drop_silent() => {}
+                Err(_) => self.deaf_until = now + DEAF_NS,
             }
         }
-        followers
+    }
+
+    /// When something is to be done, whether a peer moves or not. Zero is at once.
+    pub(crate) fn due(&self) -> Option<u64> {
+        let deaf_until = (self.deaf_until != 0).then_some(self.deaf_until);
+        [self.connections.due(), deaf_until].into_iter().flatten().min()
+    }
+
+    /// What to wait for.
+    pub(crate) fn poll_on<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) {
+        if self.connections.have_room() && self.deaf_until == 0 {
+            polled.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
+        }
+        self.connections.poll_on(polled);
     }
 }
 
@@ -138,27 +178,9 @@ fn make_private_folder(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Answers one peer. True where it wants to follow.
-fn answer(stream: &UnixStream, agent: &Agent) -> Result<bool, control::MessageError> {
-    let uid = getsockopt(stream, PeerCredentials).map_err(io::Error::from)?.uid();
-    if uid != geteuid().as_raw() && uid != 0 {
-        return Ok(false);
-    }
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut question = Hurried { stream, deadline: Instant::now() + PATIENCE };
-    let answer = match control::read::<Question>(&mut question, MAX_QUESTION) {
-        Ok(Question { protocol: PROTOCOL, ask }) => answer_to(ask, agent),
-        Ok(Question { protocol, .. }) => {
-            Answer::Refused(format!("this agent speaks protocol {PROTOCOL}, the question is in {protocol}"))
-        }
-        Err(control::MessageError::Broken(error)) => return Err(error.into()),
-        Err(error) => Answer::Refused(error.to_string()),
-    };
-    let mut stream = stream;
-    control::write(&mut stream, &answer)?;
-    Ok(answer == Answer::Following)
+/// Whether the peer is of this user or root.
+fn is_allowed(peer: &UnixStream) -> bool {
+    getsockopt(peer, PeerCredentials).is_ok_and(|peer| peer.uid() == geteuid().as_raw() || peer.uid() == 0)
 }
 
 /// The answer to a question, whoever has asked it.
@@ -186,21 +208,6 @@ fn take_on(agent: &Agent, command: Command) -> Answer {
             Answer::Ticket(ticket)
         }
         None => Answer::Refused("somebody else has asked for something that is still under way".to_owned()),
-    }
-}
-
-/// A peer to whom our patience is limited: it may not dole out its question byte by byte.
-struct Hurried<'a> {
-    stream: &'a UnixStream,
-    deadline: Instant,
-}
-
-impl Read for Hurried<'_> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if Instant::now() > self.deadline {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.stream.read(to)
     }
 }
 

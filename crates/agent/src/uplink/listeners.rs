@@ -2,9 +2,11 @@
 
 use std::os::unix::net::UnixStream;
 
+use nix::poll::PollFd;
+
 use super::follower::Follower;
 use super::push::Push;
-use crate::book::hub_batch::News;
+use crate::book::hub_batch::{Bulletin, News};
 use crate::lifecycle::agent::Agent;
 use crate::sys::native::monotonic_ns;
 
@@ -15,6 +17,9 @@ const MOST: usize = 4;
 /// want to know what happened meanwhile.
 const KEPT_NS: u64 = 5_000_000_000;
 
+/// The shortest time between two looks at what has happened: a hub shows things as they happen, and not each by itself.
+const TOLD_NS: u64 = 100_000_000;
+
 /// All listeners of this process.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
@@ -22,6 +27,9 @@ pub(super) struct Listeners {
     followers: Vec<Follower>,
     push: Option<Push>,
     heard: u64,
+    /// When they were last told what has happened, and whether there was anything.
+    told: u64,
+    stirred: bool,
 }
 
 impl Listeners {
@@ -29,7 +37,7 @@ impl Listeners {
     pub(super) fn new(agent: &Agent) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         let push = agent.settings.hub.as_ref().map(|hub| Push::new(hub, &agent.settings.hub_token));
-        Self { host, followers: Vec::new(), push, heard: monotonic_ns() }
+        Self { host, followers: Vec::new(), push, heard: monotonic_ns(), told: 0, stirred: false }
     }
 
     /// Lets one more listen.
@@ -56,16 +64,37 @@ impl Listeners {
     /// Tells everybody what there is to tell, and waits for nobody.
     pub(super) fn round(&mut self, agent: &Agent, now: u64) {
         if !self.are_there() {
-            if now > self.heard + KEPT_NS {
-                agent.ledger().news = None;
+            if now > self.heard + KEPT_NS && agent.ledger().news.take().is_some() {
+                self.stirred = false;
             }
             return;
         }
         self.heard = now;
-        let bulletin = agent.ledger().news.get_or_insert_with(News::default).take();
+        let bulletin = if now >= self.told + TOLD_NS {
+            let bulletin = agent.ledger().news.get_or_insert_with(News::default).take();
+            (self.told, self.stirred) = (now, !bulletin.is_empty());
+            bulletin
+        } else {
+            self.stirred |= agent.ledger().news.as_ref().is_some_and(|news| !news.is_empty());
+            Bulletin::default()
+        };
         self.followers.retain_mut(|follower| follower.round(agent, &self.host, now, &bulletin).is_ok());
         if let Some(push) = &mut self.push {
             push.round(agent, &self.host, now, &bulletin);
         }
+    }
+
+    /// When something is to be done for them, whether they move or not. While things happen they are looked at often;
+    /// the first one after a quiet time wakes the uplink.
+    pub(super) fn due(&self, now: u64) -> Option<u64> {
+        let followers = self.followers.iter().map(Follower::due);
+        let due = followers.chain(self.push.iter().map(|push| push.due(now))).min()?;
+        Some(if self.stirred { due.min(self.told + TOLD_NS) } else { due })
+    }
+
+    /// What to wait for.
+    pub(super) fn poll_on<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) {
+        polled.extend(self.followers.iter().map(Follower::poll_on));
+        polled.extend(self.push.iter().filter_map(Push::poll_on));
     }
 }

@@ -1,10 +1,13 @@
 //! The thread that speaks to the outside: it looks at the process, answers on the control socket, reports to hubs and
 //! writes the trace.
 //!
+//! It sleeps in `poll` until a peer moves, something is due, or another thread wakes it.
+//!
 //! It works with descriptors of its own. Where the kernel does not give it a private table it opens nothing that it
 //! would write to: the program could close such a descriptor and open a file of its own under the same number.
 
 mod backlog;
+mod connections;
 mod control;
 mod follower;
 mod listeners;
@@ -16,33 +19,30 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use nix::poll::PollFd;
+
 use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
 use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
+use crate::sys::wake::{UPLINK, Waiter};
 use control::Control;
 use listeners::Listeners;
 use trace_file::TraceFile;
 
-/// How often questions and trace blocks are looked for.
-const ROUND: Duration = Duration::from_millis(200);
-
-/// The same while a hub listens, which wants to show things as they happen.
-const LISTENED_ROUND: Duration = Duration::from_millis(100);
-
-/// What is done for huge pages is done a little at a time: whoever touches one meanwhile waits.
-const UPKEEP: Duration = Duration::from_micros(200);
-const UPKEEP_ROUND: Duration = Duration::from_millis(3);
+/// The process is looked at no more often while there is neither a hub nor a trace.
+const UNHEARD_LOOK_NS: u64 = 1_000_000_000;
 
 /// How long a forked child may take before it is heard and recorded.
 const AWAIT_EXEC: Duration = Duration::from_millis(20);
 
 /// Serves until it is told to stop, and watches over the other two threads.
 pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
+    let waiter = Waiter::new(&UPLINK, descriptors);
     if agent.forked {
-        await_exec(agent);
+        await_exec(agent, &waiter);
     }
     let mut uplink = Uplink::open(agent, descriptors);
     let mut upkeep = Upkeep::default();
@@ -57,9 +57,10 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
         }
         agent.rounds.uplink.fetch_add(1, Ordering::AcqRel);
         left_behind.look(&agent.snapshots);
-        let more = upkeep.round(UPKEEP);
-        std::thread::park_timeout(if more { UPKEEP_ROUND } else { uplink.pace() });
+        let upkeep = upkeep.round();
+        waiter.wait(uplink.polled(), uplink.pause().min(upkeep));
     }
+    drop(waiter);
     // The conductor closes its last block when it stops, which it does at once.
     while crew.senses() {
         std::thread::park_timeout(Duration::from_micros(50));
@@ -69,10 +70,10 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
 
 /// Gives a forked child the time to become another program, as `subprocess` has it do: it would leave a socket behind
 /// that nobody listens on, and an empty trace. Somebody who asks is not kept waiting.
-fn await_exec(agent: &Agent) {
+fn await_exec(agent: &Agent, waiter: &Waiter) {
     let until = Instant::now() + AWAIT_EXEC;
     while Instant::now() < until && !agent.stopping() && !agent.rounds.wanted.load(Ordering::Acquire) {
-        std::thread::park_timeout(until.saturating_duration_since(Instant::now()));
+        waiter.wait(Vec::new(), until.saturating_duration_since(Instant::now()));
     }
 }
 
@@ -111,29 +112,21 @@ impl<'a> Uplink<'a> {
 
     fn round(&mut self, last: bool) {
         let now = monotonic_ns();
-        let asked = self.agent.rounds.wanted.swap(false, Ordering::AcqRel)
-            || self.control.as_ref().is_some_and(Control::somebody_waits);
+        let asked = self.agent.rounds.wanted.swap(false, Ordering::AcqRel);
         if now >= self.look_due || asked || last || self.listeners.want_figures(now) {
-            self.look_due = now + self.agent.settings.sample.as_nanos() as u64;
-            let seen = lock(&self.agent.process).look(asked);
-            let mut ledger = self.agent.ledger();
-            ledger.process(now, seen);
-            if seen.threads == 0 {
-                ledger
-                    .trouble("/proc cannot be read: memory, I/O, descriptors and threads are not measured".to_owned());
-            }
-            ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
-            if last {
-                self.agent.close_block(&mut ledger);
-            }
+            self.look(now, asked);
+        }
+        if last {
+            self.agent.close_block(&mut self.agent.ledger());
         }
         if self.control.as_ref().is_some_and(|control| !control.is_of_this_user()) {
             self.open_control();
         }
-        if let Some(control) = &self.control {
-            for stream in control.answer_all(self.agent) {
+        if let Some(mut control) = self.control.take() {
+            for stream in control.serve(self.agent, now, || self.look(now, true)) {
                 self.listeners.add(self.agent, stream);
             }
+            self.control = Some(control);
         }
         self.listeners.round(self.agent, now);
         while let Some(block) = self.agent.blocks.pop() {
@@ -141,9 +134,35 @@ impl<'a> Uplink<'a> {
         }
     }
 
-    /// How long the next round may wait.
-    fn pace(&self) -> Duration {
-        if self.listeners.are_there() { LISTENED_ROUND } else { ROUND }
+    /// Looks at the process. Whoever has `asked` gets fresh figures unless they are expensive.
+    fn look(&mut self, now: u64, asked: bool) {
+        let least = if self.trace.is_some() || self.listeners.are_there() { 0 } else { UNHEARD_LOOK_NS };
+        self.look_due = now + (self.agent.settings.sample.as_nanos() as u64).max(least);
+        let seen = lock(&self.agent.process).look(asked);
+        let mut ledger = self.agent.ledger();
+        ledger.process(now, seen);
+        if seen.threads == 0 {
+            ledger.trouble("/proc cannot be read: memory, I/O, descriptors and threads are not measured".to_owned());
+        }
+        ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
+    }
+
+    /// How long the next round may wait where no peer moves. Whoever closes a block of the trace wakes this thread.
+    fn pause(&self) -> Duration {
+        let now = monotonic_ns();
+        let due = [self.control.as_ref().and_then(Control::due), self.listeners.due(now)];
+        let due = due.into_iter().flatten().fold(self.look_due, u64::min);
+        Duration::from_nanos(due.saturating_sub(now))
+    }
+
+    /// The peers that are waited for.
+    fn polled(&self) -> Vec<PollFd<'_>> {
+        let mut polled = Vec::new();
+        if let Some(control) = &self.control {
+            control.poll_on(&mut polled);
+        }
+        self.listeners.poll_on(&mut polled);
+        polled
     }
 
     fn write(&mut self, block: &[u8]) {

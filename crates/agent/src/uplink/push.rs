@@ -2,13 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use neurogc_policy::names_a_file;
 use neurogc_settings::{HubAddress, Secret};
 use neurogc_wire::control::{Answer, Ask};
 use neurogc_wire::report::{INGEST_PATH, Reply, Settled, Wanted};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
 
 use super::backlog::{Backlog, Content};
@@ -23,6 +24,9 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// How soon a lost hub is looked for again, at first and at last.
 const SOON_NS: u64 = 500_000_000;
 const LATE_NS: u64 = 30_000_000_000;
+
+/// How often it is looked whether what the hub has asked for is done.
+const OUTCOME_NS: u64 = 100_000_000;
 
 /// The hub and what is on its way there.
 #[derive(Debug)]
@@ -87,6 +91,24 @@ impl Push {
                 self.proceed(agent, now);
             }
         }
+    }
+
+    /// When something is to be done, whether the hub moves or not.
+    pub(super) fn due(&self, now: u64) -> u64 {
+        let sent = match &self.exchange {
+            Some(exchange) => exchange.deadline,
+            None if self.answers.is_empty() => self.backlog.due().max(self.retry_at),
+            None => self.retry_at,
+        };
+        // What the hub has asked for is done by another thread.
+        if self.errand.is_some() { sent.min(now + OUTCOME_NS) } else { sent }
+    }
+
+    /// What to wait for, if a request is under way.
+    pub(super) fn poll_on(&self) -> Option<PollFd<'_>> {
+        let exchange = self.exchange.as_ref()?;
+        let is_sent = exchange.gone == exchange.request.len();
+        Some(PollFd::new(exchange.stream.as_fd(), if is_sent { PollFlags::POLLIN } else { PollFlags::POLLOUT }))
     }
 
     /// The connection that is free, if the hub has not closed it meanwhile, or a new one.

@@ -92,7 +92,7 @@ impl Contender {
 
     /// Whether the policy that an agent reports is the one that was asked for.
     pub(crate) fn is_in_force(&self, reported: Option<&str>) -> bool {
-        match (self.policy, reported) {
+        match (&self.policy, reported) {
             (None, None) => true,
             (Some(Name::Auto), Some(_)) => true,
             (Some(policy), Some(reported)) => {

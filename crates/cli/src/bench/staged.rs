@@ -108,7 +108,7 @@ impl Staged {
             }
         }
         command.env_remove("PYTHONPATH").env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONHASHSEED", "0");
-        if let Some(policy) = contender.policy {
+        if let Some(policy) = &contender.policy {
             injection::inject_alone(&mut command, setting.home, &[("policy".to_owned(), policy.to_string())])?;
         }
         command

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     let Arguments { pid, policy, json } = arguments;
-    let ask = Ask::Policy(models::checked(*policy)?.to_string());
+    let ask = Ask::Policy(models::checked(policy.clone())?.to_string());
     match Rendezvous::of_this_machine().have_done(*pid, ask, PATIENCE, LONGEST).map_err(Failure::failed)? {
         Done::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
         Done::Policy { before, after } => {

@@ -76,7 +76,7 @@ pub fn judge(
         all.push(judged("(oracle)", &best));
     }
     for name in rules {
-        all.push(judged(&name.to_string(), &play(&|| Some(policy(*name, course.tuning)))));
+        all.push(judged(&name.to_string(), &play(&|| Some(policy(name.clone(), course.tuning)))));
     }
     for (name, bytes) in models {
         let outcomes = play(&|| {

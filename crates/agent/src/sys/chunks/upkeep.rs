@@ -26,6 +26,16 @@ impl Chunks {
         }
     }
 
+    /// Whether mending has begun and has not come to its end.
+    pub(crate) fn have_to_be_mended(&self) -> bool {
+        self.mended.load(Ordering::Acquire) != usize::MAX
+    }
+
+    /// Whether the program has begun pages since somebody last prepared some.
+    pub(crate) fn have_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) > 0
+    }
+
     /// Mends pages until `enough` says so. True when there are more. One thread does this.
     pub(crate) fn mend(&self, enough: impl Fn() -> bool) -> bool {
         let mut at = self.mended.load(Ordering::Acquire);
