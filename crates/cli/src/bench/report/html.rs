@@ -59,11 +59,8 @@ pub(crate) fn scenario(measured: &Measured) -> String {
         let _ = writeln!(text, "<p class=\"faint\">Skipped: {}</p>", escape(reason));
         return text;
     }
-    if let Some(capacity) = measured.capacity {
-        let _ = writeln!(
-            text,
-            "<p class=\"faint\">With the collector off, the service can do {capacity:.0} requests a second.</p>"
-        );
+    for sentence in tables::known(measured) {
+        let _ = writeln!(text, "<p class=\"faint\">{}</p>", escape(&sentence));
     }
     for drawing in drawings::of(measured) {
         let _ = write!(text, "<h3>{}</h3>\n{}", drawing.title, drawing.svg);
