@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{self, Path};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -97,9 +97,12 @@ impl<'s> Setting<'s> {
 
     /// The interpreter, which enters the cgroup before it begins.
     fn interpreter(&self) -> Command {
-        let Some(door) = self.door else { return Command::new(self.python) };
+        // The script runs in another folder, where a relative path would lead elsewhere. A bare name is searched for.
+        let is_path = self.python.components().count() > 1;
+        let python = path::absolute(self.python).ok().filter(|_| is_path).unwrap_or_else(|| self.python.to_owned());
+        let Some(door) = self.door else { return Command::new(python) };
         let mut command = Command::new("sh");
-        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(door).arg(self.python);
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(door).arg(python);
         command
     }
 }
