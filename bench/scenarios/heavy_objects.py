@@ -34,7 +34,7 @@ def enough() -> str | None:
     """Why the loop should end. Reading a file would release the GIL; this does not."""
     if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MOST_KIB:
         return None
-    return f"the loop ended early: it had taken {MOST_KIB >> 20} GiB of memory"
+    return f"the loop had taken {MOST_KIB >> 20} GiB of memory"
 
 
 if __name__ == "__main__":

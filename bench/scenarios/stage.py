@@ -237,7 +237,7 @@ def serve_plain(handle) -> None:
 def run_loop(step, *, seconds: float = SECONDS, enough=lambda: None) -> None:
     """Repeats `step()` when the runner says so. A step may give its time in milliseconds, or {name: time} of programs.
 
-    The loop ends early once `enough()` says why; the report calls such a trial doubtful.
+    The loop ends early once `enough()` says why; the report says so.
     """
     say(ready=True)
     for word in sys.stdin:
@@ -257,6 +257,6 @@ def run_loop(step, *, seconds: float = SECONDS, enough=lambda: None) -> None:
                 times.append(told if isinstance(told, float) else (time.perf_counter() - at) * 1000)
             lasted = time.perf_counter() - began
             say(done=True, seconds=lasted, steps_ms=[round(each, 4) for each in times], programs=programs, before=before,
-                doubt=why)
+                ended_early=why)
         elif word.strip() == "report":
             say(**report())

@@ -32,6 +32,9 @@ pub(crate) struct Trial {
     /// Memory over time.
     #[serde(default, skip_serializing_if = "Courses::is_empty")]
     pub(crate) courses: Courses,
+    /// Why it ended before its time, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended_early: Option<String>,
     /// What makes it less than trustworthy.
     #[serde(default)]
     pub(crate) doubts: Vec<String>,

@@ -182,7 +182,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "saturated",
-        about: "a large heap and 64 clients who never wait: no gaps at all",
+        about: "a service with a large heap, and 64 clients who ask again at once: it is never idle",
         script: "saturated.py",
         drive: Drive::Closed(64),
         surroundings: Surroundings::Free,
@@ -194,7 +194,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "contended",
-        about: "the same beside two busy loops",
+        about: "the service of `saturated` beside two busy loops",
         script: "saturated.py",
         drive: Drive::Closed(64),
         surroundings: Surroundings::Busy(2),
@@ -206,7 +206,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "one-core",
-        about: "the same with the service and its children on one core",
+        about: "the service of `saturated` and its children on one core",
         script: "saturated.py",
         drive: Drive::Closed(64),
         surroundings: Surroundings::OneCore,
@@ -218,7 +218,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "container",
-        about: "the same service with 1.4 times the memory that CPython needs; open loop",
+        about: "the service of `saturated` with 1.4 times the memory that CPython needs; open loop",
         script: "saturated.py",
         drive: Drive::Open,
         surroundings: Surroundings::Container(1.4),
@@ -230,7 +230,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "container-tight",
-        about: "the same with 1.08 times",
+        about: "the service of `saturated` with 1.08 times the memory that CPython needs; open loop",
         script: "saturated.py",
         drive: Drive::Open,
         surroundings: Surroundings::Container(1.08),

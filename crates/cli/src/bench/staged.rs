@@ -62,7 +62,7 @@ pub(crate) struct Word {
     pub(crate) before: Option<Status>,
     pub(crate) garbage: Option<u64>,
     /// Why a loop ended before its time.
-    pub(crate) doubt: Option<String>,
+    pub(crate) ended_early: Option<String>,
 }
 
 /// Why there is no answer.

@@ -316,7 +316,7 @@ fn killed(group: &Group, seen: Option<Seen>, reason: &str) -> Trial {
     }
     trial.figures.insert("killed".to_owned(), 1.0);
     trial.figures.extend(group_peak(group.peak(), &trial.courses));
-    trial.doubts.push(format!("out of memory {after}: {reason}"));
+    trial.ended_early = Some(format!("out of memory {after}: {reason}"));
     trial
 }
 
@@ -380,7 +380,7 @@ fn run_loop(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Res
         trial.figures.insert("time_ms".to_owned(), (logs / trial.programs.len() as f64).exp());
         trial.curve.clear();
     }
-    trial.doubts.extend(done.doubt);
+    trial.ended_early = done.ended_early;
     let before = done.before;
     finish(&mut trial, Some(seen), latencies.count(), before.as_ref(), &report);
     Ok(trial)

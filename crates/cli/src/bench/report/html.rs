@@ -80,6 +80,9 @@ pub(crate) fn scenario(measured: &Measured) -> String {
     if let Some(spread) = tables::spread(measured) {
         let _ = writeln!(text, "<p class=\"faint\">{}</p>", escape(&spread));
     }
+    for end in tables::early_ends(measured) {
+        let _ = writeln!(text, "<p class=\"doubt\">Ended early: {}</p>", escape(&end));
+    }
     for doubt in tables::doubts(measured) {
         let _ = writeln!(text, "<p class=\"doubt\">{}</p>", escape(&doubt));
     }

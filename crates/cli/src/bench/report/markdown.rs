@@ -53,6 +53,9 @@ fn scenario(measured: &Measured) -> String {
     if let Some(spread) = tables::spread(measured) {
         let _ = writeln!(text, "\n{spread}");
     }
+    for end in tables::early_ends(measured) {
+        let _ = writeln!(text, "\n**Ended early:** {end}");
+    }
     for doubt in tables::doubts(measured) {
         let _ = writeln!(text, "\n**Doubtful:** {doubt}");
     }

@@ -165,6 +165,17 @@ pub(super) fn spread(measured: &Measured) -> Option<String> {
     (!all.is_empty()).then(|| format!("Lowest and highest run of {title} ÷ default: {}.", all.join("; ")))
 }
 
+/// Who did not come to the end of a trial, and why.
+pub(super) fn early_ends(measured: &Measured) -> Vec<String> {
+    let ended = measured.entries.iter().filter_map(|entry| {
+        let mut reasons = entry.trials.iter().filter_map(|trial| trial.ended_early.as_ref());
+        let first = reasons.next()?;
+        let (some, all) = (1 + reasons.count(), entry.trials.len());
+        Some(format!("{}: {some} of {all} runs, for instance: {first}", entry.contender))
+    });
+    ended.collect()
+}
+
 /// What makes trials less than trustworthy, with how many trials it does.
 pub(super) fn doubts(measured: &Measured) -> Vec<String> {
     let mut lines = Vec::new();

@@ -41,6 +41,7 @@ const KEPT: &str = "neurogc-bench";
     disable_help_subcommand = true,
     after_help = "Examples:\n  neurogc bench --quick\n  neurogc bench attribution --policies default,off,gap --runs 5\n  \
     neurogc bench attribution --arrivals bursts:50,2\n  neurogc bench attribution --arrivals service.ngct\n  \
+    neurogc bench saturated --seconds 60 --policies default,gap\n  \
     neurogc bench compare neurogc-bench/monday neurogc-bench/tuesday\n\n\
     Contenders: every policy of `neurogc run`, and without NeuroGC: default (CPython left alone), off (the latency \
     floor), each (a collection after each request: the memory floor), thread:S, freeze+threshold:G0,G1,G2"
@@ -205,8 +206,8 @@ impl<'b> Bench<'b> {
             match trial::run(self.setup, scenario, contender, turn.run, self.known[turn.heat]) {
                 Ended::Done(trial) => {
                     progress.done(seconds, &format!("{what}: {}", in_short(&trial)));
-                    for doubt in &trial.doubts {
-                        progress.say(&format!("      {doubt}"));
+                    for remark in trial.ended_early.iter().chain(&trial.doubts) {
+                        progress.say(&format!("      {remark}"));
                     }
                     measured.entries[turn.contender].trials.push(*trial);
                 }
