@@ -59,6 +59,15 @@ fn pss_of(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Proportional memory of a process and everything below it. A child that came or went meanwhile would have its shared
+/// pages counted twice or by half, so there is no figure then.
+fn pss_of_tree(pid: u32) -> Option<u64> {
+    let all = tree(pid);
+    let own = pss_of(pid)?;
+    let children: u64 = all[1..].iter().filter_map(|pid| pss_of(*pid)).sum();
+    (tree(pid) == all).then_some(own + children)
+}
+
 /// Memory over time, in bytes: resident of the process itself, because a copy-on-write child shares nearly all of it,
 /// and proportional of the whole tree, where shared pages count once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -144,8 +153,7 @@ impl<'g> Watcher<'g> {
             }
         }
         if now >= self.next_pss {
-            if let Some(own) = pss_of(self.pid) {
-                let all = own + tree(self.pid)[1..].iter().filter_map(|pid| pss_of(*pid)).sum::<u64>();
+            if let Some(all) = pss_of_tree(self.pid) {
                 self.pss.add(all);
                 if self.group.is_none() {
                     add(&mut self.courses.tree, all);
