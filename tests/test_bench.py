@@ -67,6 +67,38 @@ def test_a_quick_bench_gives_figures_and_reports(tmp_path):
     assert "100 %" in err
 
 
+def test_memory_is_kept_over_time(tmp_path):
+    bench = start("bench", "heavy-objects", "--seconds", 1, "--runs", 1, "--policies", "default,gap", "--json", "--out",
+                  tmp_path / "run")
+    out, err = bench.communicate(timeout=120)
+    assert bench.returncode == 0, err
+    [scenario] = json.loads(out)["scenarios"]
+    for [trial] in (entry["trials"] for entry in scenario["entries"]):
+        assert len(trial["courses"]["rss"]) >= 3 and trial["courses"]["tree"]
+        assert {"rss_trend", "pss_peak", "stop_max_ms", "per_second"} <= set(trial["figures"])
+    for name in ("memory", "memory-tree"):
+        assert (tmp_path / "run" / "plots" / f"heavy-objects-{name}.svg").read_text().count("<polyline") == 2
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("name", ["saturated", "contended", "one-core", "container-tight"])
+def test_a_service_without_rest_is_measured_wherever_it_runs(tmp_path, name):
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    bench = start("bench", name, "--runs", 1, "--quick", "--policies", "default", "--json", "--out", tmp_path / "run")
+    out, err = bench.communicate(timeout=180)
+    assert bench.returncode == 0, err
+    [scenario] = json.loads(out)["scenarios"]
+    if scenario["skipped"]:
+        assert "cgroup" in scenario["skipped"] or "two cores" in scenario["skipped"]
+        return
+    figures = scenario["entries"][0]["trials"][0]["figures"]
+    assert figures["per_second"] > 10 and figures["failed"] == 0 and figures["rss_peak"] > 0
+    if name == "container-tight":
+        assert figures["killed"] == 0 and 0 < figures["group_peak"] <= scenario["limit"]
+        assert not list(Path("/sys/fs/cgroup").glob(f"**/neurogc-bench-{bench.pid}-*")), "a cgroup was left behind"
+
+
 @pytest.mark.timing
 def test_a_service_is_driven_and_measured(tmp_path):
     pytest.importorskip("fastapi")

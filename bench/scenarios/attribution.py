@@ -13,6 +13,7 @@ import stage
 
 FEATURES = 300_000
 KEPT = 400
+STEPS = 32
 
 
 class Feature:
@@ -44,8 +45,8 @@ def feature_store(count: int) -> list[Feature]:
     return store
 
 
-def explain(store: list[Feature], number: int) -> Score:
-    """Scores the tokens of one text."""
+def explain(store: list[Feature], number: int, steps: int = STEPS) -> Score:
+    """Scores the tokens of one text, with so many steps of computation for each piece."""
     text = Score(None, 0.0)
     for token in range(24 + number % 40):
         of_token = Score(text, 0.0)
@@ -53,7 +54,7 @@ def explain(store: list[Feature], number: int) -> Score:
         for piece in range(6):
             feature = store[(number * 7919 + token * 104_729 + piece * 1299) % len(store)]
             share = 0.0
-            for step in range(32):
+            for step in range(steps):
                 share += math.tanh(feature.values["weight"] * (step + 1)) / (piece + 1)
             of_token.pieces.append(Score(of_token, share))
             of_token.share += share
@@ -62,16 +63,20 @@ def explain(store: list[Feature], number: int) -> Score:
 
 
 class Explainer:
-    """The service without its server: the demo uses it too."""
+    """The service without its server: the demo uses it too. One explanation in `keep_one_in` is kept, the others die young."""
 
-    def __init__(self, features: int = FEATURES, kept: int = KEPT):
+    def __init__(self, features: int = FEATURES, kept: int = KEPT, keep_one_in: int = 1, steps: int = STEPS):
         self.store = feature_store(stage.scaled(features))
         self.kept: list[Score | None] = [None] * kept
+        self.keep_one_in = keep_one_in
+        self.steps = steps
 
     def answer(self, number: int) -> dict:
         """One request."""
-        explained = explain(self.store, number)
-        self.kept[number % len(self.kept)] = explained
+        explained = explain(self.store, number, self.steps)
+        turn, others = divmod(number, self.keep_one_in)
+        if others == 0:
+            self.kept[turn % len(self.kept)] = explained
         return {"number": number, "score": explained.share, "tokens": [token.share for token in explained.pieces]}
 
 
@@ -88,8 +93,8 @@ def application(explainer: Explainer):
     return api
 
 
-def main(**sizes: int) -> None:
-    """Serves until it is terminated."""
+def main(loop: str = "asyncio", **sizes: int) -> None:
+    """Serves until it is terminated, on an event loop of uvicorn's choice where `loop` is `auto`."""
     stage.begin()
     try:
         import fastapi  # noqa: F401
@@ -98,7 +103,7 @@ def main(**sizes: int) -> None:
         stage.skip(f"{error.name} is not installed: pip install fastapi uvicorn")
     app = application(Explainer(**sizes))
     stage.loaded()
-    stage.serve_asgi(app)
+    stage.serve_asgi(app, loop)
 
 
 if __name__ == "__main__":

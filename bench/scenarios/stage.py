@@ -164,7 +164,7 @@ def mark() -> dict:
     return {"neurogc": neurogc.status() if neurogc else None, "enabled": gc.isenabled()}
 
 
-def serve_asgi(app) -> None:
+def serve_asgi(app, loop: str = "asyncio") -> None:
     """Serves an ASGI application with uvicorn until it is terminated."""
     import uvicorn
 
@@ -184,7 +184,7 @@ def serve_asgi(app) -> None:
             collections.in_flight -= 1
         after_request()
 
-    config = uvicorn.Config(counted, loop="asyncio", log_level="warning", access_log=False, timeout_keep_alive=3600,
+    config = uvicorn.Config(counted, loop=loop, log_level="warning", access_log=False, timeout_keep_alive=3600,
                             backlog=4096, lifespan="off")
     with listening() as listener:
         uvicorn.Server(config).run(sockets=[listener])
@@ -234,8 +234,11 @@ def serve_plain(handle) -> None:
     asyncio.run(serve())
 
 
-def run_loop(step, *, seconds: float = SECONDS) -> None:
-    """Repeats `step()` when the runner says so. A step may give its time in milliseconds, or {name: time} of programs."""
+def run_loop(step, *, seconds: float = SECONDS, enough=lambda: None) -> None:
+    """Repeats `step()` when the runner says so. A step may give its time in milliseconds, or {name: time} of programs.
+
+    The loop ends early once `enough()` says why; the report says so.
+    """
     say(ready=True)
     for word in sys.stdin:
         if word.strip() == "go":
@@ -244,7 +247,8 @@ def run_loop(step, *, seconds: float = SECONDS) -> None:
             times = array.array("d")
             programs: dict[str, list[float]] = {}
             began = time.perf_counter()
-            while time.perf_counter() - began < seconds:
+            why = None
+            while time.perf_counter() - began < seconds and (why := enough()) is None:
                 at = time.perf_counter()
                 told = step()
                 if isinstance(told, dict):
@@ -252,6 +256,7 @@ def run_loop(step, *, seconds: float = SECONDS) -> None:
                         programs.setdefault(name, []).append(spent)
                 times.append(told if isinstance(told, float) else (time.perf_counter() - at) * 1000)
             lasted = time.perf_counter() - began
-            say(done=True, seconds=lasted, steps_ms=[round(each, 4) for each in times], programs=programs, before=before)
+            say(done=True, seconds=lasted, steps_ms=[round(each, 4) for each in times], programs=programs, before=before,
+                ended_early=why)
         elif word.strip() == "report":
             say(**report())

@@ -5,10 +5,16 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::cgroup::Group;
+use super::course::{Course, Courses};
+
 /// From one look at the resident memory to the next.
 const RSS_EVERY: Duration = Duration::from_millis(50);
-/// From one look at the proportional memory to the next: it costs the kernel a walk through all mappings.
-const PSS_EVERY: Duration = Duration::from_millis(200);
+/// From one point of the courses to the next, and from one look at the proportional memory to the next.
+const POINT_EVERY: Duration = Duration::from_millis(150);
+/// Proportional memory costs the kernel a walk through all mappings, during which the process cannot change them: it is
+/// looked at for a twentieth of the time at most.
+const PSS_SHARE: u32 = 20;
 
 /// A process and all its descendants.
 pub(crate) fn tree(pid: u32) -> Vec<u32> {
@@ -53,6 +59,15 @@ fn pss_of(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Proportional memory of a process and everything below it. A child that came or went meanwhile would have its shared
+/// pages counted twice or by half, so there is no figure then.
+fn pss_of_tree(pid: u32) -> Option<u64> {
+    let all = tree(pid);
+    let own = pss_of(pid)?;
+    let children: u64 = all[1..].iter().filter_map(|pid| pss_of(*pid)).sum();
+    (tree(pid) == all).then_some(own + children)
+}
+
 /// Memory over time, in bytes: resident of the process itself, because a copy-on-write child shares nearly all of it,
 /// and proportional of the whole tree, where shared pages count once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,11 +81,16 @@ pub(crate) struct Memory {
 
 /// Looks at the memory of a process and its tree again and again.
 #[derive(Debug)]
-pub(crate) struct Watcher {
+pub(crate) struct Watcher<'g> {
     pid: u32,
+    /// The cgroup of the process, where it has one of its own.
+    group: Option<&'g Group>,
+    began: Instant,
     rss: Samples,
     pss: Samples,
+    courses: Courses,
     next_rss: Instant,
+    next_point: Instant,
     next_pss: Instant,
 }
 
@@ -93,28 +113,59 @@ impl Samples {
     }
 }
 
-impl Watcher {
+impl<'g> Watcher<'g> {
     /// Begins now. The kernel's own record of the peak starts anew where it allows that.
-    pub(crate) fn new(pid: u32) -> Self {
+    pub(crate) fn new(pid: u32, group: Option<&'g Group>) -> Self {
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
         let now = Instant::now();
-        Self { pid, rss: Samples::default(), pss: Samples::default(), next_rss: now, next_pss: now }
+        Self {
+            pid,
+            group,
+            began: now,
+            rss: Samples::default(),
+            pss: Samples::default(),
+            courses: Courses::default(),
+            next_rss: now,
+            next_point: now,
+            next_pss: now,
+        }
     }
 
-    /// Looks, where it is time to.
+    /// Looks, where it is time to. A process that has ended is not looked at.
     pub(crate) fn look(&mut self) {
         let now = Instant::now();
         if now < self.next_rss {
             return;
         }
         self.next_rss = now + RSS_EVERY;
-        self.rss.add(rss_of(self.pid));
-        if now >= self.next_pss {
-            self.next_pss = now + PSS_EVERY;
-            if let Some(own) = pss_of(self.pid) {
-                self.pss.add(own + tree(self.pid)[1..].iter().filter_map(|pid| pss_of(*pid)).sum::<u64>());
+        let rss = rss_of(self.pid);
+        if rss == 0 {
+            return;
+        }
+        self.rss.add(rss);
+        let at = now.duration_since(self.began).as_secs_f64();
+        let add = |course: &mut Course, value: u64| course.push((at, value as f64));
+        if now >= self.next_point {
+            self.next_point = now + POINT_EVERY;
+            add(&mut self.courses.rss, rss);
+            if let Some(usage) = self.group.and_then(Group::usage) {
+                add(&mut self.courses.tree, usage);
             }
         }
+        if now >= self.next_pss {
+            if let Some(all) = pss_of_tree(self.pid) {
+                self.pss.add(all);
+                if self.group.is_none() {
+                    add(&mut self.courses.tree, all);
+                }
+            }
+            self.next_pss = now + POINT_EVERY.max(now.elapsed() * PSS_SHARE);
+        }
+    }
+
+    /// Memory over time.
+    pub(crate) fn courses(&self) -> &Courses {
+        &self.courses
     }
 
     /// The resident memory at the last look.
@@ -158,14 +209,15 @@ mod tests {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
         let spent = processor_time(child.id());
-        let mut watcher = Watcher::new(child.id());
+        let mut watcher = Watcher::new(child.id(), None);
         watcher.look();
-        let memory = watcher.memory();
+        let (memory, courses) = (watcher.memory(), watcher.courses().clone());
         let parent = tree(std::process::id());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(spent > Duration::from_millis(5), "{spent:?}");
         assert!(parent.contains(&child.id()));
         assert!(memory.rss_peak > 0 && memory.rss_mean > 0);
+        assert_eq!(courses.rss.len(), 1);
     }
 }

@@ -10,6 +10,10 @@ pub(crate) enum Unit {
     Count,
     PerSecond,
     Percent,
+    /// Signed, because it may shrink.
+    BytesPerSecond,
+    /// One for a service that the kernel killed, zero for one that lived.
+    Killed,
 }
 
 /// Which way is better.
@@ -44,6 +48,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
     metric("time_ms", "time", Unit::Milliseconds, Better::Less),
     metric("per_second", "per second", Unit::PerSecond, Better::More),
     metric("overload_per_second", "per second in the rush", Unit::PerSecond, Better::More),
+    metric("stop_max_ms", "longest stop", Unit::Milliseconds, Better::Less),
     metric("in_request_count", "GC in requests", Unit::Count, Better::Neither),
     metric("in_request_ms", "for", Unit::Milliseconds, Better::Less),
     metric("in_request_max_ms", "longest", Unit::Milliseconds, Better::Less),
@@ -58,9 +63,12 @@ pub(crate) const CATALOGUE: &[Metric] = &[
     metric("cpu_percent", "CPU", Unit::Percent, Better::Neither),
     metric("cpu_each_ms", "CPU for each", Unit::Milliseconds, Better::Less),
     metric("rss_peak", "peak RSS", Unit::Bytes, Better::Less),
+    metric("rss_trend", "RSS trend", Unit::BytesPerSecond, Better::Neither),
     metric("rss_mean", "mean RSS", Unit::Bytes, Better::Less),
     metric("pss_peak", "peak PSS", Unit::Bytes, Better::Less),
     metric("pss_mean", "mean PSS", Unit::Bytes, Better::Less),
+    metric("killed", "out of memory", Unit::Killed, Better::Less),
+    metric("group_peak", "peak cgroup", Unit::Bytes, Better::Less),
     metric("garbage", "garbage left", Unit::Count, Better::Neither),
     metric("failed", "failed", Unit::Count, Better::Less),
     metric("unanswered", "unanswered", Unit::Count, Better::Less),
@@ -82,6 +90,8 @@ impl Metric {
             Unit::PerSecond if value < 100.0 => format!("{value:.1}"),
             Unit::PerSecond => count(value.round().max(0.0) as u64),
             Unit::Percent => format!("{value:.0} %"),
+            Unit::BytesPerSecond => format!("{:+.1} MiB/s", value / f64::from(1 << 20)),
+            Unit::Killed => if value < 0.5 { "lived" } else { "killed" }.to_owned(),
         }
     }
 }
@@ -100,5 +110,7 @@ mod tests {
         assert_eq!(show("rss_peak", 150.0 * 1024.0 * 1024.0), "150 MiB");
         assert_eq!(show("per_second", 1234.4), "1,234");
         assert_eq!(show("cpu_percent", 61.7), "62 %");
+        assert_eq!(show("rss_trend", -2.5 * 1024.0 * 1024.0), "-2.5 MiB/s");
+        assert_eq!((show("killed", 0.0), show("killed", 1.0)), ("lived".to_owned(), "killed".to_owned()));
     }
 }

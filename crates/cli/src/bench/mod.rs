@@ -1,12 +1,15 @@
 //! Benchmarks: scenarios × contenders, in turns, repeated; what came of them is kept and reported.
 //!
-//! `scenario` and `contender` say what there is, `plan` in which order, `staged`, `census` and `trial` run one of them,
-//! `record` keeps it, `statistics` compares whole runs, and `report` shows it.
+//! `scenario` and `contender` say what there is, `plan` in which order; `trial` runs one of them, with `staged` (its
+//! script), `surroundings` and `cgroup` (where it runs), `window`, `census` and `course` (what is seen of it); `record`
+//! keeps it, `statistics` compares whole runs, and `report` shows it.
 
 pub(crate) mod arrivals;
 pub(crate) mod census;
+pub(crate) mod cgroup;
 pub(crate) mod compare;
 pub(crate) mod contender;
+pub(crate) mod course;
 pub(crate) mod interrupt;
 pub(crate) mod machine;
 pub(crate) mod metrics;
@@ -18,4 +21,6 @@ pub(crate) mod scenario;
 pub(crate) mod scripts;
 pub(crate) mod staged;
 pub(crate) mod statistics;
+pub(crate) mod surroundings;
 pub(crate) mod trial;
+pub(crate) mod window;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::course::Courses;
 use super::machine::Machine;
 
 /// The version of the file.
@@ -28,6 +29,12 @@ pub(crate) struct Trial {
     /// Share of requests and the latency that they do not exceed, in milliseconds.
     #[serde(default)]
     pub(crate) curve: Vec<(f64, f64)>,
+    /// Memory over time.
+    #[serde(default, skip_serializing_if = "Courses::is_empty")]
+    pub(crate) courses: Courses,
+    /// Why it ended before its time, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended_early: Option<String>,
     /// What makes it less than trustworthy.
     #[serde(default)]
     pub(crate) doubts: Vec<String>,
@@ -55,6 +62,9 @@ pub(crate) struct Measured {
     /// What its service can do in a second with the collector off.
     #[serde(default)]
     pub(crate) capacity: Option<f64>,
+    /// The memory limit of its cgroup, in bytes.
+    #[serde(default)]
+    pub(crate) limit: Option<u64>,
     pub(crate) entries: Vec<Entry>,
 }
 

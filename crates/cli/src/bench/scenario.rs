@@ -5,6 +5,7 @@ use std::time::Duration;
 use neurogc_load::{Arrivals, Asks, Load, Part, Phase, Plan, Target, Users};
 
 use super::arrivals::{Pattern, UTILISATION};
+use super::surroundings::Surroundings;
 
 /// The part of a drive that counts.
 pub(crate) const MEASURED: &str = "measured";
@@ -20,6 +21,8 @@ pub(crate) enum Drive {
     Open,
     /// Users who join ten in a second, ask, and think for one to two seconds.
     Users(u32),
+    /// A closed loop of so many clients, who ask again as soon as they are answered: the service is never idle.
+    Closed(u32),
     /// Twice what the service can do, then what it can bear.
     Overload,
     /// A loop that needs no load.
@@ -34,6 +37,7 @@ pub(crate) struct Scenario {
     about: &'static str,
     pub(crate) script: &'static str,
     pub(crate) drive: Drive,
+    pub(crate) surroundings: Surroundings,
     /// What its service is asked for.
     asks: &'static [(u32, &'static str)],
     /// Who takes part without being named, with commas.
@@ -50,6 +54,8 @@ const EVERYBODY: &str = "default,off,each,threshold:10000,10,10,threshold:50000,
                          freeze+threshold:50000,500,1000,every:100,thread:3,gap";
 const LIMITS_AND_US: &str = "default,off,each,gap";
 
+const WATCHED_AND_US: &str = "default,observe,gap";
+
 const MIXED: &[(u32, &str)] = &[(1, "/cpu/{}"), (1, "/memory/{}"), (1, "/io/{}"), (1, "/network/{}")];
 
 /// All of them, in the order of the report.
@@ -59,6 +65,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "a service that explains answers token by token, beside a large feature store; open loop",
         script: "attribution.py",
         drive: Drive::Open,
+        surroundings: Surroundings::Free,
         asks: &[(1, "/explain/{}")],
         contenders: EVERYBODY,
         seconds: 5,
@@ -70,6 +77,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "processor, memory, files and network in four endpoints; 100 users who join ten in a second",
         script: "mixed.py",
         drive: Drive::Users(100),
+        surroundings: Surroundings::Free,
         asks: MIXED,
         contenders: LIMITS_AND_US,
         seconds: 2,
@@ -81,6 +89,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "the same with 500 users",
         script: "mixed.py",
         drive: Drive::Users(500),
+        surroundings: Surroundings::Free,
         asks: MIXED,
         contenders: LIMITS_AND_US,
         seconds: 10,
@@ -92,6 +101,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "the same, open loop",
         script: "mixed.py",
         drive: Drive::Open,
+        surroundings: Surroundings::Free,
         asks: MIXED,
         contenders: LIMITS_AND_US,
         seconds: 4,
@@ -103,6 +113,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "an engine's 20 ms steps that wait for an accelerator, with a million tracked objects",
         script: "llm_loop.py",
         drive: Drive::Loop,
+        surroundings: Surroundings::Free,
         asks: &[],
         contenders: LIMITS_AND_US,
         seconds: 6,
@@ -114,6 +125,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "a torch training loop on the processor, with callbacks and hooks",
         script: "train.py",
         drive: Drive::Loop,
+        surroundings: Surroundings::Free,
         asks: &[],
         contenders: LIMITS_AND_US,
         seconds: 4,
@@ -125,6 +137,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "twice saturation, then 60 % load: does it come back? Latency counts after the rush",
         script: "overload.py",
         drive: Drive::Overload,
+        surroundings: Surroundings::Free,
         asks: &[(1, "/explain/{}")],
         contenders: "default,off,gap",
         seconds: 5,
@@ -136,6 +149,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "programs without garbage: the price of being there",
         script: "acyclic.py",
         drive: Drive::Loop,
+        surroundings: Surroundings::Free,
         asks: &[],
         contenders: "default,off,observe,gap",
         seconds: 3,
@@ -147,6 +161,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "memory that only grows, in cycles and not: no collection helps, and nothing may hang",
         script: "leak.py",
         drive: Drive::Loop,
+        surroundings: Surroundings::Free,
         asks: &[],
         contenders: LIMITS_AND_US,
         seconds: 3,
@@ -158,11 +173,84 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         about: "others' work: pyperformance's collector benchmarks and a type-checker, where they are installed",
         script: "peers.py",
         drive: Drive::Loop,
+        surroundings: Surroundings::Free,
         asks: &[],
         contenders: "default,gap",
         seconds: 1,
         overhead: 9.0,
         by_default: true,
+    },
+    Scenario {
+        name: "saturated",
+        about: "a service with a large heap, and 64 clients who ask again at once: it is never idle",
+        script: "saturated.py",
+        drive: Drive::Closed(64),
+        surroundings: Surroundings::Free,
+        asks: &[(1, "/explain/{}")],
+        contenders: WATCHED_AND_US,
+        seconds: 20,
+        overhead: 4.5,
+        by_default: false,
+    },
+    Scenario {
+        name: "contended",
+        about: "the service of `saturated` beside two busy loops",
+        script: "saturated.py",
+        drive: Drive::Closed(64),
+        surroundings: Surroundings::Busy(2),
+        asks: &[(1, "/explain/{}")],
+        contenders: WATCHED_AND_US,
+        seconds: 20,
+        overhead: 5.5,
+        by_default: false,
+    },
+    Scenario {
+        name: "one-core",
+        about: "the service of `saturated` and its children on one core",
+        script: "saturated.py",
+        drive: Drive::Closed(64),
+        surroundings: Surroundings::OneCore,
+        asks: &[(1, "/explain/{}")],
+        contenders: WATCHED_AND_US,
+        seconds: 20,
+        overhead: 4.5,
+        by_default: false,
+    },
+    Scenario {
+        name: "container",
+        about: "the service of `saturated` with 1.4 times the memory that CPython needs; open loop",
+        script: "saturated.py",
+        drive: Drive::Open,
+        surroundings: Surroundings::Container(1.4),
+        asks: &[(1, "/explain/{}")],
+        contenders: WATCHED_AND_US,
+        seconds: 20,
+        overhead: 4.5,
+        by_default: false,
+    },
+    Scenario {
+        name: "container-tight",
+        about: "the service of `saturated` with 1.08 times the memory that CPython needs; open loop",
+        script: "saturated.py",
+        drive: Drive::Open,
+        surroundings: Surroundings::Container(1.08),
+        asks: &[(1, "/explain/{}")],
+        contenders: WATCHED_AND_US,
+        seconds: 20,
+        overhead: 4.5,
+        by_default: false,
+    },
+    Scenario {
+        name: "heavy-objects",
+        about: "a loop without a rest, whose garbage is few objects that hold 100 KB each",
+        script: "heavy_objects.py",
+        drive: Drive::Loop,
+        surroundings: Surroundings::Free,
+        asks: &[],
+        contenders: WATCHED_AND_US,
+        seconds: 10,
+        overhead: 1.1,
+        by_default: false,
     },
 ];
 
@@ -171,6 +259,8 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
 pub(crate) struct Size {
     /// A look that proves nothing.
     pub(crate) quick: bool,
+    /// How long the part that counts lasts in every scenario; each has its own by default.
+    pub(crate) measured: Option<Duration>,
 }
 
 impl Size {
@@ -204,7 +294,7 @@ impl Scenario {
 
     /// How long the part that counts lasts.
     pub(crate) fn measured(&self, size: Size) -> Duration {
-        size.seconds(self.seconds as f64)
+        size.measured.unwrap_or_else(|| size.seconds(self.seconds as f64))
     }
 
     /// The parts of its drive.
@@ -212,6 +302,7 @@ impl Scenario {
         let before = match self.drive {
             Drive::Loop => return vec![Part { name: MEASURED, lasts: self.measured(size) }],
             Drive::Open => Part { name: WARM_UP, lasts: size.seconds(1.0) },
+            Drive::Closed(_) => Part { name: WARM_UP, lasts: size.seconds(3.0) },
             Drive::Users(count) => Part { name: WARM_UP, lasts: size.seconds(f64::from(count) / 10.0) },
             Drive::Overload => Part { name: OVERLOAD, lasts: size.seconds(20.0) },
         };
@@ -232,6 +323,7 @@ impl Scenario {
                 per_second: 10.0,
                 think: (Duration::from_secs(1), Duration::from_secs(2)),
             }),
+            Drive::Closed(count) => Load::Users(Users::closed(count)),
             Drive::Overload => Load::Open(Arrivals::Phases(vec![
                 Phase { lasts: parts[0].lasts, per_second: 2.0 * capacity },
                 Phase { lasts: parts[1].lasts, per_second: UTILISATION * capacity },
@@ -273,6 +365,11 @@ impl Scenario {
     pub(crate) fn needs_capacity(&self) -> bool {
         matches!(self.drive, Drive::Open | Drive::Overload)
     }
+
+    /// How many trials' time goes into what has to be known before the first one.
+    pub(crate) fn calibrations(&self) -> u32 {
+        u32::from(self.needs_capacity()) + u32::from(self.surroundings.limit().is_some())
+    }
 }
 
 #[cfg(test)]
@@ -287,6 +384,16 @@ mod tests {
             assert!(scripts::is_known(scenario.script), "{}", scenario.script);
             let contenders = Contender::parse_list(scenario.contenders);
             assert!(contenders.is_ok_and(|all| all[0].name == "default"), "{}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn seconds_are_those_that_were_asked_for() {
+        let asked = Size { quick: true, measured: Some(Duration::from_secs(600)) };
+        let own = Size { quick: false, measured: None };
+        for scenario in CATALOGUE {
+            assert_eq!(scenario.measured(asked), Duration::from_secs(600));
+            assert_eq!(scenario.measured(own), Duration::from_secs(scenario.seconds));
         }
     }
 

@@ -14,11 +14,13 @@ const SCRIPTS: &[(&str, &str)] = scripts![
     "acyclic.py",
     "attribution.py",
     "demo.py",
+    "heavy_objects.py",
     "leak.py",
     "llm_loop.py",
     "mixed.py",
     "overload.py",
     "peers.py",
+    "saturated.py",
     "train.py",
 ];
 

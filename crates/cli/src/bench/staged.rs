@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{self, Path};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use super::contender::Contender;
 use super::interrupt::Interrupt;
+use super::surroundings::OnOneCore;
 use crate::figures::plain;
 use crate::home::Home;
 use crate::injection;
@@ -60,6 +61,8 @@ pub(crate) struct Word {
     pub(crate) neurogc: Option<Status>,
     pub(crate) before: Option<Status>,
     pub(crate) garbage: Option<u64>,
+    /// Why a loop ended before its time.
+    pub(crate) ended_early: Option<String>,
 }
 
 /// Why there is no answer.
@@ -80,6 +83,28 @@ pub(crate) struct Setting<'s> {
     pub(crate) scripts: &'s Path,
     /// The share of the live heap that is built.
     pub(crate) heap: f64,
+    /// Whether it is held on one core, with all its children.
+    pub(crate) one_core: bool,
+    /// The file of the cgroup that it is to be in; none for that of the runner.
+    pub(crate) door: Option<&'s Path>,
+}
+
+impl<'s> Setting<'s> {
+    /// On all cores, and in the cgroup of the runner.
+    pub(crate) fn new(python: &'s Path, home: &'s Home, scripts: &'s Path, heap: f64) -> Self {
+        Self { python, home, scripts, heap, one_core: false, door: None }
+    }
+
+    /// The interpreter, which enters the cgroup before it begins.
+    fn interpreter(&self) -> Command {
+        // The script runs in another folder, where a relative path would lead elsewhere. A bare name is searched for.
+        let is_path = self.python.components().count() > 1;
+        let python = path::absolute(self.python).ok().filter(|_| is_path).unwrap_or_else(|| self.python.to_owned());
+        let Some(door) = self.door else { return Command::new(python) };
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(door).arg(python);
+        command
+    }
 }
 
 /// A running script.
@@ -99,7 +124,7 @@ impl Staged {
         contender: &Contender,
         seconds: Duration,
     ) -> Result<Self, String> {
-        let mut command = Command::new(setting.python);
+        let mut command = setting.interpreter();
         command.arg(setting.scripts.join(script)).current_dir(setting.scripts).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for (name, _) in env::vars_os() {
@@ -115,7 +140,10 @@ impl Staged {
             .env("SCENE_COLLECTOR", &contender.collector)
             .env("SCENE_SECONDS", seconds.as_secs_f64().to_string())
             .env("SCENE_SCALE", setting.heap.to_string());
+        // Only while it is started: the threads that listen to it belong elsewhere.
+        let pinned = if setting.one_core { Some(OnOneCore::pin()?) } else { None };
         let mut child = command.spawn().map_err(|error| format!("cannot run {}: {error}", setting.python.display()))?;
+        drop(pinned);
         let (sender, lines) = channel();
         if let Some(output) = child.stdout.take() {
             thread::spawn(move || {
@@ -146,6 +174,11 @@ impl Staged {
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Whether it has ended by itself, or was killed.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
     /// Its first word.

@@ -1,20 +1,24 @@
 //! One trial: a scenario under one contender, started, driven, asked for its figures, and ended.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use neurogc_load::{Flow, Latencies, Load, Outcome, Plan, Target, Users, drive, get, go_first};
 use neurogc_wire::status::Status;
 
 use super::arrivals::Pattern;
-use super::census::{Watcher, processor_time};
-use super::contender::{Contender, EACH};
+use super::cgroup::Group;
+use super::contender::{Contender, DEFAULT, EACH, OFF};
+use super::course::Courses;
 use super::interrupt::Interrupt;
 use super::record::{Figures, Trial};
 use super::scenario::{Drive, MEASURED, OVERLOAD, Scenario, Size};
 use super::staged::{Setting, Silence, Staged, Word};
 use super::statistics::median;
+use super::surroundings::{BusyLoops, OnOneCore, Surroundings};
+use super::window::{Seen, Window};
 
 /// A service stands ready for a while before its first client comes.
 const REST: Duration = Duration::from_millis(700);
@@ -24,6 +28,10 @@ const REPORT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(10);
 /// More of the time without a core than this makes a service's figures doubtful.
 const CORE_WAIT: f64 = 0.05;
+/// How that doubt begins.
+const NO_CORE: &str = "the program waited for a core";
+/// The most that a cgroup has used, among the figures.
+const GROUP_PEAK: &str = "group_peak";
 
 /// How a trial ended.
 #[derive(Debug)]
@@ -53,10 +61,31 @@ pub(crate) struct Setup<'s> {
     pub(crate) interrupt: &'s Interrupt,
 }
 
+/// What was found out about a scenario before its first trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    /// What its service can do in a second.
+    pub(crate) capacity: f64,
+    /// The memory limit of its cgroup, in bytes.
+    pub(crate) limit: Option<u64>,
+}
+
 /// Starts a script and waits until it is ready.
-fn ready(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Result<(Staged, Word), Ended> {
+fn ready(
+    setup: Setup<'_>,
+    scenario: &Scenario,
+    contender: &Contender,
+    group: Option<&Group>,
+) -> Result<(Staged, Word), Ended> {
     let seconds = scenario.measured(setup.size);
-    let mut staged = Staged::start(setup.setting, scenario.script, contender, seconds).map_err(Ended::Failed)?;
+    let door = group.map(Group::door);
+    let one_core = scenario.surroundings == Surroundings::OneCore;
+    if one_core {
+        // Where that cannot be done the scenario is skipped, and not failed.
+        OnOneCore::pin().map_err(Ended::Skipped)?;
+    }
+    let setting = Setting { one_core, door: door.as_deref(), ..setup.setting };
+    let mut staged = Staged::start(setting, scenario.script, contender, seconds).map_err(Ended::Failed)?;
     let word = staged.first(setup.interrupt)?;
     match word.skip {
         Some(reason) => Err(Ended::Skipped(reason)),
@@ -65,29 +94,63 @@ fn ready(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Result
     }
 }
 
+/// Finds out what has to be known of a scenario before its first trial.
+pub(crate) fn calibrate(setup: Setup<'_>, scenario: &Scenario) -> Result<Known, Ended> {
+    let parse = |name| Contender::parse(name).map_err(Ended::Failed);
+    let mut known = Known::default();
+    if scenario.needs_capacity() {
+        known.capacity = capacity(setup, scenario, &parse(OFF)?)?;
+    }
+    if let Some(times) = scenario.surroundings.limit() {
+        // The same cgroup as in the trials, so that the same things count, and without a limit.
+        let group = make_group(None)?;
+        let trial = serve(setup, scenario, &parse(DEFAULT)?, 0, known, Some(&group))?;
+        let Some(peak) = trial.figures.get(GROUP_PEAK) else {
+            return Err(Ended::Skipped("the kernel does not tell what the cgroup uses".to_owned()));
+        };
+        known.limit = Some((peak * times) as u64);
+    }
+    Ok(known)
+}
+
+fn make_group(limit: Option<u64>) -> Result<Group, Ended> {
+    Group::make(Path::new("/"), limit).map_err(Ended::Skipped)
+}
+
 /// What a scenario's service can do in a second with the collector off, at the best of two tries: others on the machine
 /// can only take from it.
-pub(crate) fn capacity(setup: Setup<'_>, scenario: &Scenario, off: &Contender) -> Result<f64, Ended> {
-    let (staged, word) = ready(setup, scenario, off)?;
+fn capacity(setup: Setup<'_>, scenario: &Scenario, off: &Contender) -> Result<f64, Ended> {
+    let (mut staged, word) = ready(setup, scenario, off, None)?;
     let target = target(&word)?;
     let mut best = 0.0_f64;
     for _ in 0..2 {
         let plan = scenario.saturation(target, setup.size);
-        let (outcome, _) = load(setup, &plan, &staged, &mut || Ok(()))?;
+        let (outcome, _) = load(setup, &plan, &mut staged, None, &mut || Ok(()))?;
         best = best.max(outcome.part(MEASURED).map_or(0.0, neurogc_load::PartOutcome::per_second));
     }
     if best > 0.0 { Ok(best) } else { Err(Ended::Failed("the service answered nothing".to_owned())) }
 }
 
 /// Runs one trial.
-pub(crate) fn run(setup: Setup<'_>, scenario: &Scenario, contender: &Contender, run: u32, capacity: f64) -> Ended {
+pub(crate) fn run(setup: Setup<'_>, scenario: &Scenario, contender: &Contender, run: u32, known: Known) -> Ended {
     let measured = match scenario.drive {
         Drive::Loop => run_loop(setup, scenario, contender),
-        _ => serve(setup, scenario, contender, run, capacity),
+        _ => match known.limit.map(|limit| make_group(Some(limit))).transpose() {
+            Ok(None) => serve(setup, scenario, contender, run, known, None),
+            Ok(Some(group)) => match serve(setup, scenario, contender, run, known, Some(&group)) {
+                // It was killed before anything counted.
+                Err(Ended::Failed(reason)) if group.kills() > 0 => Ok(killed(&group, None, &reason)),
+                other => other,
+            },
+            Err(ended) => Err(ended),
+        },
     };
     match measured {
         Ok(mut trial) => {
             trial.run = run;
+            if scenario.surroundings.lack_cores() {
+                trial.doubts.retain(|doubt| !doubt.starts_with(NO_CORE));
+            }
             Ended::Done(Box::new(trial))
         }
         Err(ended) => ended,
@@ -118,71 +181,20 @@ pub(crate) fn check(contender: &Contender, status: Option<&Status>) -> Result<()
     )))
 }
 
-/// What the kernel saw while figures counted.
-pub(crate) struct Window {
-    watcher: Watcher,
-    processor: Duration,
-    waited: Duration,
-    began: Instant,
-}
-
-impl Window {
-    /// From now on.
-    pub(crate) fn open(pid: u32) -> Self {
-        Self {
-            watcher: Watcher::new(pid),
-            processor: processor_time(pid),
-            waited: core_wait(pid),
-            began: Instant::now(),
-        }
-    }
-
-    /// Looks at the memory, where it is time to.
-    pub(crate) fn look(&mut self) {
-        self.watcher.look();
-    }
-
-    /// Resident memory now.
-    pub(crate) fn rss_now(&self) -> u64 {
-        self.watcher.rss_now()
-    }
-
-    /// The figures, and how much of the time the program wanted a core and had none.
-    pub(crate) fn close(self, pid: u32) -> (Figures, f64) {
-        let span = self.began.elapsed().as_secs_f64();
-        let busy = processor_time(pid).saturating_sub(self.processor).as_secs_f64();
-        let memory = self.watcher.memory();
-        let mut figures = Figures::from([
-            ("cpu_percent".to_owned(), busy / span * 100.0),
-            ("cpu_s".to_owned(), busy),
-            ("rss_peak".to_owned(), memory.rss_peak as f64),
-            ("rss_mean".to_owned(), memory.rss_mean as f64),
-        ]);
-        for (name, value) in [("pss_peak", memory.pss_peak), ("pss_mean", memory.pss_mean)] {
-            figures.extend(value.map(|value| (name.to_owned(), value as f64)));
-        }
-        (figures, core_wait(pid).saturating_sub(self.waited).as_secs_f64() / span)
-    }
-}
-
-/// How long the main thread of a process has waited for a core so far.
-fn core_wait(pid: u32) -> Duration {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap_or_default();
-    Duration::from_nanos(text.split_whitespace().nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
-}
-
 /// Makes the load of a plan in a thread that goes first, and looks at the kernel's figures of its last part. `mark` is
-/// called when that part begins.
+/// called when that part begins. It ends early where the service does.
 fn load(
     setup: Setup<'_>,
     plan: &Plan,
-    staged: &Staged,
+    staged: &mut Staged,
+    group: Option<&Group>,
     mark: &mut dyn FnMut() -> Result<(), Ended>,
-) -> Result<(Outcome, Option<(Figures, f64)>), Ended> {
+) -> Result<(Outcome, Option<Seen>), Ended> {
     const BEFORE: u8 = 0;
     const MEASURING: u8 = 1;
     const OVER: u8 = 2;
     let state = AtomicU8::new(BEFORE);
+    let gone = AtomicBool::new(false);
     let last = plan.parts.len().saturating_sub(1);
     let whole: Duration = plan.parts.iter().map(|part| part.lasts).sum();
     let mut watch = |live: &neurogc_load::Live<'_>| {
@@ -194,7 +206,7 @@ fn load(
             BEFORE
         };
         state.store(now, Ordering::Relaxed);
-        if setup.interrupt.came() { Flow::Stop } else { Flow::On }
+        if setup.interrupt.came() || gone.load(Ordering::Relaxed) { Flow::Stop } else { Flow::On }
     };
     thread::scope(|scope| {
         let generator = scope.spawn(|| {
@@ -206,11 +218,11 @@ fn load(
             match state.load(Ordering::Relaxed) {
                 MEASURING if window.is_none() && seen.is_none() => {
                     marked = mark();
-                    window = Some(Window::open(staged.pid()));
+                    window = Some(Window::open(staged.pid(), group));
                 }
                 OVER => {
                     if let Some(open) = window.take() {
-                        seen = Some(open.close(staged.pid()));
+                        seen = Some(open.close());
                     }
                 }
                 _ => {}
@@ -218,11 +230,12 @@ fn load(
             if let Some(window) = &mut window {
                 window.look();
             }
+            gone.store(staged.has_ended(), Ordering::Relaxed);
             thread::sleep(STEP);
         }
         // The last look of the generator may come before the end, where nothing was left to wait for.
         if let Some(open) = window.take() {
-            seen = Some(open.close(staged.pid()));
+            seen = Some(open.close());
         }
         marked?;
         match generator.join() {
@@ -239,35 +252,78 @@ fn serve(
     scenario: &Scenario,
     contender: &Contender,
     run: u32,
-    capacity: f64,
+    known: Known,
+    group: Option<&Group>,
 ) -> Result<Trial, Ended> {
-    let (mut staged, word) = ready(setup, scenario, contender)?;
+    let (mut staged, word) = ready(setup, scenario, contender, group)?;
     let target = target(&word)?;
     thread::sleep(REST);
+    let _busy = match scenario.surroundings {
+        Surroundings::Busy(count) => Some(BusyLoops::start(count)),
+        _ => None,
+    };
     let mut before = None;
     // Everybody meets the same arrivals in a run, and others in the next.
-    let mut plan = scenario.plan(target, capacity, setup.arrivals, 1 + u64::from(run), setup.size);
+    let mut plan = scenario.plan(target, known.capacity, setup.arrivals, 1 + u64::from(run), setup.size);
     if contender.name == EACH {
         // It cannot bear the load of the others, and requests that queue up would hide how little it can do with.
         plan.load = Load::Users(Users::closed(1));
     }
-    let (outcome, seen) = load(setup, &plan, &staged, &mut || {
+    let (outcome, seen) = load(setup, &plan, &mut staged, group, &mut || {
         let word = ask(target, "/mark")?;
         check(contender, word.neurogc.as_ref())?;
         before = word.neurogc;
         Ok(())
     })?;
+    // The report collects and takes memory itself: what the cgroup has seen until now is the trial's.
+    let (peak, kills) = group.map_or((None, 0), |group| (group.peak(), group.kills()));
+    if let Some(group) = group.filter(|_| kills > 0 && staged.has_ended()) {
+        return Ok(killed(group, seen, "the kernel killed the service"));
+    }
     let report = ask(target, "/report").map_err(|ended| match ended {
         Ended::Failed(reason) => Ended::Failed(staged.what_it_said(&reason)),
         other => other,
     })?;
-    of_service(&outcome, seen, before.as_ref(), &report)
+    let mut trial = of_service(&outcome, seen, before.as_ref(), &report)?;
+    if group.is_some() {
+        trial.figures.insert("killed".to_owned(), 0.0);
+        trial.figures.extend(group_peak(peak, &trial.courses));
+        if kills > 0 {
+            trial
+                .doubts
+                .push(format!("the service lived, but the kernel killed {kills} of its children: out of memory"));
+        }
+    }
+    Ok(trial)
+}
+
+/// The most that a cgroup has used: by the kernel's own record, or by what was seen where it keeps none.
+fn group_peak(recorded: Option<u64>, courses: &Courses) -> Option<(String, f64)> {
+    let seen = courses.tree.iter().map(|(_, usage)| *usage).reduce(f64::max);
+    recorded.map(|peak| peak as f64).or(seen).map(|peak| (GROUP_PEAK.to_owned(), peak))
+}
+
+/// The trial of a service that did not outlive it: only its memory counts.
+fn killed(group: &Group, seen: Option<Seen>, reason: &str) -> Trial {
+    let mut trial = Trial::default();
+    let after = seen.as_ref().map_or("before anything counted".to_owned(), |seen| {
+        format!("after {:.1} s of what counts", seen.span.as_secs_f64())
+    });
+    if let Some(seen) = seen {
+        let memory = |(name, _): &(String, f64)| name.starts_with("rss_") || name.starts_with("pss_");
+        trial.figures = seen.figures.into_iter().filter(memory).collect();
+        trial.courses = seen.courses;
+    }
+    trial.figures.insert("killed".to_owned(), 1.0);
+    trial.figures.extend(group_peak(group.peak(), &trial.courses));
+    trial.ended_early = Some(format!("out of memory {after}: {reason}"));
+    trial
 }
 
 /// The trial of a service, from what the generator, the kernel and the service itself saw.
 pub(crate) fn of_service(
     outcome: &Outcome,
-    seen: Option<(Figures, f64)>,
+    seen: Option<Seen>,
     before: Option<&Status>,
     report: &Word,
 ) -> Result<Trial, Ended> {
@@ -296,14 +352,13 @@ pub(crate) fn of_service(
 }
 
 fn run_loop(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Result<Trial, Ended> {
-    let (mut staged, _) = ready(setup, scenario, contender)?;
+    let (mut staged, _) = ready(setup, scenario, contender, None)?;
     thread::sleep(REST);
-    let pid = staged.pid();
-    let mut window = Window::open(pid);
+    let mut window = Window::open(staged.pid(), None);
     let patience = scenario.measured(setup.size) * 4 + Duration::from_secs(600);
     let done = staged.ask("go", patience, setup.interrupt, &mut || window.look())?;
     window.look();
-    let seen = window.close(pid);
+    let seen = window.close();
     let report = staged.ask("report", REPORT, setup.interrupt, &mut || {})?;
     check(contender, report.neurogc.as_ref())?;
     if !done.done || done.steps_ms.is_empty() {
@@ -325,6 +380,7 @@ fn run_loop(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Res
         trial.figures.insert("time_ms".to_owned(), (logs / trial.programs.len() as f64).exp());
         trial.curve.clear();
     }
+    trial.ended_early = done.ended_early;
     let before = done.before;
     finish(&mut trial, Some(seen), latencies.count(), before.as_ref(), &report);
     Ok(trial)
@@ -344,16 +400,17 @@ fn latency_figures(figures: &mut Figures, latencies: &Latencies) {
 }
 
 /// What the kernel, the script's own callback and the agent saw.
-fn finish(trial: &mut Trial, seen: Option<(Figures, f64)>, done: u64, before: Option<&Status>, report: &Word) {
+fn finish(trial: &mut Trial, seen: Option<Seen>, done: u64, before: Option<&Status>, report: &Word) {
     let collections = &report.collections;
-    if let Some((mut figures, core_wait)) = seen {
-        if let Some(busy) = figures.remove("cpu_s").filter(|_| done > 0) {
-            figures.insert("cpu_each_ms".to_owned(), busy * 1000.0 / done as f64);
+    if let Some(seen) = seen {
+        trial.figures.extend(seen.figures);
+        if done > 0 {
+            trial.figures.insert("cpu_each_ms".to_owned(), seen.busy.as_secs_f64() * 1000.0 / done as f64);
         }
-        trial.figures.extend(figures);
-        if core_wait > CORE_WAIT {
-            let share = core_wait * 100.0;
-            trial.doubts.push(format!("the program waited for a core {share:.0} % of the time: others use it too"));
+        trial.courses = seen.courses;
+        if seen.core_wait > CORE_WAIT {
+            let share = seen.core_wait * 100.0;
+            trial.doubts.push(format!("{NO_CORE} {share:.0} % of the time: others use it too"));
         }
     }
     let mut add = |name: &str, value: f64| trial.figures.insert(name.to_owned(), value);
@@ -364,6 +421,8 @@ fn finish(trial: &mut Trial, seen: Option<(Figures, f64)>, done: u64, before: Op
     add("in_gap_ms", collections.in_gap.total_ms);
     add("in_gap_max_ms", collections.in_gap.max_ms);
     add("full_count", collections.full.count as f64);
+    let own = report.neurogc.as_ref().map_or(0.0, |status| status.gc.snapshot.clone_max_ms.max(status.gc.reap.max_ms));
+    add("stop_max_ms", collections.in_request.max_ms.max(collections.in_gap.max_ms).max(own));
     if let Some(garbage) = report.garbage {
         add("garbage", garbage as f64);
     }

@@ -18,7 +18,8 @@ use crate::bench::record::{Entry, Measured, Run, Trial};
 use crate::bench::scenario::MEASURED;
 use crate::bench::scripts;
 use crate::bench::staged::{Setting, Silence, Staged};
-use crate::bench::trial::{self, Ended, Window};
+use crate::bench::trial::{self, Ended};
+use crate::bench::window::Window;
 use crate::commands::bench::moment;
 use crate::demo::dashboard::{Dashboard, browse, has_screen};
 use crate::demo::side::Side;
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     let folder = arguments.out.clone().unwrap_or_else(|| Path::new("neurogc-bench").join(format!("demo-{}", moment())));
     fs::create_dir_all(&folder)?;
     let scripts = scripts::write(&folder)?;
-    let setting = Setting { python: &python, home: &home, scripts: &scripts, heap: 1.0 };
+    let setting = Setting::new(&python, &home, &scripts, 1.0);
     let demo = Demo { seconds: arguments.seconds, interrupt: &interrupt };
     writeln!(out, "starting the same service twice, without and with NeuroGC ({})…", with.name)?;
     out.flush()?;
@@ -215,7 +216,8 @@ impl Demo<'_> {
             trial::check(contender, word.neurogc.as_ref()).map_err(failed)?;
             before.push(word.neurogc);
         }
-        let mut windows: Vec<Window> = services.iter().map(|service| Window::open(service.staged.pid())).collect();
+        let mut windows: Vec<Window<'_>> =
+            services.iter().map(|service| Window::open(service.staged.pid(), None)).collect();
         let enough = std::sync::atomic::AtomicBool::new(false);
         let drove = thread::scope(|scope| {
             let generators: Vec<_> = services
@@ -254,7 +256,7 @@ impl Demo<'_> {
             drove.into_iter().zip(windows).zip(services).zip(before).zip(sides)
         {
             let outcome: Drove = drove.map_err(|_| Failure::failed("the load generator broke down"))??;
-            let seen = window.close(service.staged.pid());
+            let seen = window.close();
             let word = trial::ask(service.target, "/report").map_err(failed)?;
             let mut trial = trial::of_service(&outcome, Some(seen), before.as_ref(), &word).map_err(failed)?;
             // It may have been ended before its time.

@@ -54,7 +54,6 @@ pub(crate) fn page(run: &Run, without: &Seen, with: &Seen) -> String {
             .map(|(name, seen)| Curve { name: name.to_owned(), points: points(seen) })
     };
     let slowest = curves(|seen| seen.slowest.clone());
-    let memory = curves(|seen| seen.rss.iter().map(|rss| *rss as f64 / 1_048_576.0).collect());
     let mut body = format!(
         "<p>{}</p>\n<p class=\"faint\">One run of both at the same time on one machine: a demonstration. For figures \
          with bounds, run <code>neurogc bench attribution</code>.</p>\n",
@@ -62,8 +61,6 @@ pub(crate) fn page(run: &Run, without: &Seen, with: &Seen) -> String {
     );
     body.push_str("<h3>Slowest answer of each second</h3>\n");
     body.push_str(&plots::course("Slowest answer of each second", "ms", &slowest));
-    body.push_str("<h3>Resident memory</h3>\n");
-    body.push_str(&plots::course("Resident memory", "MiB", &memory));
     body.extend(run.scenarios.iter().map(html::scenario));
     html::frame("NeuroGC demo: without and with", &body)
 }
@@ -86,10 +83,11 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_both_courses_and_loads_nothing() {
+    fn the_page_has_all_courses_and_loads_nothing() {
         let seen = |slowest: f64| Seen { slowest: vec![slowest; 3], rss: vec![1 << 28; 3], ..Seen::default() };
         let page = page(&two(), &seen(130.0), &seen(5.0));
-        assert_eq!(page.matches("<polyline").count(), 6);
+        // Slowest answers, latency, resident memory, and memory with children: two lines each.
+        assert_eq!(page.matches("<polyline").count(), 8);
         assert!(!page.contains("http"), "nothing is loaded");
     }
 }

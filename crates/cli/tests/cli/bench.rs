@@ -14,6 +14,7 @@ fn wrong_usage_says_what_would_be_right() {
     scene.check(&["bench", "acyclic", "--policies", "default,gip"], 2, "Did you mean gap?");
     scene.check(&["bench", "acyclic", "--policies", "thread:"], 2, "thread:30");
     scene.check(&["bench", "acyclic", "--runs", "0"], 2, "--runs");
+    scene.check(&["bench", "acyclic", "--seconds", "0"], 2, "--seconds");
     scene.check(&["bench", "attribution", "--arrivals", "nothing.txt"], 2, "nothing.txt");
     scene.check(&["demo", "--policy", "off"], 2, "no policy of NeuroGC");
     scene.check(&["bench", "compare", "here"], 2, "<B>");
@@ -25,7 +26,22 @@ fn wrong_usage_says_what_would_be_right() {
 #[test]
 fn every_scenario_is_listed_with_its_sentence() {
     let list = text(&Scene::new().check(&["bench", "--list"], 0, ""));
-    for name in ["attribution", "mixed", "llm-loop", "train", "overload", "acyclic", "leak", "peers"] {
+    for name in [
+        "attribution",
+        "mixed",
+        "llm-loop",
+        "train",
+        "overload",
+        "acyclic",
+        "leak",
+        "peers",
+        "saturated",
+        "contended",
+        "one-core",
+        "container",
+        "container-tight",
+        "heavy-objects",
+    ] {
         assert!(list.lines().any(|line| line.starts_with(name) && line.len() > 40), "{name}: {list}");
     }
 }

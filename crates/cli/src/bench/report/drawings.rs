@@ -3,8 +3,9 @@
 use super::plots::{self, Curve, Dot};
 use super::tables;
 use crate::bench::contender::DEFAULT;
+use crate::bench::course::{Course, Courses};
 use crate::bench::metrics::Metric;
-use crate::bench::record::{Entry, Measured};
+use crate::bench::record::{Entry, Measured, Trial};
 use crate::bench::statistics::median;
 
 /// The folder of a run that holds them.
@@ -36,10 +37,16 @@ impl Drawing {
     }
 }
 
-/// All plots of a scenario: ratios with their bounds, and latency by percentile.
+/// All plots of a scenario: ratios with their bounds, latency by percentile, and memory over time.
 pub(crate) fn of(measured: &Measured) -> Vec<Drawing> {
-    let metrics =
-        [("p99_ms", "p99"), ("p999_ms", "p999"), ("time_ms", "time"), ("rss_peak", "rss"), ("cpu_each_ms", "cpu")];
+    let metrics = [
+        ("p99_ms", "p99"),
+        ("p999_ms", "p999"),
+        ("time_ms", "time"),
+        ("stop_max_ms", "stop"),
+        ("rss_peak", "rss"),
+        ("cpu_each_ms", "cpu"),
+    ];
     let ratios = metrics.into_iter().map(|(metric, what)| {
         let title = Metric::find(metric).map_or(metric, |metric| metric.title);
         let title = format!("{title} ÷ CPython default");
@@ -48,7 +55,16 @@ pub(crate) fn of(measured: &Measured) -> Vec<Drawing> {
     });
     let title = "Latency by percentile".to_owned();
     let latency = Drawing { title, svg: plots::percentiles(&curves(measured)), what: "latency" };
-    ratios.chain([latency]).filter(|drawing| !drawing.svg.is_empty()).collect()
+    let memory = [
+        ("Resident memory over time", "memory", courses(measured, |courses| &courses.rss)),
+        ("Memory of the process and its children over time", "memory-tree", courses(measured, |courses| &courses.tree)),
+    ];
+    let memory = memory.into_iter().filter(|(_, _, curves)| !curves.is_empty()).map(|(title, what, curves)| Drawing {
+        title: title.to_owned(),
+        svg: plots::course(title, "MiB", &curves),
+        what,
+    });
+    ratios.chain([latency]).chain(memory).filter(|drawing| !drawing.svg.is_empty()).collect()
 }
 
 fn dots(measured: &Measured, metric: &str) -> Vec<Dot> {
@@ -63,6 +79,19 @@ fn dots(measured: &Measured, metric: &str) -> Vec<Dot> {
 fn curves(measured: &Measured) -> Vec<Curve> {
     let drawn = measured.entries.iter().filter(|entry| entry.trials.iter().any(|trial| !trial.curve.is_empty()));
     drawn.map(|entry| Curve { name: entry.title.replace('`', ""), points: middle_curve(entry) }).collect()
+}
+
+/// The memory of each contender over time, in MiB: of the run with the middle peak, because runs do not rise in step.
+fn courses(measured: &Measured, which: fn(&Courses) -> &Course) -> Vec<Curve> {
+    let peak = |trial: &&Trial| which(&trial.courses).iter().map(|(_, bytes)| *bytes).fold(0.0, f64::max);
+    let drawn = measured.entries.iter().filter_map(|entry| {
+        let mut trials: Vec<_> = entry.trials.iter().filter(|trial| !which(&trial.courses).is_empty()).collect();
+        trials.sort_by(|a, b| peak(a).total_cmp(&peak(b)));
+        let middle = trials.get(trials.len() / 2)?;
+        let points = which(&middle.courses).iter().map(|(at, bytes)| (*at, bytes / f64::from(1 << 20))).collect();
+        Some(Curve { name: entry.title.replace('`', ""), points })
+    });
+    drawn.collect()
 }
 
 /// The middle of the curves of all runs, where most of them have a point.

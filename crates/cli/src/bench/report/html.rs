@@ -59,11 +59,8 @@ pub(crate) fn scenario(measured: &Measured) -> String {
         let _ = writeln!(text, "<p class=\"faint\">Skipped: {}</p>", escape(reason));
         return text;
     }
-    if let Some(capacity) = measured.capacity {
-        let _ = writeln!(
-            text,
-            "<p class=\"faint\">With the collector off, the service can do {capacity:.0} requests a second.</p>"
-        );
+    for sentence in tables::known(measured) {
+        let _ = writeln!(text, "<p class=\"faint\">{}</p>", escape(&sentence));
     }
     for drawing in drawings::of(measured) {
         let _ = write!(text, "<h3>{}</h3>\n{}", drawing.title, drawing.svg);
@@ -82,6 +79,9 @@ pub(crate) fn scenario(measured: &Measured) -> String {
     }
     if let Some(spread) = tables::spread(measured) {
         let _ = writeln!(text, "<p class=\"faint\">{}</p>", escape(&spread));
+    }
+    for end in tables::early_ends(measured) {
+        let _ = writeln!(text, "<p class=\"doubt\">Ended early: {}</p>", escape(&end));
     }
     for doubt in tables::doubts(measured) {
         let _ = writeln!(text, "<p class=\"doubt\">{}</p>", escape(&doubt));

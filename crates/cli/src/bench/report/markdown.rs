@@ -41,8 +41,8 @@ fn scenario(measured: &Measured) -> String {
         let _ = writeln!(text, "\nSkipped: {reason}");
         return text;
     }
-    if let Some(capacity) = measured.capacity {
-        let _ = writeln!(text, "\nWith the collector off, the service can do {capacity:.0} requests a second.");
+    for sentence in tables::known(measured) {
+        let _ = writeln!(text, "\n{sentence}");
     }
     for table in [tables::figures(measured), tables::ratios(measured), tables::programs(measured)] {
         if table.heading.len() > 1 {
@@ -52,6 +52,9 @@ fn scenario(measured: &Measured) -> String {
     }
     if let Some(spread) = tables::spread(measured) {
         let _ = writeln!(text, "\n{spread}");
+    }
+    for end in tables::early_ends(measured) {
+        let _ = writeln!(text, "\n**Ended early:** {end}");
     }
     for doubt in tables::doubts(measured) {
         let _ = writeln!(text, "\n**Doubtful:** {doubt}");

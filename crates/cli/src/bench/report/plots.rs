@@ -68,9 +68,7 @@ pub(crate) fn percentiles(curves: &[Curve]) -> String {
             .filter(|(share, _)| *share < 1.0)
             .map(|(share, ms)| format!("{:.1},{:.1}", x(*share), y(*ms)))
             .collect();
-        // More lines than colours: the second round is dashed.
-        let dash = if at < COLOURS.len() { "" } else { " stroke-dasharray=\"5 3\"" };
-        line(&mut svg, at, &curve.name, &points, &format!("stroke=\"{colour}\""), dash);
+        line(&mut svg, at, &curve.name, &points, &format!("stroke=\"{colour}\""), dash(at));
     }
     svg.push_str("</svg>\n");
     svg
@@ -131,7 +129,7 @@ pub(crate) fn ratios(title: &str, dots: &[Dot]) -> String {
     svg
 }
 
-/// Values over time, a line for each side.
+/// Values over time, a line for each curve.
 pub(crate) fn course(title: &str, unit: &str, curves: &[Curve]) -> String {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
     let last = points().map(|(at, _)| *at).fold(1.0, f64::max);
@@ -149,9 +147,10 @@ pub(crate) fn course(title: &str, unit: &str, curves: &[Curve]) -> String {
     label_at(&mut svg, (LEFT, height - BOTTOM + 16.0), "start", "0 s");
     label_at(&mut svg, (WIDTH - RIGHT, height - BOTTOM + 16.0), "end", &format!("{last:.0} s"));
     for (at, curve) in curves.iter().enumerate() {
-        let colour = if at == 0 { COLOURS[1] } else { COLOURS[2] };
+        // The first is that without NeuroGC: the colour of what is not good.
+        let colour = COLOURS[(at + 1) % COLOURS.len()];
         let points: Vec<_> = curve.points.iter().map(|(at, value)| format!("{:.1},{:.1}", x(*at), y(*value))).collect();
-        line(&mut svg, at, &curve.name, &points, &format!("stroke=\"{colour}\""), "");
+        line(&mut svg, at, &curve.name, &points, &format!("stroke=\"{colour}\""), dash(at));
     }
     svg.push_str("</svg>\n");
     svg
@@ -174,6 +173,11 @@ pub(crate) fn calibration(curves: &[Curve]) -> String {
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// More lines than colours: the second round is dashed.
+fn dash(at: usize) -> &'static str {
+    if at < COLOURS.len() { "" } else { " stroke-dasharray=\"5 3\"" }
 }
 
 /// A curve, and its row in the legend.

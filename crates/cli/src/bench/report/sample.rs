@@ -1,5 +1,6 @@
 //! A run that nobody made, for the tests of what is written about runs.
 
+use crate::bench::course::Courses;
 use crate::bench::machine::Machine;
 use crate::bench::record::{Entry, Figures, Measured, Run, Trial};
 
@@ -8,7 +9,14 @@ fn trial(run: u32, scale: f64, figures: &[(&str, f64)]) -> Trial {
     let noise = 1.0 + 0.02 * f64::from(run);
     let figures: Figures = figures.iter().map(|(name, value)| ((*name).to_owned(), value * noise)).collect();
     let curve = vec![(0.0, 1.5), (0.5, 2.5), (0.9, 4.0 * scale), (0.99, 10.0 * scale), (1.0, 31.0 * scale)];
-    Trial { run, figures, curve, ..Trial::default() }
+    Trial { run, figures, curve, courses: courses(scale), ..Trial::default() }
+}
+
+/// Two seconds in which memory rises, and a child takes some besides.
+fn courses(scale: f64) -> Courses {
+    let points =
+        |first: f64| (0..=4).map(|at| f64::from(at) / 2.0).map(|at| (at, (first + at * scale) * 1e6)).collect();
+    Courses { rss: points(300.0), tree: points(330.0) }
 }
 
 fn entry(contender: &str, title: &str, scale: f64, mib: f64) -> Entry {
@@ -25,6 +33,9 @@ fn entry(contender: &str, title: &str, scale: f64, mib: f64) -> Entry {
         ("cpu_percent", 61.0),
         ("cpu_each_ms", 3.4),
         ("rss_peak", mib * 1024.0 * 1024.0),
+        ("rss_trend", scale * 1e6),
+        ("pss_peak", mib * 1.1 * 1024.0 * 1024.0),
+        ("stop_max_ms", 20.0 * scale),
         ("garbage", 1234.0),
     ];
     if contender == "gap" {
@@ -44,7 +55,19 @@ fn programs(contender: &str, title: &str, scale: f64) -> Entry {
     Entry { contender: contender.to_owned(), title: title.to_owned(), trials: trials.collect(), failed: None }
 }
 
-/// Three scenarios, one of which was skipped.
+/// A contender in a container: whether it was killed in each run.
+fn contained(contender: &str, title: &str, killed: [bool; 3]) -> Entry {
+    let trials = (0..).zip(killed).map(|(run, killed)| {
+        let figures = [("killed", f64::from(u8::from(killed))), ("group_peak", 372e6)];
+        let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
+        let ended_early =
+            killed.then(|| "out of memory after 3.2 s of what counts: the kernel killed the service".into());
+        Trial { run, figures, ended_early, ..Trial::default() }
+    });
+    Entry { contender: contender.to_owned(), title: title.to_owned(), trials: trials.collect(), failed: None }
+}
+
+/// Four scenarios, one of which was skipped.
 pub(crate) fn run() -> Run {
     let machine = Machine {
         date: "2026-11-15 08:00:00 UTC".to_owned(),
@@ -69,6 +92,7 @@ pub(crate) fn run() -> Run {
                 about: "a service that explains answers".to_owned(),
                 skipped: None,
                 capacity: Some(301.4),
+                limit: None,
                 entries: vec![
                     entry("default", "CPython default", 4.0, 358.0),
                     entry("off", "collector off (latency floor)", 1.0, 367.0),
@@ -84,6 +108,17 @@ pub(crate) fn run() -> Run {
                 entries: vec![
                     programs("default", "CPython default", 1.0),
                     programs("observe", "neurogc `observe`", 1.004),
+                ],
+                ..Measured::default()
+            },
+            Measured {
+                scenario: "container-tight".to_owned(),
+                about: "a service in a container".to_owned(),
+                limit: Some(372 << 20),
+                entries: vec![
+                    contained("default", "CPython default", [false; 3]),
+                    contained("gap", "neurogc `gap`", [true, false, true]),
+                    contained("freeze", "neurogc `freeze`", [true; 3]),
                 ],
                 ..Measured::default()
             },

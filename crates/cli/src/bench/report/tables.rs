@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::bench::contender::{DEFAULT, EACH, OFF};
-use crate::bench::metrics::{Better, CATALOGUE, Metric};
-use crate::bench::record::Measured;
+use crate::bench::metrics::{Better, CATALOGUE, Metric, Unit};
+use crate::bench::record::{Entry, Measured};
 use crate::bench::statistics::{Ratio, median};
-use crate::figures::ms;
+use crate::figures::{bytes, ms};
 
 /// A table: its heading and its rows.
 #[derive(Debug, Default)]
@@ -26,11 +26,23 @@ pub(super) fn figures(measured: &Measured) -> Table {
     table.heading.extend(metrics.iter().map(|metric| metric.title.to_owned()));
     for entry in &measured.entries {
         let mut row = vec![entry.title.clone()];
-        let show = |metric: &&Metric| entry.median(metric.name).map_or(NONE.to_owned(), |value| metric.show(value));
-        row.extend(metrics.iter().map(show));
+        row.extend(metrics.iter().map(|metric| figure(entry, metric)));
         table.rows.push(row);
     }
     table
+}
+
+/// A figure of one contender: the median of all runs, or how many of them ended in a kill.
+fn figure(entry: &Entry, metric: &Metric) -> String {
+    let Some(median) = entry.median(metric.name) else { return NONE.to_owned() };
+    if metric.unit != Unit::Killed {
+        return metric.show(median);
+    }
+    let values = entry.values(metric.name);
+    match values.iter().filter(|(_, killed)| *killed > 0.0).count() {
+        some if some > 0 && some < values.len() => format!("killed in {some} of {}", values.len()),
+        _ => metric.show(median),
+    }
 }
 
 /// What is compared, and with whom.
@@ -42,8 +54,11 @@ const RATIOS: &[(&str, &str)] = &[
     ("time_ms", DEFAULT),
     ("per_second", DEFAULT),
     ("cpu_each_ms", DEFAULT),
+    ("stop_max_ms", DEFAULT),
     ("rss_peak", DEFAULT),
+    ("pss_peak", DEFAULT),
     ("pss_mean", DEFAULT),
+    ("group_peak", DEFAULT),
     ("p50_ms", OFF),
     ("p99_ms", OFF),
     ("p999_ms", OFF),
@@ -121,6 +136,16 @@ fn show_ratio(ratio: Ratio) -> String {
     format!("{}{star} ({}–{})", digits(ratio.mean), digits(ratio.low), digits(ratio.high))
 }
 
+/// What was found out about a scenario before its first trial, in sentences.
+pub(super) fn known(measured: &Measured) -> Vec<String> {
+    let capacity = measured.capacity.filter(|capacity| *capacity > 0.0);
+    let capacity = capacity.map(|it| format!("With the collector off, the service can do {it:.0} requests a second."));
+    let limit = measured.limit.map(|it| {
+        format!("The cgroup's limit is {}, a multiple of what CPython's default used without a limit.", bytes(it))
+    });
+    capacity.into_iter().chain(limit).collect()
+}
+
 /// How far runs lie apart: the lowest and the highest ratio of a run, of what matters most.
 pub(super) fn spread(measured: &Measured) -> Option<String> {
     let metric = ["p99_ms", "time_ms"].into_iter().find(|name| {
@@ -138,6 +163,17 @@ pub(super) fn spread(measured: &Measured) -> Option<String> {
         })
         .collect();
     (!all.is_empty()).then(|| format!("Lowest and highest run of {title} ÷ default: {}.", all.join("; ")))
+}
+
+/// Who did not come to the end of a trial, and why.
+pub(super) fn early_ends(measured: &Measured) -> Vec<String> {
+    let ended = measured.entries.iter().filter_map(|entry| {
+        let mut reasons = entry.trials.iter().filter_map(|trial| trial.ended_early.as_ref());
+        let first = reasons.next()?;
+        let (some, all) = (1 + reasons.count(), entry.trials.len());
+        Some(format!("{}: {some} of {all} runs, for instance: {first}", entry.contender))
+    });
+    ended.collect()
 }
 
 /// What makes trials less than trustworthy, with how many trials it does.

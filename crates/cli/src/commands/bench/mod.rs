@@ -5,12 +5,12 @@ pub(crate) mod compare;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 
 use crate::bench::arrivals::Pattern;
-use crate::bench::contender::{Contender, OFF};
+use crate::bench::contender::Contender;
 use crate::bench::interrupt::{self, Interrupt};
 use crate::bench::machine::Machine;
 use crate::bench::metrics::Metric;
@@ -21,9 +21,9 @@ use crate::bench::report::{drawings, html, markdown};
 use crate::bench::scenario::{CATALOGUE, Size};
 use crate::bench::scripts;
 use crate::bench::staged::Setting;
-use crate::bench::trial::{self, Ended, Setup};
+use crate::bench::trial::{self, Ended, Known, Setup};
 use crate::failure::{Failure, Outcome};
-use crate::figures::{span, utc};
+use crate::figures::{bytes, span, utc};
 use crate::home::Home;
 use crate::probe;
 
@@ -41,6 +41,7 @@ const KEPT: &str = "neurogc-bench";
     disable_help_subcommand = true,
     after_help = "Examples:\n  neurogc bench --quick\n  neurogc bench attribution --policies default,off,gap --runs 5\n  \
     neurogc bench attribution --arrivals bursts:50,2\n  neurogc bench attribution --arrivals service.ngct\n  \
+    neurogc bench saturated --seconds 60 --policies default,gap\n  \
     neurogc bench compare neurogc-bench/monday neurogc-bench/tuesday\n\n\
     Contenders: every policy of `neurogc run`, and without NeuroGC: default (CPython left alone), off (the latency \
     floor), each (a collection after each request: the memory floor), thread:S, freeze+threshold:G0,G1,G2"
@@ -67,6 +68,9 @@ pub(crate) struct Arguments {
     /// of what the service can do), or as recorded in FILE: a trace, or a time in seconds on each line
     #[arg(long, value_name = "A", default_value = "poisson")]
     arrivals: String,
+    /// How long figures count in each trial, in seconds; by default each scenario has its own
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
     /// Small heaps and short trials: a look that proves nothing
     #[arg(long)]
     quick: bool,
@@ -103,7 +107,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     if arguments.list {
         for scenario in CATALOGUE {
             let mark = if scenario.by_default { "" } else { " (only when named)" };
-            writeln!(out, "{:<12} {}{mark}", scenario.name, scenario.about(&Pattern::default()))?;
+            writeln!(out, "{:<15} {}{mark}", scenario.name, scenario.about(&Pattern::default()))?;
         }
         return Ok(());
     }
@@ -117,8 +121,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     let folder = folder(arguments.out.as_deref())?;
     let scripts = scripts::write(&folder)?;
     let interrupt = Interrupt::watch()?;
-    let size = Size { quick: arguments.quick };
-    let setting = Setting { python: &python, home: &home, scripts: &scripts, heap: size.heap() };
+    let size = Size { quick: arguments.quick, measured: arguments.seconds.map(Duration::from_secs) };
+    let setting =
+        Setting { python: &python, home: &home, scripts: &scripts, heap: size.heap(), one_core: false, door: None };
     let setup = Setup { setting, size, arrivals: &arrivals, interrupt: &interrupt };
     let mut bench = Bench::new(setup, heats, Run::new(machine, arguments.runs, arguments.quick), &folder);
     let ended = bench.run();
@@ -156,7 +161,7 @@ pub(crate) fn moment() -> String {
 struct Bench<'b> {
     setup: Setup<'b>,
     heats: Vec<Heat>,
-    capacities: Vec<f64>,
+    known: Vec<Known>,
     run: Run,
     folder: &'b Path,
     failures: Vec<String>,
@@ -177,7 +182,7 @@ impl<'b> Bench<'b> {
                 ..Measured::default()
             })
             .collect();
-        Self { setup, capacities: vec![0.0; heats.len()], heats, run, folder, failures: Vec::new() }
+        Self { setup, known: vec![Known::default(); heats.len()], heats, run, folder, failures: Vec::new() }
     }
 
     fn run(&mut self) -> Outcome {
@@ -198,11 +203,11 @@ impl<'b> Bench<'b> {
             }
             let what = format!("{}, run {}/{runs}, {}", scenario.name, turn.run + 1, contender.name);
             progress.begin(&what);
-            match trial::run(self.setup, scenario, contender, turn.run, self.capacities[turn.heat]) {
+            match trial::run(self.setup, scenario, contender, turn.run, self.known[turn.heat]) {
                 Ended::Done(trial) => {
                     progress.done(seconds, &format!("{what}: {}", in_short(&trial)));
-                    for doubt in &trial.doubts {
-                        progress.say(&format!("      {doubt}"));
+                    for remark in trial.ended_early.iter().chain(&trial.doubts) {
+                        progress.say(&format!("      {remark}"));
                     }
                     measured.entries[turn.contender].trials.push(*trial);
                 }
@@ -233,23 +238,24 @@ impl<'b> Bench<'b> {
         }
     }
 
-    /// Finds out what each service can do, once: every contender meets the same load.
+    /// Finds out what each service can do and needs, once: every contender meets the same load and the same limit.
     fn calibrate(&mut self, progress: &mut Progress) -> Outcome {
-        let off = Contender::parse(OFF).map_err(Failure::failed)?;
         for at in 0..self.heats.len() {
             let scenario = self.heats[at].scenario;
-            if !scenario.needs_capacity() {
+            if scenario.calibrations() == 0 {
                 continue;
             }
             let what = format!("{}: what can its service do?", scenario.name);
             progress.begin(&what);
-            let seconds = scenario.trial_seconds(self.setup.size);
+            let seconds = scenario.trial_seconds(self.setup.size) * f64::from(scenario.calibrations());
             let measured = &mut self.run.scenarios[at];
-            match trial::capacity(self.setup, scenario, &off) {
-                Ok(capacity) => {
-                    progress.done(seconds, &format!("{what} {capacity:.0} requests a second"));
-                    self.capacities[at] = capacity;
-                    measured.capacity = Some(capacity);
+            match trial::calibrate(self.setup, scenario) {
+                Ok(known) => {
+                    let limit = known.limit.map_or_else(String::new, |limit| format!(", limit {}", bytes(limit)));
+                    progress.done(seconds, &format!("{what} {:.0} requests a second{limit}", known.capacity));
+                    self.known[at] = known;
+                    measured.capacity = Some(known.capacity);
+                    measured.limit = known.limit;
                 }
                 Err(Ended::Skipped(reason)) => {
                     progress.done(seconds, &format!("{}: skipped: {reason}", scenario.name));
@@ -311,7 +317,20 @@ fn interrupted() -> Failure {
 
 /// One trial in a few words.
 fn in_short(trial: &Trial) -> String {
-    let names = ["p50_ms", "p99_ms", "p999_ms", "max_ms", "time_ms", "in_request_max_ms", "in_gap_max_ms", "rss_peak"];
+    let names = [
+        "p50_ms",
+        "p99_ms",
+        "p999_ms",
+        "max_ms",
+        "time_ms",
+        "in_request_max_ms",
+        "in_gap_max_ms",
+        "per_second",
+        "killed",
+        "rss_peak",
+        "rss_trend",
+        "group_peak",
+    ];
     let parts = names.iter().filter_map(|name| {
         let metric = Metric::find(name)?;
         let title = match *name {
