@@ -172,7 +172,7 @@ mod tests {
         ledger.order(105, order);
         let (kind, place) = (StopKind::Full, Place::Forced);
         let (at, pause, collected, uncollectable) = (105, 9, 3, 0);
-        let (ours, gathered) = (true, 1);
+        let gathered = 1;
         let event = Event::Collection { at, pause, kind, order: 7, place, gathered, collected, uncollectable };
         ledger.event(event);
         let block = ledger.trace.as_mut().map(BlockWriter::take).unwrap_or_default();
