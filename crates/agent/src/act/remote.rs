@@ -1,12 +1,12 @@
-//! What is asked of the process from outside: another policy, or a collection now.
+//! A collection that is asked for from outside.
 //!
-//! The uplink takes a command on and gives a ticket; threads of the program carry it out, step by step, at their next
+//! The uplink takes it on and gives a ticket; threads of the program carry it out, step by step, at their next
 //! moments. The outcome waits until it is asked for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, TryLockError};
 
-use neurogc_policy::{Name, SMALL_HEAP};
+use neurogc_policy::SMALL_HEAP;
 use neurogc_wire::control::{How, Outcome};
 
 use super::actor::Actor;
@@ -18,15 +18,6 @@ use crate::snapshot::Failure;
 
 /// A command that no thread of the program has come by to carry out in this time is forgotten.
 const FORGOTTEN_NS: u64 = 120_000_000_000;
-
-/// Something to do.
-#[derive(Clone, Debug)]
-pub(crate) enum Command {
-    /// Another policy.
-    Policy(Name),
-    /// A collection.
-    Collect(How),
-}
 
 /// One command at a time, and the outcome of the last one.
 #[derive(Debug, Default)]
@@ -46,38 +37,37 @@ struct Desk {
     outcome: Option<Outcome>,
 }
 
-/// A command that is under way.
+/// A collection that is under way.
 #[derive(Debug)]
 struct Job {
-    command: Command,
+    how: How,
     drive: Option<Drive>,
-}
-
-/// What a step has come to.
-pub(crate) enum Step {
-    /// There is nothing to do, or another thread does it.
-    Nothing,
-    /// More is to be done later.
-    Later,
-    /// The policy is to be changed; the caller does that and says what came of it.
-    Policy(Name),
-    /// It is over.
-    Over,
 }
 
 impl Remote {
     /// Takes a command on and gives its ticket, or nothing while another one is under way.
-    pub(crate) fn take_on(&self, command: Command, now: u64) -> Option<u64> {
+    pub(crate) fn take_on(&self, how: How, now: u64) -> Option<u64> {
         let mut desk = lock(&self.desk);
         if (desk.job.is_some() || desk.lent) && now < desk.taken_on + FORGOTTEN_NS {
             return None;
         }
         desk.tickets += 1;
         desk.taken_on = now;
-        desk.job = Some(Job { command, drive: None });
+        desk.job = Some(Job { how, drive: None });
         desk.lent = false;
         desk.outcome = None;
         self.waiting.store(true, Ordering::Release);
+        Some(desk.tickets)
+    }
+
+    /// Gives a ticket for something that is over already, unless a collection is under way.
+    pub(crate) fn settle(&self, outcome: Outcome) -> Option<u64> {
+        let mut desk = lock(&self.desk);
+        if desk.job.is_some() || desk.lent {
+            return None;
+        }
+        desk.tickets += 1;
+        desk.outcome = Some(outcome);
         Some(desk.tickets)
     }
 
@@ -93,35 +83,14 @@ impl Remote {
     }
 
     /// Does the next step in the calling thread, which is one of the program's.
-    pub(crate) fn step(&self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> Step {
-        if !self.is_waiting() {
-            return Step::Nothing;
+    pub(crate) fn step(&self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) {
+        if self.is_waiting()
+            && let Some((ticket, mut job)) = self.lend()
+        {
+            let outcome = collect(actor, vm, hooks, job.how, &mut job.drive);
+            let job = outcome.is_none().then_some(job);
+            self.give_back(ticket, job, outcome);
         }
-        let Some((ticket, mut job)) = self.lend() else { return Step::Nothing };
-        let outcome = match job.command {
-            Command::Policy(name) => {
-                self.give_back(ticket, None, None);
-                return Step::Policy(name);
-            }
-            Command::Collect(how) => collect(actor, vm, hooks, how, &mut job.drive),
-        };
-        match outcome {
-            None => {
-                self.give_back(ticket, Some(job), None);
-                Step::Later
-            }
-            Some(outcome) => {
-                self.give_back(ticket, None, Some(outcome));
-                Step::Over
-            }
-        }
-    }
-
-    /// The change of the policy has come to this.
-    pub(crate) fn policy_changed(&self, outcome: Outcome) {
-        let mut desk = lock(&self.desk);
-        desk.outcome = Some(outcome);
-        self.waiting.store(false, Ordering::Release);
     }
 
     /// Takes the job out: finalizers run while it is worked on, and no lock may be held then.
@@ -160,7 +129,7 @@ fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, how: How, drive: &mut Opt
         How::Snapshot => step(actor, vm, hooks, drive)
             .map(|done| done.unwrap_or_else(|failure| Outcome::Failed(failure.to_string()))),
         // What the policy would do: nothing that stops the program for long, where there is another way.
-        How::Auto if drive.is_none() && objects(actor, vm) < SMALL_HEAP => Some(plain(vm, How::Full)),
+        How::Auto if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => Some(plain(vm, How::Full)),
         How::Auto => step(actor, vm, hooks, drive).map(|done| match done {
             Ok(outcome) => outcome,
             Err(Failure::Unsupported(_) | Failure::OtherInterpreter) => plain(vm, How::Full),
@@ -177,12 +146,6 @@ fn step(actor: &Actor, vm: &impl Vm, hooks: &Hooks, drive: &mut Option<Drive>) -
         }
         Next::Failed(failure) => Some(Err(failure)),
     }
-}
-
-/// About how many objects there are.
-fn objects(actor: &Actor, vm: &impl Vm) -> u64 {
-    let known = actor.policy_state().map_or(0, |state| state.bound.objects);
-    known.max(vm.tracked_estimate())
 }
 
 fn plain(vm: &impl Vm, how: How) -> Outcome {

@@ -10,6 +10,7 @@ pub(crate) mod layout;
 mod lines;
 pub(crate) mod pending;
 pub(crate) mod selfcheck;
+pub(crate) mod stand_ins;
 pub(crate) mod threads;
 pub(crate) mod vm;
 

@@ -52,9 +52,15 @@ pub(crate) fn collect(py: Python<'_>, generation: i32) -> PyResult<Bound<'_, PyA
     functions(py)?.collect.bind(py).call1((generation,))
 }
 
-/// `gc.set_threshold` as CPython made it.
-pub(crate) fn original_set_threshold(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    Ok(functions(py)?.set_threshold.bind(py))
+/// A function of `gc` as CPython made it.
+pub(crate) fn original_function<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let functions = functions(py)?;
+    let function = match name {
+        "get_threshold" => &functions.get_threshold,
+        "set_threshold" => &functions.set_threshold,
+        _ => &functions.collect,
+    };
+    Ok(function.bind(py).clone())
 }
 
 /// The interpreter of this process, for a thread that holds its GIL.

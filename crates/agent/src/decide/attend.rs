@@ -20,6 +20,10 @@ const FLIGHT_NS: u64 = 5_000_000;
 /// asked again.
 const PATIENCE_NS: u64 = 50_000_000;
 const JOB_PATIENCE_NS: u64 = 2_000_000;
+const LONG_PATIENCE_NS: u64 = 1_000_000_000;
+
+/// A program that has left the GIL alone for this long is idle.
+const IDLE_NS: u64 = 10_000_000;
 
 /// A flight is called off when less than this share of resident memory is left for copies.
 const COPIES_LEAST: f64 = 0.05;
@@ -66,7 +70,7 @@ impl<'a> Attendant<'a> {
         if self.wants_looks {
             self.ask(now, idle_ns);
         }
-        let called = self.call_if_due(now);
+        let called = self.call_if_due(now, idle_ns);
         [in_flight, called].into_iter().flatten().min()
     }
 
@@ -171,17 +175,22 @@ impl<'a> Attendant<'a> {
     }
 
     /// Asks the main thread to come by where something has waited for a moment for too long.
-    fn call_if_due(&mut self, now: u64) -> Option<u64> {
+    fn call_if_due(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {
         let (actor, job) = (&self.agent.actor, self.agent.remote.is_waiting());
         let ready = actor.waits() && matches!(self.agent.snapshots.look(), Progress::Ready { .. });
-        if !job && !ready && !actor.is_deferred() && !actor.has_posted() {
+        if !job && !actor.waits() {
             return None;
         }
-        let patience = if job { JOB_PATIENCE_NS } else { PATIENCE_NS };
+        let patience = match () {
+            () if job => JOB_PATIENCE_NS,
+            () if ready || actor.is_deferred() || actor.has_posted() => PATIENCE_NS,
+            () => LONG_PATIENCE_NS,
+        };
         let since = actor.last_moment().max(self.called_at);
         if now.saturating_sub(since) >= patience && !actor.is_running() {
             self.called_at = now;
-            call_main_thread();
+            let idle = idle_ns.is_some_and(|idle| idle >= IDLE_NS) && self.agent.hooks.in_flight() == 0;
+            call_main_thread(idle);
         }
         Some(patience)
     }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use neurogc_policy::{Name, Thresholds};
+use neurogc_policy::Name;
 use neurogc_settings::ExplicitCollect;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -12,12 +12,9 @@ use super::module::current;
 use crate::act::vm::Vm;
 use crate::cpython::arenas;
 use crate::cpython::pending::call_soon;
-use crate::cpython::vm::{collect as original_collect, original_set_threshold};
+use crate::cpython::stand_ins::Replaced;
+use crate::cpython::vm::original_function;
 use crate::lifecycle::agent::Agent;
-
-/// Functions of `gc` whose answers a policy would change, and the one that a setting puts off.
-const REPLACED: [&str; 3] = ["get_threshold", "set_threshold", COLLECT];
-const COLLECT: &str = "collect";
 
 /// The generation that is everything.
 const FULL: i32 = 2;
@@ -27,32 +24,60 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     if !agent.policy().acts() || !agent.interpreter.can_be_conducted() {
         return Ok(());
     }
-    let (gc, module) = (py.import("gc")?, py.import("neurogc._agent")?);
-    let originals = module.getattr("originals")?.cast_into::<PyDict>()?;
-    for function in REPLACED {
-        let wanted = function != COLLECT || agent.settings.explicit_collect == ExplicitCollect::Defer;
-        if wanted && !originals.contains(function)? {
-            let stand_in = module.getattr(function)?;
-            stand_in.setattr("__module__", "gc")?;
-            originals.set_item(function, gc.getattr(function)?)?;
-            gc.setattr(function, stand_in)?;
+    let gc = py.import("gc")?;
+    let (originals, stand_ins) = books(py)?;
+    for replaced in Replaced::ALL {
+        let name = replaced.name();
+        let wanted = replaced != Replaced::Collect || agent.settings.explicit_collect == ExplicitCollect::Defer;
+        if !wanted || originals.contains(name)? {
+            continue;
         }
+        let original = gc.getattr(name)?;
+        if !stand_ins.contains(name)? {
+            stand_ins.set_item(name, replaced.stand_in(&gc, &original)?)?;
+        }
+        originals.set_item(name, &original)?;
+        gc.setattr(name, stand_ins.get_item(name)?)?;
     }
     agent.actor.loans.note_frozen(&agent.vm(py));
     arenas::use_huge_pages(agent.settings.snapshots && agent.settings.huge_arenas);
     Ok(())
 }
 
-/// Puts another policy in force.
-pub(crate) fn switch(py: Python<'_>, agent: &Agent, name: Name) -> PyResult<()> {
-    give_back(py, agent)?;
+/// Puts another policy in force. The caller needs no GIL: what has to be changed in Python is changed by the next thread
+/// of the program that comes by.
+pub(crate) fn switch(agent: &Agent, name: Name) -> Result<(), &'static str> {
+    if agent.actor.has_stood_down() && name.acts() {
+        return Err("the program has set the collector's thresholds itself, so no policy acts in it");
+    }
     let acts = name.acts();
+    agent.actor.direct(None);
     agent.set_policy(name);
+    SWITCHED.store(true, Ordering::Release);
     if !acts {
         // No policy would look after it any more.
-        py.detach(|| agent.snapshots.shut_down());
+        agent.snapshots.shut_down();
     }
-    take_over(py, agent)
+    agent.hooks.wake();
+    call_soon(follow_switch);
+    Ok(())
+}
+
+/// Whether another policy has been put in force, and the program still has the stand-ins and thresholds of the one before.
+static SWITCHED: AtomicBool = AtomicBool::new(false);
+
+/// Gives back what the policy before had displaced, and puts the stand-ins in place that this one needs. The caller holds
+/// the GIL.
+pub(crate) fn follow_switch() {
+    if SWITCHED.load(Ordering::Relaxed)
+        && SWITCHED.swap(false, Ordering::Acquire)
+        && let Some(agent) = current()
+    {
+        let followed = Python::attach(|py| restore(py, &agent).and_then(|()| take_over(py, &agent)));
+        if let Err(error) = followed {
+            let _ = agent.actor.troubles.push(format!("the policy could not be changed: {error}"));
+        }
+    }
 }
 
 /// Whether the program's thresholds are to be restored.
@@ -82,77 +107,111 @@ pub(crate) fn restore_if_left() {
 /// Takes everything back.
 pub(crate) fn give_back(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     py.detach(|| agent.actor.direct(None));
+    restore(py, agent)
+}
+
+/// The program has its collector back as it knows it.
+fn restore(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     arenas::use_huge_pages(false);
     if let Err(reason) = agent.actor.loans.repay(&agent.vm(py)) {
         let _ = agent.actor.troubles.push(format!("the collector could not be given back: {reason}"));
     }
-    let (gc, module) = (py.import("gc")?, py.import("neurogc._agent")?);
-    let originals = module.getattr("originals")?.cast_into::<PyDict>()?;
-    for function in REPLACED {
-        if let Some(original) = originals.get_item(function)? {
-            if gc.getattr(function)?.is(&module.getattr(function)?) {
-                gc.setattr(function, original)?;
+    let gc = py.import("gc")?;
+    let (originals, stand_ins) = books(py)?;
+    for replaced in Replaced::ALL {
+        let name = replaced.name();
+        if let Some(original) = originals.get_item(name)? {
+            if stand_ins.get_item(name)?.is_some_and(|stand_in| gc.getattr(name).is_ok_and(|now| now.is(&stand_in))) {
+                gc.setattr(name, original)?;
             }
-            originals.del_item(function)?;
+            originals.del_item(name)?;
         }
     }
     Ok(())
 }
 
-/// Return the current collection thresholds.
-#[pyfunction]
-pub(crate) fn get_threshold(py: Python<'_>) -> PyResult<(u32, u32, u32)> {
-    let shown = current().and_then(|agent| {
-        let own = agent.actor.loans.thresholds();
-        own.or_else(|| agent.vm(py).thresholds().ok())
-    });
-    let [young, middle, full]: Thresholds = match shown {
-        Some(shown) => shown,
-        None => py.import("gc")?.call_method0("get_threshold")?.extract()?,
-    };
-    Ok((young, middle, full))
+/// The functions as they were, by name, while stand-ins are in their place; and the stand-ins.
+fn books(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyDict>)> {
+    let module = py.import("neurogc._agent")?;
+    Ok((module.getattr("originals")?.cast_into()?, module.getattr("stand_ins")?.cast_into()?))
 }
 
-/// Sets the collection thresholds (the collection frequency). A program that does so is left alone from then on.
-#[pyfunction]
-#[pyo3(signature = (*thresholds), text_signature = None)]
-pub(crate) fn set_threshold(py: Python<'_>, thresholds: &Bound<'_, PyTuple>) -> PyResult<()> {
-    let original = original_set_threshold(py)?;
-    if let Some(agent) = current().filter(|agent| !agent.actor.has_stood_down()) {
-        let vm = agent.vm(py);
-        let ours = vm.thresholds().unwrap_or_default();
-        let owns = agent.actor.loans.thresholds().is_some();
-        let repaid = agent.actor.loans.repay(&vm);
-        if let Err(wrong) = original.call1(thresholds) {
-            if owns {
+/// The thresholds that the program has set.
+pub(crate) fn get_threshold<'py>(
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = positional.py();
+    let shown = current().and_then(|agent| agent.actor.loans.thresholds());
+    match shown.filter(|_| positional.is_empty() && keywords.is_none()) {
+        Some([young, middle, full]) => Ok((young, middle, full).into_pyobject(py)?.into_any()),
+        None => original(py, "get_threshold")?.call(positional, keywords),
+    }
+}
+
+/// Sets the thresholds. A program that does so is left alone from then on.
+pub(crate) fn set_threshold<'py>(
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = positional.py();
+    let original = original(py, "set_threshold")?;
+    let Some(agent) = current().filter(|agent| !agent.actor.has_stood_down()) else {
+        return original.call(positional, keywords);
+    };
+    let vm = agent.vm(py);
+    let ours = agent.actor.loans.thresholds().and_then(|_| vm.thresholds().ok());
+    let repaid = agent.actor.loans.repay(&vm);
+    let answer = match original.call(positional, keywords) {
+        Ok(answer) => answer,
+        Err(wrong) => {
+            if let Some(ours) = ours {
                 let _ = agent.actor.loans.set_thresholds(&vm, ours);
             }
             return Err(wrong);
         }
-        agent.actor.stand_down();
-        if let Err(reason) = repaid {
-            let _ = agent.actor.troubles.push(reason);
-        }
+    };
+    agent.actor.stand_down();
+    py.detach(|| {
         // No policy would look after it any more.
-        py.detach(|| agent.snapshots.shut_down());
-        let reason = "the program has set the collector's thresholds: the policy stands down";
-        py.detach(|| agent.ledger().trouble(reason.to_owned()));
-        return Ok(());
-    }
-    original.call1(thresholds).map(drop)
+        agent.snapshots.shut_down();
+        let mut ledger = agent.ledger();
+        ledger.trouble("the program has set the collector's thresholds: the policy stands down".to_owned());
+        if let Err(reason) = repaid {
+            ledger.trouble(reason);
+        }
+    });
+    Ok(answer)
 }
 
-/// Run the garbage collector. A full collection becomes due instead, and happens in a gap.
-#[pyfunction]
-#[pyo3(signature = (generation = FULL))]
-pub(crate) fn collect<'py>(py: Python<'py>, generation: i32) -> PyResult<Bound<'py, PyAny>> {
-    match current() {
-        // Where automatic collection is off, no moment would come for it.
-        Some(agent) if generation == FULL && !agent.actor.has_stood_down() && agent.vm(py).is_enabled() => {
-            agent.actor.defer();
-            agent.hooks.wake();
-            Ok(0_u8.into_pyobject(py)?.into_any())
+/// Collects. A full collection becomes due instead, and happens in a gap.
+pub(crate) fn collect<'py>(
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = positional.py();
+    let full = match keywords {
+        None if positional.is_empty() => true,
+        None => positional.get_item(0)?.extract::<i32>().is_ok_and(|generation| generation == FULL),
+        Some(keywords) => {
+            let generation = keywords.get_item("generation")?.and_then(|generation| generation.extract::<i32>().ok());
+            keywords.len() == 1 && positional.is_empty() && generation == Some(FULL)
         }
-        _ => original_collect(py, generation),
+    };
+    // Where automatic collection is off, no moment would come for it.
+    let agent = current().filter(|agent| full && !agent.actor.has_stood_down() && agent.vm(py).is_enabled());
+    let Some(agent) = agent.filter(|_| positional.len() <= 1) else {
+        return original(py, "collect")?.call(positional, keywords);
+    };
+    agent.actor.defer();
+    agent.hooks.wake();
+    Ok(0_u8.into_pyobject(py)?.into_any())
+}
+
+/// A function of `gc` as it was before a stand-in took its place.
+fn original<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    match books(py)?.0.get_item(name)? {
+        Some(original) => Ok(original),
+        None => original_function(py, name),
     }
 }

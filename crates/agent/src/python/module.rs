@@ -71,8 +71,6 @@ mod _agent {
         quiet, shutdown, status_json, uninstall,
     };
     #[pymodule_export]
-    use crate::python::gc_functions::{collect, get_threshold, set_threshold};
-    #[pymodule_export]
     use crate::python::moments::{gap, gc_event, is_due, on_request_end, passing, progress};
     #[pymodule_export]
     use crate::python::prefork::forks_workers;
@@ -94,6 +92,7 @@ mod _agent {
         // A panic is caught where it happens; its message would only disturb the program's output.
         std::panic::set_hook(Box::new(|_| {}));
         module.add("originals", PyDict::new(module.py()))?;
+        module.add("stand_ins", PyDict::new(module.py()))?;
         crate::cpython::vm::remember_functions(module.py())?;
         module.add("version", super::status::VERSION)
     }
@@ -112,6 +111,7 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
     }
     let interpreter = Interpreter::examine(py)?;
     let agent = Arc::new(Agent::new(effective.settings, interpreter, host(py)?));
+    agent.snapshots.make_marker(py);
     hook_in(py)?;
     // Several threads may do this at once: each stops what it replaces, and only the last one's agent is started.
     if let Some(replaced) = set_current(Some(Arc::clone(&agent))) {

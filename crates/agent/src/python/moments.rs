@@ -4,15 +4,13 @@
 use std::sync::Mutex;
 
 use neurogc_policy::Moment;
-use neurogc_wire::control::Outcome;
 use neurogc_wire::stop::StopKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use super::gc_functions::{restore_if_left, switch};
+use super::gc_functions::{follow_switch, restore_if_left};
 use super::module::{current_now, resume};
 use crate::act::actor::{Ended, Lowered};
-use crate::act::remote::Step;
 use crate::act::vm::Vm;
 use crate::cpython::pending::call_soon;
 use crate::lifecycle::agent::{Agent, lock};
@@ -22,6 +20,7 @@ use crate::lifecycle::agent::{Agent, lock};
 pub(crate) fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     resume();
     restore_if_left();
+    follow_switch();
     let py = phase.py();
     let Some(agent) = current_now() else { return };
     if agent.is_foreign() {
@@ -96,6 +95,7 @@ pub(crate) fn passing(py: Python<'_>) -> bool {
 }
 
 fn at(py: Python<'_>, moment: Moment) -> bool {
+    follow_switch();
     let Some(agent) = current_now().filter(|agent| !agent.is_foreign()) else { return false };
     let acted = agent.actor.moment(&agent.vm(py), &agent.hooks, moment);
     serve(py, &agent);
@@ -104,26 +104,21 @@ fn at(py: Python<'_>, moment: Moment) -> bool {
 
 /// Does the next step of what was asked for from outside.
 fn serve(py: Python<'_>, agent: &Agent) {
-    if let Step::Policy(name) = agent.remote.step(&agent.actor, &agent.vm(py), &agent.hooks) {
-        let before = agent.policy().to_string();
-        let outcome = if agent.actor.has_stood_down() && name.acts() {
-            Outcome::Failed("the program has set the collector's thresholds itself, so no policy acts in it".to_owned())
-        } else {
-            match switch(py, agent, name) {
-                Ok(()) => Outcome::Policy { before, after: agent.policy().to_string() },
-                Err(error) => Outcome::Failed(error.value(py).to_string()),
-            }
-        };
-        agent.remote.policy_changed(outcome);
-        agent.hooks.wake();
-    }
+    agent.remote.step(&agent.actor, &agent.vm(py), &agent.hooks);
 }
 
-/// Asks the main thread to come by as soon as it runs Python code. The caller needs no GIL.
-pub(crate) fn call_main_thread() -> bool {
-    call_soon(|| {
-        Python::attach(passing);
-    })
+/// Asks the main thread to come by as soon as it runs Python code; `idle` says that the program has nothing to do. The
+/// caller needs no GIL.
+pub(crate) fn call_main_thread(idle: bool) -> bool {
+    let [in_gap, passing]: [fn(); 2] = [
+        || {
+            Python::attach(gap);
+        },
+        || {
+            Python::attach(passing);
+        },
+    ];
+    call_soon(if idle { in_gap } else { passing })
 }
 
 impl Agent {

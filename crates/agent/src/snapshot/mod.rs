@@ -267,7 +267,7 @@ impl Snapshots {
     }
 
     /// Makes the marker, which may begin a collection, before anything else is done.
-    fn make_marker(&self, py: Python<'_>) {
+    pub(crate) fn make_marker(&self, py: Python<'_>) {
         if lock(&self.marker).is_none() {
             let object = PyList::empty(py).into_any().unbind();
             // Nothing is new behind it before it has been put in its place.
@@ -482,6 +482,11 @@ impl Snapshots {
         if let Some(collector) = collector.filter(|_| by != 0 && by != pthread_self()) {
             // SAFETY: the thread that has filled the list is not in this process, and nobody else uses it.
             unsafe { collector.generations(py).bring_back_in_child(self.aside.0.get()) };
+        }
+        // A lock that another thread of the parent held is never let go of here; the mappings then stay.
+        if let Ok(mut state) = self.state.try_lock() {
+            state.phase = Phase::Idle;
+            state.retired = None;
         }
         arenas::release();
     }

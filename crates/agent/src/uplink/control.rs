@@ -8,8 +8,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use neurogc_policy::NameError;
-use neurogc_wire::control::{self, Answer, Ask};
+use neurogc_policy::{Name, NameError};
+use neurogc_wire::control::{self, Answer, Ask, Outcome};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{
@@ -18,9 +18,9 @@ use nix::sys::socket::{
 use nix::unistd::{Uid, geteuid};
 
 use super::connections::Connections;
-use crate::act::remote::Command;
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
+use crate::python::gc_functions::switch;
 use crate::python::moments::call_main_thread;
 use crate::sys::native::monotonic_ns;
 
@@ -186,12 +186,20 @@ fn is_allowed(peer: &UnixStream) -> bool {
 /// The answer to a question, whoever has asked it.
 pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
     match ask {
-        Ask::Status => Answer::Status(Box::new(status::report(agent))),
+        Ask::Status => {
+            agent.await_sample();
+            Answer::Status(Box::new(status::report(agent)))
+        }
         Ask::Policy(name) => match name.parse() {
-            Ok(name) => take_on(agent, Command::Policy(name)),
+            Ok(name) => ticket(agent.remote.settle(change(agent, name))),
             Err(error) => Answer::Refused(NameError::to_string(&error)),
         },
-        Ask::Collect(how) => take_on(agent, Command::Collect(how)),
+        Ask::Collect(how) => {
+            let taken = agent.remote.take_on(how, monotonic_ns());
+            call_main_thread(false);
+            agent.hooks.wake();
+            ticket(taken)
+        }
         Ask::Outcome(ticket) => match agent.remote.outcome(ticket) {
             Ok(outcome) => outcome.map_or(Answer::Pending, Answer::Outcome),
             Err(reason) => Answer::Refused(reason.to_owned()),
@@ -200,15 +208,17 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
     }
 }
 
-fn take_on(agent: &Agent, command: Command) -> Answer {
-    match agent.remote.take_on(command, monotonic_ns()) {
-        Some(ticket) => {
-            call_main_thread();
-            agent.hooks.wake();
-            Answer::Ticket(ticket)
-        }
-        None => Answer::Refused("somebody else has asked for something that is still under way".to_owned()),
+/// Puts another policy in force.
+fn change(agent: &Agent, name: Name) -> Outcome {
+    let before = agent.policy().to_string();
+    match switch(agent, name) {
+        Ok(()) => Outcome::Policy { before, after: agent.policy().to_string() },
+        Err(reason) => Outcome::Failed(reason.to_owned()),
     }
+}
+
+fn ticket(taken: Option<u64>) -> Answer {
+    taken.map_or_else(|| Answer::Refused("a collection that was asked for is still under way".to_owned()), Answer::Ticket)
 }
 
 #[cfg(test)]
