@@ -6,8 +6,6 @@
 //! the agent: at the end of each collection that CPython starts by itself, in gaps, and, where it wants that, by looks
 //! every few milliseconds.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use neurogc_load::Latencies;
@@ -19,7 +17,8 @@ use crate::machine::{Machine, SECOND, Stop, Task};
 use crate::model::Model;
 use crate::outcome::Outcome;
 use crate::record::Recorder;
-use crate::workload::{Pace, Request, Workload};
+use crate::visits::{Arrivals, Visit};
+use crate::workload::{Request, Workload};
 
 /// What is played, and under which conditions.
 #[derive(Clone, Copy, Debug)]
@@ -427,76 +426,11 @@ fn step(idle: Option<u64>) -> u64 {
     }
 }
 
-/// Somebody who comes to the interpreter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Visit {
-    /// When.
-    ready: u64,
-    /// With which request.
-    index: usize,
-    /// How often it has been there before.
-    number: u32,
-    /// When it came first, and when its first turn was.
-    came: u64,
-    began: u64,
-}
-
-/// Who comes, in the order in which they come: new requests, and those that have waited for others. Users who wait for
-/// answers come when they have got them.
-struct Arrivals<'w> {
-    requests: &'w [Request],
-    next: usize,
-    open: bool,
-    /// All whose time is known and who are not in the list of requests.
-    later: BinaryHeap<Reverse<Visit>>,
-}
-
-impl<'w> Arrivals<'w> {
-    fn new(workload: &'w Workload) -> Self {
-        let mut arrivals = Self { requests: &workload.requests, next: 0, open: true, later: BinaryHeap::new() };
-        if let Pace::Closed(count) = workload.pace {
-            arrivals.open = false;
-            (0..count).for_each(|_| arrivals.answered(workload.start.at));
-        }
-        arrivals
-    }
-
-    fn next(&mut self) -> Option<Visit> {
-        let new = self.requests.get(self.next).filter(|_| self.open);
-        match (new, self.later.peek()) {
-            (Some(new), later) if later.is_none_or(|later| new.at <= later.0.ready) => {
-                self.next += 1;
-                Some(Visit::first(self.next - 1, new.at))
-            }
-            _ => self.later.pop().map(|later| later.0),
-        }
-    }
-
-    /// A request will go on.
-    fn returns(&mut self, visit: Visit) {
-        self.later.push(Reverse(visit));
-    }
-
-    /// A user has got an answer, and thinks about the next request.
-    fn answered(&mut self, at: u64) {
-        if let (false, Some(request)) = (self.open, self.requests.get(self.next)) {
-            self.later.push(Reverse(Visit::first(self.next, at + request.at)));
-            self.next += 1;
-        }
-    }
-}
-
-impl Visit {
-    fn first(index: usize, came: u64) -> Self {
-        Self { ready: came, index, number: 0, came, began: came }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::Lifetimes;
-    use crate::workload::Start;
+    use crate::workload::{Pace, Start};
 
     /// Latencies of two requests in milliseconds, without any collection: the mean, and the highest.
     fn check(first: Request, second: Request) -> (f64, f64) {

@@ -8,6 +8,7 @@
 //!
 //! All numbers come from the caller: no clock, no memory is read here.
 
+mod new_walks;
 mod objects;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ mod young;
 
 use std::time::Duration;
 
+use self::new_walks::NewWalks;
 use self::objects::Objects;
 use self::young::Young;
 use crate::guards::Limits;
@@ -44,10 +46,6 @@ const SURPRISE: f64 = 1.2;
 
 /// A walk that found less than this share of the objects was poor: the heap grows, and flying earlier would not help.
 const POOR: f64 = 0.02;
-
-/// Walks of new objects rest for two walks of everything after one in vain, and twice as long after each further one, up
-/// to two to this power.
-const NEW_REST_MOST: u32 = 5;
 
 /// What a walk takes for each object, and in any case, before one has been measured.
 const WALK: (Duration, Duration) = (Duration::from_nanos(200), Duration::from_millis(20));
@@ -140,12 +138,7 @@ pub struct Pacer {
     /// Growth in the last flight, and whether the last walk was poor.
     growth_in_flight: f64,
     poor: bool,
-    /// Whether walks of new objects may be worth it, and whether the last one was.
-    new_pays: bool,
-    new_paid: bool,
-    /// Walks of everything until another walk of new objects is tried, and how often in a row one was in vain.
-    new_rests: u32,
-    new_in_vain: u32,
+    new_walks: NewWalks,
     /// What a walk takes for each object, in seconds.
     walk_cost: f64,
     /// What freeing an object takes, in seconds.
@@ -174,10 +167,7 @@ impl Pacer {
             out: None,
             growth_in_flight: 0.0,
             poor: false,
-            new_pays: false,
-            new_paid: false,
-            new_rests: 0,
-            new_in_vain: 0,
+            new_walks: NewWalks::default(),
             walk_cost: WALK.0.as_secs_f64(),
             reap_cost: 0.6e-6,
             credit: (Duration::ZERO, CREDIT),
@@ -292,17 +282,11 @@ impl Pacer {
                 self.objects.walked_all(objects);
                 self.live = (objects - found).max(0.0);
                 self.known = true;
-                // Where a walk of everything finds much, it may lie among the new ones.
-                self.new_pays |= self.new_rests == 0 && found >= 0.5 * self.room();
-                self.new_rests = self.new_rests.saturating_sub(1);
+                self.new_walks.walked_all(found / self.room());
             }
             Scope::New => {
                 self.objects.walked_new(objects);
-                self.new_paid = found >= 0.4 * self.room();
-                self.new_pays = self.new_paid;
-                // Objects that die late are only found by walks of everything.
-                self.new_in_vain = if self.new_paid { 0 } else { (self.new_in_vain + 1).min(NEW_REST_MOST) };
-                self.new_rests = if self.new_paid { 0 } else { 1 << self.new_in_vain };
+                self.new_walks.walked_new(found / self.room());
             }
         }
         // Cycles that only memory in bytes asks for take their share of time, be they walks or plain collections.
@@ -387,7 +371,7 @@ impl Pacer {
     #[must_use]
     pub fn scope(&self) -> Scope {
         let enough = self.objects.new_since_launch() >= 0.5 * self.room();
-        if self.known && self.new_pays && enough { Scope::New } else { Scope::All }
+        if self.known && self.new_walks.may_pay() && enough { Scope::New } else { Scope::All }
     }
 
     fn order(&mut self, observation: &Observation) -> Option<Order> {
@@ -577,7 +561,7 @@ impl Pacer {
             return 0.0;
         }
         // Where it is open whether a walk of new objects will do, one of everything must still be possible after it.
-        let scope = if self.new_paid { scope } else { Scope::All };
+        let scope = if self.new_walks.has_paid() { scope } else { Scope::All };
         let by_rate = self.objects.rate() * self.flight_time(scope).as_secs_f64();
         let last = if scope == Scope::All { self.growth_in_flight.min(by_rate * 2.0) } else { 0.0 };
         (SURPRISE * last.max(by_rate)).min(0.9 * self.room())
