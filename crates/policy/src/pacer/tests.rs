@@ -198,7 +198,7 @@ proptest! {
 
     #[test]
     fn a_heap_that_grows_is_collected_about_as_often_as_by_cpython(
-        live in 200_000..1_000_000_u64, kept in 50.0..600.0_f64, growth in 1.5..4.0_f64
+        live in 200_000..1_000_000_u64, kept in 50.0..900.0_f64, growth in 4.0..9.0_f64
     ) {
         let ticks = (live as f64 * growth / kept) as usize;
         let phase = Phase { tick: Tick { kept, ..Tick::default() }, ticks, rests: 0 };
@@ -206,7 +206,7 @@ proptest! {
         let cpython = (1.0 + growth).ln() / 1.25_f64.ln();
         // The first one is to learn what there is.
         let cycles = rehearsal.count(|it| matches!(it, Decision::Snapshot { .. } | Decision::Full)) as f64 - 1.0;
-        prop_assert!(cycles <= 1.3 * cpython + 1.0 && cycles >= 0.7 * cpython - 1.0, "{cycles} for {cpython}");
+        prop_assert!(cycles <= 1.3 * cpython && cycles >= 0.7 * cpython - 1.0, "{cycles} for {cpython}");
     }
 
     #[test]
