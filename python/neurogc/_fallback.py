@@ -248,7 +248,7 @@ _NUMBERS = {
     "memory_price": (0.01, 0, 10),
     "memory_max_mb": (0.0, 0, 1000000000),
     "memory_percent": (90.0, 10, 100),
-    "growth_percent": (20.0, 5, 1000),
+    "growth_percent": (25.0, 5, 1000),
     "postpone_s": (30.0, 0, 86400),
     "gc_percent": (10.0, 1, 100),
 }

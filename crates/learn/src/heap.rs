@@ -3,7 +3,7 @@
 //! Objects are known by when they were born, counted in allocations. So a generation is a stretch of births, and what
 //! has died in it follows from the clock: every operation takes the same short time whatever the heap's size.
 
-use neurogc_policy::Generation;
+use neurogc_policy::{Generation, Scope};
 
 use crate::model::Lifetimes;
 
@@ -23,6 +23,11 @@ pub(crate) struct Heap {
     births: [f64; 3],
     objects: [f64; 3],
     garbage: [f64; 3],
+    /// Births up to here were there when the last snapshot was launched; how many old objects were not, and how many of
+    /// those have died.
+    seen: f64,
+    new: f64,
+    new_garbage: f64,
     /// Objects that were taken out of the collector's sight, and those of them that have died.
     frozen: f64,
     frozen_garbage: f64,
@@ -54,6 +59,9 @@ impl Heap {
             births: [0.0, 0.0, 0.0],
             objects: [0.0, 0.0, tenured + pending],
             garbage: [0.0; 3],
+            seen: 0.0,
+            new: 0.0,
+            new_garbage: 0.0,
             frozen: 0.0,
             frozen_garbage: 0.0,
             rounds: [0; 2],
@@ -81,27 +89,30 @@ impl Heap {
         self.dead_to = dead_to;
     }
 
-    /// How many of those born in a stretch are in each generation, or frozen.
-    fn born(&self, from: f64, to: f64) -> [f64; 4] {
+    /// How many of those born in a stretch are in each generation, frozen, or old and new.
+    fn born(&self, from: f64, to: f64) -> [f64; 5] {
         let [young, middle, frozen] = self.births;
         let born = |after: f64, until: f64| (to.min(until) - from.max(after)).max(0.0);
-        [born(young, f64::INFINITY), born(middle, young), born(frozen, middle), born(f64::NEG_INFINITY, frozen)]
+        let (old, new) = (born(frozen, middle), born(frozen.max(self.seen), middle));
+        [born(young, f64::INFINITY), born(middle, young), old, born(f64::NEG_INFINITY, frozen), new]
     }
 
     /// A share of them is garbage from now on, wherever they are.
-    fn bury(&mut self, [young, middle, old, frozen]: [f64; 4], share: f64) {
+    fn bury(&mut self, [young, middle, old, frozen, new]: [f64; 5], share: f64) {
         self.garbage[0] += young * share;
         self.garbage[1] += middle * share;
         self.garbage[2] += old * share;
         self.frozen_garbage += frozen * share;
+        self.new_garbage += new * share;
     }
 
     /// A share of them is freed as soon as nothing refers to them.
-    fn free(&mut self, [young, middle, old, frozen]: [f64; 4], share: f64) {
+    fn free(&mut self, [young, middle, old, frozen, new]: [f64; 5], share: f64) {
         self.objects[0] -= young * share;
         self.objects[1] -= middle * share;
         self.objects[2] -= old * share;
         self.frozen -= frozen * share;
+        self.new -= new * share;
         self.count = (self.count - (young + middle + old + frozen) * share).max(0.0);
     }
 
@@ -121,15 +132,40 @@ impl Heap {
                 self.births[1] = self.clock;
                 self.rounds = [0, self.rounds[1] + 1];
                 self.pending += left;
+                self.new += left;
             }
             Generation::Full => {
                 self.births[1] = self.clock;
                 self.rounds = [0, 0];
                 self.tenured = left;
                 self.pending = 0.0;
+                self.all_seen();
             }
         }
         Swept { gathered, looked, freed }
+    }
+
+    /// Everything is old, and a snapshot is taken of all of it, or of what no snapshot has seen: says how many objects those
+    /// are and how many of them are dead.
+    pub(crate) fn launch(&mut self, scope: Scope) -> (f64, f64) {
+        let [young, middle, _] = self.objects;
+        let [young_garbage, middle_garbage, _] = self.garbage;
+        self.objects = [0.0, 0.0, self.tracked()];
+        self.garbage = [0.0, 0.0, self.findable()];
+        self.births = [self.clock, self.clock, self.births[2]];
+        self.count = 0.0;
+        self.rounds[0] = 0;
+        self.pending += young + middle;
+        let new = (self.new + young + middle, self.new_garbage + young_garbage + middle_garbage);
+        self.all_seen();
+        match scope {
+            Scope::All => (self.tracked(), self.findable()),
+            Scope::New => new,
+        }
+    }
+
+    fn all_seen(&mut self) {
+        (self.seen, self.new, self.new_garbage) = (self.clock, 0.0, 0.0);
     }
 
     /// Takes everything out of the collector's sight.
@@ -139,6 +175,7 @@ impl Heap {
         self.objects = [0.0; 3];
         self.garbage = [0.0; 3];
         self.births = [self.clock; 3];
+        self.all_seen();
     }
 
     /// Frees garbage that is already known, up to so many objects of the oldest generation; the rest of what was known
@@ -299,6 +336,23 @@ mod tests {
             }
         }
         assert!((250.0..320.0).contains(&full_at), "{full_at}");
+    }
+
+    #[test]
+    fn a_snapshot_of_new_objects_finds_what_has_died_among_them() {
+        let mut heap = heap(0.0, 1.0, 300.0);
+        request(&mut heap, 100.0);
+        heap.collect(Generation::Middle);
+        assert_eq!(heap.launch(Scope::All), (1100.0, 0.0));
+        for _ in 0..5 {
+            request(&mut heap, 100.0);
+            heap.collect(Generation::Middle);
+        }
+        // Three hundred are dead, of which one hundred were there at the first launch.
+        assert_eq!(heap.dead(), 300.0);
+        assert_eq!(heap.clone().launch(Scope::All), (1600.0, 300.0));
+        assert_eq!(heap.launch(Scope::New), (500.0, 200.0));
+        assert_eq!(heap.launch(Scope::New), (0.0, 0.0));
     }
 
     #[test]

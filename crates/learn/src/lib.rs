@@ -21,6 +21,7 @@ mod oracle;
 mod outcome;
 mod record;
 mod simulate;
+mod visits;
 mod workload;
 
 pub use cost::{DEFAULT_LAMBDA, cost};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use neurogc_policy::{Collected, Decision, Flown, Generation, Snapshot};
+use neurogc_policy::{Collected, Decision, Flown, Generation, Scope, Snapshot};
 use neurogc_wire::stop::StopKind;
 
 use crate::heap::Heap;
@@ -20,6 +20,7 @@ pub(crate) const PAGE: f64 = 4096.0;
 /// A snapshot that is out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Flight {
+    scope: Scope,
     began: u64,
     lands: u64,
     clone: u64,
@@ -61,6 +62,8 @@ pub(crate) struct Task {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stop {
     pub(crate) lasted: u64,
+    /// Resident memory when it began.
+    pub(crate) before: u64,
     /// Objects that it freed.
     pub(crate) freed: f64,
     /// What a policy learns from it, where a generation was collected.
@@ -68,7 +71,7 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    const NONE: Self = Self { lasted: 0, freed: 0.0, collected: None };
+    const NONE: Self = Self { lasted: 0, before: 0, freed: 0.0, collected: None };
 }
 
 impl<'m> Machine<'m> {
@@ -146,6 +149,7 @@ impl<'m> Machine<'m> {
 
     pub(crate) fn collect(&mut self, generation: Generation) -> Stop {
         let costs = &self.model.costs;
+        let before = self.rss() as u64;
         let sweep = match generation {
             Generation::Young => costs.young,
             Generation::Middle => costs.middle,
@@ -167,25 +171,27 @@ impl<'m> Machine<'m> {
             gathered: swept.gathered as u32,
             freed: swept.freed as u64,
             rss: self.rss() as u64,
+            objects: (generation == Generation::Full).then(|| self.heap.tracked() as u64),
         };
-        Stop { lasted, freed: swept.freed, collected: Some(collected) }
+        Stop { lasted, before, freed: swept.freed, collected: Some(collected) }
     }
 
-    pub(crate) fn launch(&mut self) -> Stop {
+    pub(crate) fn launch(&mut self, scope: Scope) -> Stop {
         let costs = &self.model.costs;
         let lasted = self.stop(costs.clone.at(self.rss()));
-        let objects = self.heap.tracked();
+        let (objects, found) = self.heap.launch(scope);
         self.flight = Some(Flight {
+            scope,
             began: self.now,
             lands: self.now + (costs.walk.at(objects) as u64).max(1),
             clone: lasted,
             objects,
-            found: self.heap.findable(),
+            found,
             promoted: self.heap.pending(),
             lost: 0.0,
             landed: false,
         });
-        Stop { lasted, freed: 0.0, collected: None }
+        Stop { lasted, ..Stop::NONE }
     }
 
     /// When a snapshot that is being walked will be over.
@@ -205,6 +211,7 @@ impl<'m> Machine<'m> {
         let walked = flight.lands - flight.began;
         let flown = Flown {
             at: Duration::from_nanos(self.now),
+            scope: flight.scope,
             clone: Duration::from_nanos(flight.clone),
             flight: Duration::from_nanos(walked),
             copied: Duration::from_nanos(flight.lost as u64),
@@ -230,7 +237,7 @@ impl<'m> Machine<'m> {
         if found < 1.0 {
             self.end_flight();
         }
-        Stop { lasted, freed, collected: None }
+        Stop { lasted, freed, ..Stop::NONE }
     }
 
     fn end_flight(&mut self) {
@@ -260,8 +267,9 @@ impl<'m> Machine<'m> {
                 self.heap.freeze();
                 stop
             }
-            Decision::Snapshot => self.launch(),
+            Decision::Snapshot { scope } => self.launch(scope),
             Decision::Reap { budget } => self.reap(budget),
+            Decision::Throttle { pause } => Stop { lasted: self.stop(pause.as_nanos() as f64), ..Stop::NONE },
         }
     }
 }
@@ -291,7 +299,7 @@ mod tests {
     fn work_is_slower_while_a_snapshot_is_walked() {
         let (model, workload) = (model(), start());
         let mut machine = Machine::new(&model, &workload);
-        machine.launch();
+        machine.launch(Scope::All);
         let (began, lands) = (machine.now, machine.lands().unwrap_or(0));
         work(&mut machine, 1e9, 10.0);
         let walked = (lands - began) as f64;
@@ -305,7 +313,7 @@ mod tests {
         let mut machine = Machine::new(&model, &workload);
         work(&mut machine, 1_000.0, 50_100.0);
         machine.heap.settle();
-        let clone = machine.launch().lasted;
+        let clone = machine.launch(Scope::All).lasted;
         assert!(clone < 5_000_000, "{clone}");
         assert_eq!(machine.snapshot(), Snapshot::InFlight);
         assert_eq!(machine.land(), None);
@@ -325,7 +333,7 @@ mod tests {
     fn copies_count_while_a_snapshot_is_out() {
         let (model, workload) = (model(), start());
         let mut machine = Machine::new(&model, &workload);
-        machine.launch();
+        machine.launch(Scope::All);
         let rss = machine.rss();
         machine.wait_until(machine.now + 10_000_000_000);
         assert!(machine.peak > rss && machine.peak_rss == rss);

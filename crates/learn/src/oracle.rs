@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use neurogc_load::Latencies;
-use neurogc_policy::{Decision, Snapshot};
+use neurogc_policy::{Decision, Scope, Snapshot};
 use neurogc_wire::trace::Place;
 
 use crate::cost::cost;
@@ -197,7 +197,7 @@ impl<'s> Search<'s> {
             young.then_some(Decision::Young),
             middle.then_some(Decision::Middle),
             some.then_some(Decision::Full),
-            snapshot.then_some(Decision::Snapshot),
+            snapshot.then_some(Decision::Snapshot { scope: Scope::All }),
         ]
     }
 
@@ -311,7 +311,7 @@ fn play(scene: &Scene<'_>, decisions: &[Planned]) -> Outcome {
             if machine.now >= scene.workload.counted_from {
                 outcome.pause(stop.lasted, place);
                 outcome.full += u64::from(planned.decision == Decision::Full);
-                outcome.snapshots += u64::from(planned.decision == Decision::Snapshot);
+                outcome.snapshots += u64::from(matches!(planned.decision, Decision::Snapshot { .. }));
             }
         }
         let latency = serve(&mut machine, request, scene.workload);

@@ -2,16 +2,14 @@
 //!
 //! One interpreter serves one request at a time, in the order in which they come. A request that has waited for others
 //! comes again, behind everybody who is there by then. Everything that stops the interpreter (CPython's own collections
-//! in the middle of a request, and what the policy orders) makes those wait who come meanwhile. The conductor looks at
-//! the program as the agent's does: every few milliseconds, more rarely when nothing changes. What it leaves for the
-//! next gap is done by the program itself when it comes to one.
+//! in the middle of a request, and what the policy orders) makes those wait who come meanwhile. The policy is asked as in
+//! the agent: at the end of each collection that CPython starts by itself, in gaps, and, where it wants that, by looks
+//! every few milliseconds.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use neurogc_load::Latencies;
-use neurogc_policy::{Decision, Guarded, Limits, Name, Observation, Order, Policy, Snapshot, Tuning, policy};
+use neurogc_policy::{Decision, Guarded, Limits, Moment, Name, Observation, Order, Policy, Snapshot, Tuning, policy};
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Place, Trace};
 
@@ -20,7 +18,8 @@ use crate::machine::{Machine, SECOND, Stop, Task};
 use crate::model::Model;
 use crate::outcome::Outcome;
 use crate::record::Recorder;
-use crate::workload::{Pace, Request, Workload};
+use crate::visits::{Arrivals, Visit};
+use crate::workload::{Request, Workload};
 
 /// What is played, and under which conditions.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +44,11 @@ impl<'s> Scene<'s> {
     }
 }
 
+/// A policy under the pacer, as the scene wants it.
+fn guarded(scene: &Scene<'_>, policy: Box<dyn Policy>) -> Guarded {
+    Guarded::new(policy, scene.limits, scene.tuning, scene.workload.thresholds)
+}
+
 /// Plays a scene under a policy.
 #[must_use]
 pub fn simulate(scene: &Scene<'_>, name: Name) -> Outcome {
@@ -56,7 +60,7 @@ pub fn simulate(scene: &Scene<'_>, name: Name) -> Outcome {
 /// The same under a policy that has no name. One that does not act is only asked for thresholds.
 #[must_use]
 pub fn simulate_policy(scene: &Scene<'_>, policy: Box<dyn Policy>, acts: bool) -> Outcome {
-    let mut run = Run::new(scene, Guarded::new(policy, scene.limits), acts);
+    let mut run = Run::new(scene, guarded(scene, policy), acts);
     run.play();
     run.finish()
 }
@@ -64,7 +68,7 @@ pub fn simulate_policy(scene: &Scene<'_>, policy: Box<dyn Policy>, acts: bool) -
 /// The same without any collection: what no policy's latency can be better than.
 #[must_use]
 pub fn never(scene: &Scene<'_>) -> Outcome {
-    let mut run = Run::new(scene, Guarded::new(policy(Name::Observe, scene.tuning), scene.limits), false);
+    let mut run = Run::new(scene, guarded(scene, policy(Name::Observe, scene.tuning)), false);
     run.thresholds = [0; 3];
     run.play();
     run.report()
@@ -73,7 +77,7 @@ pub fn never(scene: &Scene<'_>) -> Outcome {
 /// Plays a scene, and gives the trace that an agent would have recorded.
 #[must_use]
 pub fn record(scene: &Scene<'_>, name: Name) -> Trace {
-    let mut run = Run::new(scene, Guarded::new(policy(name.clone(), scene.tuning), scene.limits), name.acts());
+    let mut run = Run::new(scene, guarded(scene, policy(name.clone(), scene.tuning)), name.acts());
     run.recorder = Some(Recorder::default());
     run.play();
     run.recorder.unwrap_or_default().trace(scene.workload, &name.to_string())
@@ -82,13 +86,13 @@ pub fn record(scene: &Scene<'_>, name: Name) -> Trace {
 /// Plays a scene under a policy, and gives what it teaches: one look in so many becomes a lesson.
 #[must_use]
 pub fn lessons(scene: &Scene<'_>, policy: Box<dyn Policy>, every: usize) -> Vec<Lesson> {
-    let mut run = Run::new(scene, Guarded::new(policy, scene.limits), true);
+    let mut run = Run::new(scene, guarded(scene, policy), true);
     run.notes = Some(Notes::new(every));
     run.play();
     run.notes.map(Notes::lessons).unwrap_or_default()
 }
 
-/// How often the conductor looks, in nanoseconds; see the agent's conductor.
+/// How often the program is looked at, in nanoseconds.
 const STEP: u64 = 2_000_000;
 const RARE_STEP: u64 = 5_000_000;
 const LONGEST_STEP: u64 = 50_000_000;
@@ -105,8 +109,7 @@ struct Run<'s> {
     next_look: u64,
     /// Since when the interpreter has been free.
     idle_since: Option<u64>,
-    /// What the program does at its next gap, and what waits for the end of the request.
-    posted: Order,
+    /// What waits for the end of the request.
     urgent: Option<Order>,
     served: u64,
     /// Until when somebody whose request waits for others is there.
@@ -122,8 +125,9 @@ struct Run<'s> {
 }
 
 impl<'s> Run<'s> {
-    fn new(scene: &'s Scene<'s>, guarded: Guarded, acts: bool) -> Self {
+    fn new(scene: &'s Scene<'s>, mut guarded: Guarded, acts: bool) -> Self {
         let machine = Machine::new(scene.model, scene.workload);
+        guarded.begin(machine.rss() as u64, machine.heap.tracked() as u64);
         let snapshot = if scene.snapshots { Snapshot::Idle } else { Snapshot::Unavailable };
         let first = Observation { snapshot, ..Observation::default() };
         Self {
@@ -134,7 +138,6 @@ impl<'s> Run<'s> {
             acts,
             next_look: scene.workload.start.at,
             idle_since: None,
-            posted: Order::WAIT,
             urgent: None,
             served: 0,
             resting_until: 0,
@@ -195,15 +198,19 @@ impl<'s> Run<'s> {
         let from = self.machine.now;
         self.idle_since = Some(from);
         if self.acts {
-            let posted = std::mem::replace(&mut self.posted, Order::WAIT);
-            self.carry_out(posted);
+            self.ask_in_gap(until);
             loop {
                 let look = self.next_look.max(self.machine.now);
                 if look >= until {
                     break;
                 }
                 self.machine.wait_until(look);
-                self.look();
+                if self.looks() {
+                    self.look();
+                } else {
+                    self.next_look = self.machine.now + step(self.idle());
+                    self.ask_in_gap(until);
+                }
             }
         }
         self.machine.wait_until(until);
@@ -231,6 +238,7 @@ impl<'s> Run<'s> {
             let generation = self.machine.heap.due(self.thresholds, held_off);
             let stop = self.machine.collect(generation);
             self.note(stop, StopKind::of_generation(generation.number()), Place::InRequest);
+            self.collection_end();
         }
         self.machine.heap.settle();
     }
@@ -238,53 +246,79 @@ impl<'s> Run<'s> {
     /// The program runs, and is looked at meanwhile.
     fn work(&mut self, mut task: Task) {
         while task.time > 0.0 || task.objects > 0.0 {
-            let until = if self.acts { self.next_look.max(self.machine.now) } else { u64::MAX };
+            let until = if self.looks() { self.next_look.max(self.machine.now) } else { u64::MAX };
             self.machine.work(&mut task, until);
-            if self.acts && self.machine.now >= self.next_look {
+            if self.looks() && self.machine.now >= self.next_look {
                 self.look();
             }
         }
     }
 
-    /// One round of the conductor.
-    fn look(&mut self) {
-        let now = self.machine.now;
-        let idle = self.idle_since.map(|since| now - since);
-        self.next_look = now + step(idle);
-        self.look_at_snapshot();
-        let observation = self.observe(idle);
-        if let Some(notes) = &mut self.notes {
-            notes.look(&observation);
+    /// Whether the program is looked at beside the moments at which the policy is asked.
+    fn looks(&self) -> bool {
+        self.acts && (self.guarded.wants_looks() || self.notes.is_some())
+    }
+
+    fn idle(&self) -> Option<u64> {
+        self.idle_since.map(|since| self.machine.now - since)
+    }
+
+    /// A collection that CPython has started by itself is over.
+    fn collection_end(&mut self) {
+        if self.acts {
+            self.look_at_snapshot();
+            let order = self.guarded.decide(&self.observe(Moment::CollectionEnd));
+            self.carry_out(order);
         }
-        let order = self.guarded.decide(&observation);
-        if let Some(wanted) = self.guarded.thresholds(&observation).filter(|_| idle.is_some()) {
+        if let Some(wanted) = self.guarded.thresholds(&self.observe(Moment::CollectionEnd)) {
             self.thresholds = wanted;
-        }
-        match order.decision {
-            Decision::Wait => self.posted = self.guarded.at_next_gap(&observation),
-            _ if idle.is_some() => self.carry_out(order),
-            _ if order.at_once => self.urgent = Some(order),
-            _ => {}
         }
     }
 
-    fn observe(&self, idle: Option<u64>) -> Observation {
-        let (now, heap) = (self.machine.now, &self.machine.heap);
-        let out = matches!(self.snapshot, Snapshot::InFlight | Snapshot::Ready { .. });
+    /// The program has nothing to do: the policy is asked as long as it wants something.
+    fn ask_in_gap(&mut self, until: u64) {
+        while self.machine.now < until {
+            self.look_at_snapshot();
+            let order = self.guarded.decide(&self.observe(Moment::Gap));
+            if order.decision == Decision::Wait || self.carry_out(order) == 0 {
+                return;
+            }
+        }
+    }
+
+    /// A look at the program.
+    fn look(&mut self) {
+        let idle = self.idle();
+        self.next_look = self.machine.now + step(idle);
+        self.look_at_snapshot();
+        let observation = self.observe(Moment::Look);
+        if let Some(notes) = &mut self.notes {
+            notes.look(&self.guarded.seen_by_policy(&observation));
+        }
+        if idle.is_some() {
+            // What a look would order in a gap is carried out by the thread that has it.
+            let order = self.guarded.decide(&Observation { moment: Moment::Gap, ..observation });
+            self.carry_out(order);
+            return;
+        }
+        if self.guarded.wants_looks() {
+            let order = self.guarded.decide(&observation);
+            self.urgent = order.at_once.then_some(order);
+        }
+    }
+
+    fn observe(&self, moment: Moment) -> Observation {
+        let (now, heap, idle) = (self.machine.now, &self.machine.heap, self.idle());
         Observation {
             now: Duration::from_nanos(now),
+            moment,
             idle: idle.map(Duration::from_nanos),
             in_flight: u64::from(idle.is_none() || now < self.resting_until),
             requests: self.served,
             counts: heap.counts(),
-            tenured: heap.tenured() as u64,
-            // The count is what holds CPython off while a snapshot is out.
-            pending: if out { 0 } else { heap.pending() as u64 },
             rss: self.machine.rss() as u64,
-            ceiling: None,
-            paused: false,
-            deferred: false,
             snapshot: self.snapshot,
+            ..Observation::default()
         }
     }
 
@@ -307,34 +341,56 @@ impl<'s> Run<'s> {
         }
     }
 
-    fn carry_out(&mut self, order: Order) {
+    /// Does what was ordered, and says for how long that stopped the program.
+    fn carry_out(&mut self, order: Order) -> u64 {
         let kind = match order.decision {
-            Decision::Wait => return,
+            Decision::Wait => return 0,
             Decision::Young => StopKind::Young,
             Decision::Middle => StopKind::Middle,
             Decision::Full | Decision::Freeze => StopKind::Full,
             Decision::Reap { .. } => StopKind::Reap,
-            Decision::Snapshot => StopKind::Clone,
+            Decision::Snapshot { .. } => StopKind::Clone,
+            Decision::Throttle { .. } => return self.hold_up(order),
         };
         let place = match order {
             Order { forced: true, .. } => Place::Forced,
             _ if self.idle_since.is_none() => Place::InRequest,
             _ => Place::InGap,
         };
+        let young = self.machine.heap.counts()[0];
         let stop = self.machine.perform(order.decision);
+        let (now, pause) = (Duration::from_nanos(self.machine.now), Duration::from_nanos(stop.lasted));
+        match order.decision {
+            Decision::Snapshot { scope } => self.guarded.launched(now, scope, young),
+            Decision::Reap { .. } => self.guarded.reaped(now, stop.freed as u64, pause),
+            _ => {}
+        }
         self.note(stop, kind, place);
+        self.guarded.stopped_for(order.decision, pause);
+        self.look_at_snapshot();
         if self.idle_since.is_some() {
             self.worked += stop.lasted;
         }
         if stop.lasted >= SEEN && self.idle_since.is_some() {
             self.idle_since = Some(self.machine.now);
         }
+        stop.lasted
+    }
+
+    /// The program is held up, which is no stop of a kind that traces have.
+    fn hold_up(&mut self, order: Order) -> u64 {
+        let stop = self.machine.perform(order.decision);
+        self.guarded.stopped_for(order.decision, Duration::from_nanos(stop.lasted));
+        if self.machine.now >= self.scene.workload.counted_from {
+            self.outcome.pause(stop.lasted, Place::InRequest);
+        }
+        stop.lasted
     }
 
     /// Takes note of a stop.
     fn note(&mut self, stop: Stop, kind: StopKind, place: Place) {
         if let Some(collected) = stop.collected {
-            self.guarded.learn(&collected);
+            self.guarded.learn(&collected, stop.before);
             if let Some(notes) = &mut self.notes {
                 notes.learn(&collected);
             }
@@ -366,7 +422,7 @@ impl<'s> Run<'s> {
     }
 }
 
-/// How long the conductor waits for its next look.
+/// How long it is until the next look.
 fn step(idle: Option<u64>) -> u64 {
     match idle {
         None => STEP,
@@ -375,75 +431,11 @@ fn step(idle: Option<u64>) -> u64 {
     }
 }
 
-/// Somebody who comes to the interpreter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Visit {
-    /// When.
-    ready: u64,
-    /// With which request.
-    index: usize,
-    /// How often it has been there before.
-    number: u32,
-    /// When it came first, and when its first turn was.
-    came: u64,
-    began: u64,
-}
-
-/// Who comes, in the order in which they come: new requests, and those that have waited for others. Users who wait for
-/// answers come when they have got them.
-struct Arrivals<'w> {
-    requests: &'w [Request],
-    next: usize,
-    open: bool,
-    /// All whose time is known and who are not in the list of requests.
-    later: BinaryHeap<Reverse<Visit>>,
-}
-
-impl<'w> Arrivals<'w> {
-    fn new(workload: &'w Workload) -> Self {
-        let mut arrivals = Self { requests: &workload.requests, next: 0, open: true, later: BinaryHeap::new() };
-        if let Pace::Closed(count) = workload.pace {
-            arrivals.open = false;
-            (0..count).for_each(|_| arrivals.answered(workload.start.at));
-        }
-        arrivals
-    }
-
-    fn next(&mut self) -> Option<Visit> {
-        let new = self.requests.get(self.next).filter(|_| self.open);
-        match (new, self.later.peek()) {
-            (Some(new), later) if later.is_none_or(|later| new.at <= later.0.ready) => {
-                self.next += 1;
-                Some(Visit::first(self.next - 1, new.at))
-            }
-            _ => self.later.pop().map(|later| later.0),
-        }
-    }
-
-    /// A request will go on.
-    fn returns(&mut self, visit: Visit) {
-        self.later.push(Reverse(visit));
-    }
-
-    /// A user has got an answer, and thinks about the next request.
-    fn answered(&mut self, at: u64) {
-        if let (false, Some(request)) = (self.open, self.requests.get(self.next)) {
-            self.later.push(Reverse(Visit::first(self.next, at + request.at)));
-            self.next += 1;
-        }
-    }
-}
-
-impl Visit {
-    fn first(index: usize, came: u64) -> Self {
-        Self { ready: came, index, number: 0, came, began: came }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Start;
+    use crate::model::Lifetimes;
+    use crate::workload::{Pace, Start};
 
     /// Latencies of two requests in milliseconds, without any collection: the mean, and the highest.
     fn check(first: Request, second: Request) -> (f64, f64) {
@@ -474,5 +466,20 @@ mod tests {
         let one = Request { at: 1_000_000, service: 40_000_000, ..Request::default() };
         near(check(waits, one), (f64::midpoint(70.0, 49.0), 70.0));
         near(check(waits, Request { service: 70_000_000, ..one }), (f64::midpoint(90.0, 79.0), 90.0));
+    }
+
+    #[test]
+    fn a_program_without_gaps_holds_its_memory() {
+        // Eight users who never think: sessions live for a while and die old.
+        let lifetimes = Lifetimes { die_young: 0.6, by_reference: 0.0, held: 0.0, die_old: 0.38, lag: 150_000.0 };
+        let model = Model { lifetimes, ..Model::default() };
+        let start = Start { at: 2_000_000_000, tenured: 800_000.0, pending: 0.0 };
+        let mut workload = Workload { pace: Pace::Closed(8), ..Workload::new(start) };
+        workload.requests = vec![Request { service: 1_000_000, objects: 800.0, ..Request::default() }; 30_000];
+        let scene = Scene::new(&model, &workload);
+        let (cpython, gap) = (simulate(&scene, Name::Cpython), simulate(&scene, Name::Gap));
+        assert!(cpython.full > 3 && gap.snapshots > 3 && gap.in_gap.count == 0, "{gap:?}");
+        assert!(gap.peak_rss_mb <= 1.25 * cpython.peak_rss_mb, "{} {}", gap.peak_rss_mb, cpython.peak_rss_mb);
+        assert!(gap.in_request.max_ms < 12.0 && gap.forced.count == 0, "{:?} {:?}", gap.in_request, gap.forced);
     }
 }

@@ -184,7 +184,8 @@ impl Guarded {
     }
 
     /// What the policy sees: the program, and how the pacer stands.
-    fn seen_by_policy(&self, observation: &Observation) -> Observation {
+    #[must_use]
+    pub fn seen_by_policy(&self, observation: &Observation) -> Observation {
         let barred = observation.snapshot == Snapshot::Idle && self.pacer.is_barred(observation.now);
         let (tenured, pending) = self.pacer.live_and_new();
         let (young, survivors, survivors_limit) = self.pacer.young_limits();

@@ -219,7 +219,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "growth_percent",
-        help: "growth of memory since the last full collection after which another one is due (5 to 1000)",
+        help: "how far the heap may grow beyond what the last cycle left alive, in percent of that (5 to 1000)",
         apply: |settings, text| {
             settings.limits.growth_share = number(text, 5.0, 1000.0)? / 100.0;
             Ok(())
@@ -228,7 +228,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "postpone_s",
-        help: "how long a full collection that is due may wait for a gap, in seconds (0 to 86400)",
+        help: "how long a full collection that the program asked for waits for a gap, with explicit_collect=defer, in seconds (0 to 86400)",
         apply: |settings, text| {
             settings.limits.patience = Duration::from_secs_f64(number(text, 0.0, 86_400.0)?);
             Ok(())
@@ -237,7 +237,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "gc_percent",
-        help: "share of time that full collections may take; one that would exceed it waits (1 to 100)",
+        help: "share of time for full collections that only growth in bytes asks for (1 to 100)",
         apply: |settings, text| {
             settings.limits.gc_share = number(text, 1.0, 100.0)? / 100.0;
             Ok(())

@@ -218,7 +218,10 @@ fn change(agent: &Agent, name: Name) -> Outcome {
 }
 
 fn ticket(taken: Option<u64>) -> Answer {
-    taken.map_or_else(|| Answer::Refused("a collection that was asked for is still under way".to_owned()), Answer::Ticket)
+    taken.map_or_else(
+        || Answer::Refused("a collection that was asked for is still under way".to_owned()),
+        Answer::Ticket,
+    )
 }
 
 #[cfg(test)]

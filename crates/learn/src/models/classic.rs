@@ -7,7 +7,7 @@ use candle_core::{D, Device, Result, Tensor};
 use neurogc_load::Chance;
 use neurogc_neural::{FORMAT, Family, Metadata, Scaling, Sequence, TrainedOn, Wanted, write};
 use neurogc_policy::metrics::{METRICS, Metrics, NAMES, OUTPUTS, SAMPLES, Sample, target};
-use neurogc_policy::{Bytes, Collected, Observation, Order, Policy, Thresholds};
+use neurogc_policy::{Bytes, Collected, Control, Observation, Order, Policy};
 
 use super::descent::{Network, Plan, shuffled};
 use super::loss::sigmoid;
@@ -43,8 +43,12 @@ struct Witness {
 }
 
 impl Policy for Witness {
-    fn thresholds(&self, _: &Observation) -> Option<Thresholds> {
-        None
+    fn control(&self) -> Control {
+        Control::Cpython
+    }
+
+    fn wants_looks(&self) -> bool {
+        true
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {

@@ -36,8 +36,9 @@ pub(super) struct Objects {
     /// The sums when the snapshot that is out was launched, and when the one before it was.
     launched: Mark,
     launched_before: Mark,
-    /// Tracked objects for each that was counted.
+    /// Tracked objects for each that was counted, and what the last walk alone said about that.
     factor: f64,
+    measured: f64,
     window: (Duration, f64),
     rate: f64,
 }
@@ -51,6 +52,7 @@ impl Objects {
             launched: Mark::default(),
             launched_before: Mark::default(),
             factor: 1.0,
+            measured: 1.0,
             window: (Duration::ZERO, 0.0),
             rate: 0.0,
         }
@@ -133,10 +135,11 @@ impl Objects {
     fn correct(&mut self, factor: f64) {
         // The number now must not jump: what is known moves along.
         let now = self.now();
-        // To count too few is worse than to count too many, so it falls slowly, and not without end: a walk also sees fewer
-        // where old objects were freed by reference counting, which says nothing about the next ones.
+        // To count too few is worse than to count too many. A walk also sees fewer where old objects were freed by reference
+        // counting, which says nothing about the next ones; so a lower share counts from the second walk on that says so.
         let factor = factor.clamp(LEAST_FACTOR, 1.2);
-        self.factor = if factor > self.factor { factor } else { f64::midpoint(self.factor, factor) };
+        self.factor = factor.max(self.measured);
+        self.measured = factor;
         self.known = Mark { objects: now, ..self.mark() };
     }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::Pacer;
 use crate::guards::Limits;
 use crate::name::Name;
-use crate::observation::{Decision, Moment};
+use crate::observation::{Collected, Decision, Generation, Moment, Observation, Snapshot};
 use crate::rehearsal::{Heap, Nature, Rehearsal, Tick};
 
 /// A stretch of time in which the program does one thing.
@@ -80,6 +81,32 @@ fn assists(rehearsal: &Rehearsal) -> Duration {
         matches!(stop.order.decision, Decision::Reap { .. }) && stop.observation.moment == Moment::CollectionEnd
     });
     slices.map(|stop| stop.pause).sum()
+}
+
+#[test]
+fn a_snapshot_that_the_pacer_does_not_know_of_is_freed_or_given_up() {
+    let mut pacer = Pacer::new(Limits::default(), [2_000, 10, 10], Duration::from_millis(1));
+    pacer.begin(100 << 20, 1_000_000);
+    let at = Duration::from_secs(1);
+    // Two rooms and a half have come on top, as after a full collection of the program's own in flight.
+    let collected = Collected {
+        at,
+        generation: Generation::Young,
+        pause: Duration::from_micros(100),
+        gathered: 625_000,
+        freed: 0,
+        rss: 100 << 20,
+        objects: None,
+    };
+    pacer.collected(&collected, 100 << 20);
+    let mut asked = |snapshot| {
+        let moment = Moment::CollectionEnd;
+        let observation = Observation { now: at, moment, rss: 100 << 20, snapshot, ..Observation::default() };
+        pacer.must(&observation).map(|order| order.decision)
+    };
+    assert_eq!(asked(Snapshot::InFlight), Some(Decision::Full));
+    let ready = asked(Snapshot::Ready { objects: 100_000, piece: None });
+    assert!(matches!(ready, Some(Decision::Reap { .. })), "{ready:?}");
 }
 
 proptest! {
@@ -171,7 +198,7 @@ proptest! {
 
     #[test]
     fn a_heap_that_grows_is_collected_about_as_often_as_by_cpython(
-        live in 200_000..1_000_000_u64, kept in 50.0..600.0_f64, growth in 1.5..4.0_f64
+        live in 200_000..1_000_000_u64, kept in 50.0..900.0_f64, growth in 4.0..9.0_f64
     ) {
         let ticks = (live as f64 * growth / kept) as usize;
         let phase = Phase { tick: Tick { kept, ..Tick::default() }, ticks, rests: 0 };
@@ -179,7 +206,7 @@ proptest! {
         let cpython = (1.0 + growth).ln() / 1.25_f64.ln();
         // The first one is to learn what there is.
         let cycles = rehearsal.count(|it| matches!(it, Decision::Snapshot { .. } | Decision::Full)) as f64 - 1.0;
-        prop_assert!(cycles <= 1.3 * cpython + 1.0 && cycles >= 0.7 * cpython - 1.0, "{cycles} for {cpython}");
+        prop_assert!(cycles <= 1.3 * cpython && cycles >= 0.7 * cpython - 1.0, "{cycles} for {cpython}");
     }
 
     #[test]

@@ -1,0 +1,47 @@
+//! Whether walks of new objects are worth it: they are short, but objects that die late are only found by walks of
+//! everything.
+
+/// Where a walk of everything finds so many rooms, they may lie among the new objects; where a walk of new objects finds so
+/// many, it was worth it.
+const MUCH: f64 = 0.5;
+const ENOUGH: f64 = 0.4;
+
+/// They rest for two walks of everything after one in vain, and twice as long after each further one, up to two to this
+/// power.
+const REST_MOST: u32 = 5;
+
+/// How walks of new objects have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NewWalks {
+    may_pay: bool,
+    has_paid: bool,
+    /// Walks of everything until another one is tried, and how often in a row one was in vain.
+    rests: u32,
+    in_vain: u32,
+}
+
+impl NewWalks {
+    /// Whether the next walk may be one.
+    pub(super) fn may_pay(self) -> bool {
+        self.may_pay
+    }
+
+    /// Whether the last one was worth it.
+    pub(super) fn has_paid(self) -> bool {
+        self.has_paid
+    }
+
+    /// A walk of everything has found so many rooms of garbage.
+    pub(super) fn walked_all(&mut self, found: f64) {
+        self.may_pay |= self.rests == 0 && found >= MUCH;
+        self.rests = self.rests.saturating_sub(1);
+    }
+
+    /// A walk of new objects has.
+    pub(super) fn walked_new(&mut self, found: f64) {
+        self.has_paid = found >= ENOUGH;
+        self.may_pay = self.has_paid;
+        self.in_vain = if self.has_paid { 0 } else { (self.in_vain + 1).min(REST_MOST) };
+        self.rests = if self.has_paid { 0 } else { 1 << self.in_vain };
+    }
+}

@@ -1,0 +1,154 @@
+//! What the pacer orders: a cycle, slices of what one has found, a stop for a program that outruns the walk, or a plain
+//! collection.
+
+use std::time::Duration;
+
+use super::{
+    BACKSTOP, CREDIT, GROWN_PART, HEAVY_FEWEST, LATE, Out, Pacer, SLICE, SMALL_HEAP, THROTTLE, THROTTLE_LEAST,
+    THROTTLE_SPAN,
+};
+use crate::observation::{Decision, Moment, Observation, Order, Scope, Snapshot};
+
+impl Pacer {
+    /// What must be done now; nothing where all is well.
+    pub(super) fn order(&mut self, observation: &Observation) -> Option<Order> {
+        if let Some(order) = self.at_ceiling(observation) {
+            return Some(order);
+        }
+        let filled = self.filled();
+        // Below the goal a gap is the policy's to use. Above it a gap is as good a moment as any: where all young objects
+        // are collected in gaps, it may be the only one.
+        if observation.moment != Moment::CollectionEnd && filled <= 1.0 {
+            return None;
+        }
+        // A program that wants quiet has it as long as memory is within its goal.
+        if observation.paused && filled <= 1.0 {
+            return None;
+        }
+        match observation.snapshot {
+            Snapshot::Ready { objects, piece } => self.assist(observation, objects as f64, piece),
+            Snapshot::InFlight => self.in_flight(observation, filled),
+            Snapshot::Idle | Snapshot::Unavailable => self.begin_cycle(observation, filled),
+        }
+    }
+
+    /// Nothing is out: a launch where it is time for one, or a plain collection where that is all there is.
+    fn begin_cycle(&mut self, observation: &Observation, filled: f64) -> Option<Order> {
+        let can_fly = observation.snapshot == Snapshot::Idle && !self.is_barred(observation.now);
+        let small = self.objects.now() < SMALL_HEAP as f64;
+        let bytes = observation.rss > self.goal_bytes() && self.live_bytes > 0;
+        let new = self.objects.now() - self.live;
+        let heavy = bytes && new > HEAVY_FEWEST && observation.now >= self.plain_at.1;
+        let may_be_plain = observation.now >= self.plain_at.0;
+        if filled > BACKSTOP.2 && may_be_plain && !small {
+            return Some(Order::forced(Decision::Full, "the heap is far above its goal"));
+        }
+        if can_fly && !small {
+            let scope = self.scope();
+            let near = self.objects.now() + self.expected_growth(scope) >= self.live + self.room();
+            if self.is_worth() && (near || bytes || !self.known) {
+                return Some(Order::at_once(Decision::Snapshot { scope }, "the heap will reach its goal"));
+            }
+            let reason = "memory has grown since the last cycle";
+            return heavy.then(|| Order::at_once(Decision::Snapshot { scope }, reason));
+        }
+        // Where snapshots only rest after a failure, the next one may still come in time.
+        let most = if observation.snapshot == Snapshot::Idle && !small { BACKSTOP.0 } else { 1.0 };
+        if filled > most && may_be_plain {
+            let reason = if small {
+                "a small heap has reached its goal"
+            } else {
+                "the heap has reached its goal, and no snapshot can be taken"
+            };
+            return Some(if small {
+                Order::at_once(Decision::Full, reason)
+            } else {
+                Order::forced(Decision::Full, reason)
+            });
+        }
+        heavy.then(|| Order::forced(Decision::Full, "memory has grown since the last full collection"))
+    }
+
+    /// The walk runs: the program must not outrun it.
+    fn in_flight(&mut self, observation: &Observation, filled: f64) -> Option<Order> {
+        let is_late = |out: Out| {
+            let expected = self.flight_time(out.scope).max(Duration::from_millis(300));
+            observation.now.saturating_sub(out.launched) > expected.mul_f64(LATE)
+        };
+        // One that is not known of may never come back.
+        let late = self.out.is_none_or(is_late);
+        let far = filled > BACKSTOP.2 || (late && filled > BACKSTOP.1);
+        if far && observation.now >= self.plain_at.0 {
+            return Some(Order::forced(Decision::Full, "the heap is far above its goal, and the snapshot is late"));
+        }
+        let share = ((filled - 1.0) / THROTTLE_SPAN).min(1.0);
+        let pause = THROTTLE.mul_f64(share.max(0.0));
+        let runs = observation.moment == Moment::CollectionEnd && !observation.paused;
+        let held_up = pause >= THROTTLE_LEAST && runs && observation.now >= self.throttle_at;
+        if held_up {
+            self.throttle_at = observation.now + 2 * pause;
+        }
+        held_up.then(|| Order::at_once(Decision::Throttle { pause }, "the program outruns the walk of its heap"))
+    }
+
+    /// What was found is freed in proportion to what the program adds, so that nothing is left when the next launch is
+    /// due.
+    fn assist(&mut self, observation: &Observation, left: f64, piece: Option<Duration>) -> Option<Order> {
+        let landed =
+            self.out.and_then(|out| out.landed.map(|(_, found)| (found, out.grown_at_landing, out.live_before)));
+        // Of one that is not known of, all is due.
+        let (found, grown_at_landing, live_before) = landed.unwrap_or((left, 0.0, self.live));
+        // Where much has died, the new goal is far below what there is, which is no reason to free it all at one go: until
+        // it is gone the goal is the one from before.
+        let filled = self.filled_above(self.live.max(live_before));
+        let grown = (self.objects.grown_since_launch() - grown_at_landing).max(0.0);
+        let after = self.objects.now() - left;
+        let until = self.live + self.room() - self.expected_growth(Scope::All) - after + grown;
+        let until = until.min(grown_at_landing).max(5_000.0);
+        let allowed = found * (1.0 - grown / until).max(0.0);
+        let behind = if filled > 1.0 { left } else { left - allowed };
+        let (since, saved) = self.credit;
+        let saved = (saved + observation.now.saturating_sub(since).as_secs_f64()).min(CREDIT);
+        self.credit = (observation.now, saved);
+        if behind <= 0.0 {
+            return None;
+        }
+        let whole_pause = (self.objects.now() * self.plain_cost).max(left * self.reap_cost);
+        if filled > BACKSTOP.2 {
+            // Far above the goal: everything at once, which is shorter than a full collection.
+            let budget = Duration::from_secs_f64((1.5 * left * self.reap_cost).max(SLICE.2).min(2.0 * whole_pause));
+            return Some(Order::forced(Decision::Reap { budget }, "the heap is far above its goal"));
+        }
+        let longest = if filled > 1.0 { SLICE.2 } else { SLICE.1 };
+        let wanted = (behind * self.reap_cost / 0.7).max(SLICE.0);
+        let budget = wanted.min(longest).min(saved);
+        // A piece that is larger than a slice goes whole where that is not long, or where there is no other way.
+        let piece = piece.map(|piece| piece.as_secs_f64() * 1.05);
+        let budget = match piece {
+            Some(piece) if saved > 0.0 && (piece <= longest || filled > 1.2) => budget.max(piece),
+            // Nothing smaller is left.
+            Some(_) => return None,
+            None => budget,
+        };
+        let enough = budget >= wanted.min(SLICE.0) || saved >= longest;
+        (enough && budget > 0.0).then(|| {
+            let budget = Duration::from_secs_f64(budget);
+            Order::at_once(Decision::Reap { budget }, "garbage is freed as fast as the heap grows")
+        })
+    }
+
+    /// Near the ceiling memory comes before everything else.
+    fn at_ceiling(&mut self, observation: &Observation) -> Option<Order> {
+        if !self.is_near(observation, self.limits.ceiling_share) || observation.now < self.plain_at.0 {
+            return None;
+        }
+        let ceiling = self.ceiling(observation)?;
+        // What the last cycle has left is alive: another one would find nothing before there is more.
+        let grown = !self.known || observation.rss > self.live_bytes + ceiling / GROWN_PART;
+        if let Snapshot::Ready { objects, .. } = observation.snapshot {
+            let budget = Duration::from_secs_f64((1.5 * objects as f64 * self.reap_cost).max(SLICE.2));
+            return Some(Order::forced(Decision::Reap { budget }, "memory is near its ceiling"));
+        }
+        grown.then(|| Order::forced(Decision::Full, "memory is near its ceiling"))
+    }
+}
