@@ -80,6 +80,13 @@ impl Crew {
         self.conductor.as_ref().is_some_and(Member::lives)
     }
 
+    /// Has the conductor look now.
+    pub(crate) fn wake_conductor(&self) {
+        if let Some(conductor) = &self.conductor {
+            conductor.thread().unpark();
+        }
+    }
+
     /// What is lost with a thread that has ended while it was wanted.
     pub(crate) fn lost(&self) -> Option<&'static str> {
         if !self.senses() {
