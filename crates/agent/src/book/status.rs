@@ -16,6 +16,12 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everything the agent knows. It reads files below `/proc`, so it must not run with the program waiting.
 pub(crate) fn report(agent: &Agent) -> Status {
+    report_with(agent, agent.hooks.in_flight())
+}
+
+/// The same with so many requests in flight, where that was looked at before the books were brought up to date: each
+/// request is in one of the two numbers at least.
+pub(crate) fn report_with(agent: &Agent, in_flight: u64) -> Status {
     let pid = std::process::id();
     // What may take long comes first: the books are wanted by others.
     let children = children_of(pid, &mut lock(&agent.proportions));
@@ -45,7 +51,7 @@ pub(crate) fn report(agent: &Agent) -> Status {
         bound: bound(state),
         gil: ledger.gaps.report(),
         memory: ledger.seen.memory,
-        requests: ledger.requests.report(agent.hooks.in_flight(), second),
+        requests: ledger.requests.report(in_flight, second),
         stalls: ledger.stalls.report(),
         cpu: ledger.seen.cpu,
         io: ledger.seen.io,

@@ -79,6 +79,13 @@ impl Crew {
         self.sampler.as_ref().is_some_and(Member::lives)
     }
 
+    /// Has the conductor look now.
+    pub(crate) fn wake_conductor(&self) {
+        if let Some(conductor) = &self.conductor {
+            conductor.thread().unpark();
+        }
+    }
+
     /// What is lost with a thread that has ended while it was wanted.
     pub(crate) fn lost(&self) -> Option<&'static str> {
         (!self.senses()).then_some("the sampler thread has ended: nothing is sensed any more")

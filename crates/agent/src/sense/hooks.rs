@@ -106,8 +106,9 @@ impl Hooks {
 
     /// A request has sent its last byte.
     pub(crate) fn end(&self, open: Open) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.push(Event::End { at: monotonic_ns(), id: open.id, began: open.began });
+        // Only now: what is not in flight any more can be counted.
+        self.in_flight.fetch_sub(1, Ordering::Release);
         self.progress();
     }
 
@@ -230,7 +231,7 @@ impl Hooks {
 
     /// Requests being served now.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight.load(Ordering::Relaxed)
+        self.in_flight.load(Ordering::Acquire)
     }
 
     /// How often the program has come to a point where it could have done something else.

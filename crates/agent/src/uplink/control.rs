@@ -71,15 +71,20 @@ impl Control {
         if !agent.stopping() {
             self.accept_all(now);
         }
-        let mut looked = false;
+        let mut looked = None;
         self.connections.serve(now, |ask| {
             if agent.stopping() {
                 return None;
             }
-            if ask == Ask::Status && !std::mem::replace(&mut looked, true) {
-                look();
+            if ask != Ask::Status {
+                return Some(answer_to(ask, agent));
             }
-            Some(answer_to(ask, agent))
+            let in_flight = *looked.get_or_insert_with(|| {
+                let in_flight = agent.hooks.in_flight();
+                look();
+                in_flight
+            });
+            Some(Answer::Status(Box::new(status::report_with(agent, in_flight))))
         })
     }
 

@@ -35,6 +35,11 @@ use trace_file::TraceFile;
 /// The process is looked at no more often while there is neither a hub nor a trace.
 const UNHEARD_LOOK_NS: u64 = 1_000_000_000;
 
+/// How long a report waits for the conductor to book what has happened, and how often it looks. It takes no longer than
+/// the conductor needs to get a processor.
+const BOOKED: Duration = Duration::from_millis(5);
+const BOOKED_LOOK: Duration = Duration::from_micros(20);
+
 /// How long a forked child may take before it is heard and recorded.
 const AWAIT_EXEC: Duration = Duration::from_millis(20);
 
@@ -44,7 +49,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
     if agent.forked {
         await_exec(agent, &waiter);
     }
-    let mut uplink = Uplink::open(agent, descriptors);
+    let mut uplink = Uplink::open(agent, descriptors, crew);
     let mut upkeep = Upkeep::default();
     let mut left_behind = LeftBehind::new();
     while !agent.stopping() {
@@ -79,6 +84,7 @@ fn await_exec(agent: &Agent, waiter: &Waiter) {
 
 struct Uplink<'a> {
     agent: &'a Agent,
+    crew: &'a Crew,
     look_due: u64,
     control: Option<Control>,
     descriptors: Descriptors,
@@ -88,7 +94,7 @@ struct Uplink<'a> {
 }
 
 impl<'a> Uplink<'a> {
-    fn open(agent: &'a Agent, descriptors: Descriptors) -> Self {
+    fn open(agent: &'a Agent, descriptors: Descriptors, crew: &'a Crew) -> Self {
         let mut trace = None;
         let mut listeners = Listeners::default();
         if descriptors == Descriptors::Private {
@@ -99,7 +105,7 @@ impl<'a> Uplink<'a> {
             agent.ledger().trouble(reason.to_owned());
         }
         let cpu_before = agent.ledger().uplink_cpu_ns;
-        let mut uplink = Self { agent, look_due: 0, control: None, descriptors, trace, listeners, cpu_before };
+        let mut uplink = Self { agent, crew, look_due: 0, control: None, descriptors, trace, listeners, cpu_before };
         uplink.open_control();
         uplink
     }
@@ -123,7 +129,7 @@ impl<'a> Uplink<'a> {
             self.open_control();
         }
         if let Some(mut control) = self.control.take() {
-            for stream in control.serve(self.agent, now, || self.look(now, true)) {
+            for stream in control.serve(self.agent, now, || self.catch_up(now)) {
                 self.listeners.add(self.agent, stream);
             }
             self.control = Some(control);
@@ -132,6 +138,19 @@ impl<'a> Uplink<'a> {
         while let Some(block) = self.agent.blocks.pop() {
             self.write(&block);
         }
+    }
+
+    /// Makes everything fresh that a report is made of. A request that has ended is not in flight any more, so it must
+    /// be counted: the conductor books it.
+    fn catch_up(&mut self, now: u64) {
+        let rounds = || self.agent.rounds.conductor.load(Ordering::Acquire);
+        // The round that is running may have looked too early; the next one has not.
+        let (wanted, until) = (rounds() + 2, Instant::now() + BOOKED);
+        while rounds() < wanted && Instant::now() < until && !self.agent.stopping() {
+            self.crew.wake_conductor();
+            std::thread::sleep(BOOKED_LOOK);
+        }
+        self.look(now, true);
     }
 
     /// Looks at the process. Whoever has `asked` gets fresh figures unless they are expensive.
