@@ -293,17 +293,6 @@ impl Agent {
         }
     }
 
-    /// Waits, for a short while, until the sampler has been round once more. For a thread of ours.
-    pub(crate) fn await_sample(&self) {
-        let before = self.rounds.conductor.load(Ordering::Acquire);
-        let deadline = Instant::now() + Duration::from_millis(20);
-        // The round that was running when we asked may have looked too early; the next one has not.
-        while self.rounds.conductor.load(Ordering::Acquire) < before + 2 && Instant::now() < deadline {
-            self.hooks.wake();
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    }
-
     /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.
     pub(crate) fn close_block(&self, ledger: &mut Ledger) {
         if let Some(trace) = ledger.trace.as_mut().filter(|trace| !trace.is_empty()) {

@@ -79,10 +79,10 @@ impl Crew {
         self.sampler.as_ref().is_some_and(Member::lives)
     }
 
-    /// Has the conductor look now.
-    pub(crate) fn wake_conductor(&self) {
-        if let Some(conductor) = &self.conductor {
-            conductor.thread().unpark();
+    /// Has the sampler look now.
+    pub(crate) fn wake_sampler(&self) {
+        if let Some(sampler) = &self.sampler {
+            sampler.thread().unpark();
         }
     }
 

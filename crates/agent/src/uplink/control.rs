@@ -191,10 +191,7 @@ fn is_allowed(peer: &UnixStream) -> bool {
 /// The answer to a question, whoever has asked it.
 pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
     match ask {
-        Ask::Status => {
-            agent.await_sample();
-            Answer::Status(Box::new(status::report(agent)))
-        }
+        Ask::Status => Answer::Status(Box::new(status::report(agent))),
         Ask::Policy(name) => match name.parse() {
             Ok(name) => ticket(agent.remote.settle(change(agent, name))),
             Err(error) => Answer::Refused(NameError::to_string(&error)),

@@ -141,13 +141,13 @@ impl<'a> Uplink<'a> {
     }
 
     /// Makes everything fresh that a report is made of. A request that has ended is not in flight any more, so it must
-    /// be counted: the conductor books it.
+    /// be counted: the sampler books it.
     fn catch_up(&mut self, now: u64) {
         let rounds = || self.agent.rounds.conductor.load(Ordering::Acquire);
         // The round that is running may have looked too early; the next one has not.
         let (wanted, until) = (rounds() + 2, Instant::now() + BOOKED);
         while rounds() < wanted && Instant::now() < until && !self.agent.stopping() {
-            self.crew.wake_conductor();
+            self.crew.wake_sampler();
             std::thread::sleep(BOOKED_LOOK);
         }
         self.look(now, true);
