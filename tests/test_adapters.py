@@ -233,7 +233,7 @@ import asyncio, neurogc
 async def main():
     neurogc.install()
     from neurogc.adapters import asyncio_loop
-    assert type(asyncio.get_running_loop()._selector) is asyncio_loop._WatchedSelector
+    assert type(asyncio.get_running_loop()._selector) is asyncio_loop.WatchedSelector
 neurogc.uninstall()
 asyncio.run(main())
 """)

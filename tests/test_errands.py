@@ -11,15 +11,23 @@ NEUROGC = binary()
 pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not NEUROGC, reason="the command has not been built")]
 
 # A program that makes garbage in cycles on demand: a line on its stdin is evaluated, the answer is a line.
+# Its main thread runs some Python code every now and then, as it must for what is asked of it from outside.
 CONSOLE = """
-import gc, sys, threading, time
+import gc, select, sys, threading, time
+def lines():
+    while True:
+        if select.select([sys.stdin], [], [], 0.01)[0]:
+            line = sys.stdin.readline()
+            if not line:
+                return
+            yield line
 class Node:
     pass
 def garbage(count):
     for _ in range(count):
         node = Node()
         node.me = node
-for line in sys.stdin:
+for line in lines():
     print(eval(line), flush=True)
 """
 

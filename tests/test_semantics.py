@@ -260,7 +260,7 @@ time.sleep(2.5)
 assert gc.get_stats() == before
 gc.enable()
 deadline = time.monotonic() + 20
-while gc.get_stats()[2] == before[2]:
+while gc.get_stats()[0] == before[0]:
     assert time.monotonic() < deadline, gc.get_stats()
     cycles(100)
     time.sleep(0.01)

@@ -47,8 +47,8 @@ sys.stdin.readline()
     threads, took = process.stdout.readline().split()
     assert ptrace(PTRACE_DETACH, uplink, None, None) == 0
     # One fork waits for it, and the others know better.
-    assert int(threads) <= 4 and float(took) < 0.5
-    assert eventually(lambda: ask(pid), what="an answer after that")["threads"] == 4
+    assert int(threads) <= 3 and float(took) < 0.5
+    assert eventually(lambda: ask(pid), what="an answer after that")["threads"] == 3
     _, err = process.communicate("\n", timeout=20)
     assert (process.returncode, err) == (0, "")
 
@@ -167,7 +167,7 @@ def install(number):
 threads = [threading.Thread(target=install, args=(number,)) for number in range(8)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
-assert neurogc.status()["threads"] == 4, os.listdir("/proc/self/task")
+assert neurogc.status()["threads"] == 3, os.listdir("/proc/self/task")
 neurogc.uninstall()
 assert len(os.listdir("/proc/self/task")) == 1
 """)

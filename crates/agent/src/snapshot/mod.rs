@@ -83,8 +83,9 @@ unsafe impl Sync for Aside {}
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// The first and the last frozen object while a snapshot is out.
+    /// The first and the last frozen object while a snapshot is out, and the objects that were pending at its launch.
     frozen_ends: (usize, usize),
+    pending: isize,
     figures: Figures,
     /// What freeing an object takes, from earlier slices.
     cost_ns: f64,
@@ -174,6 +175,7 @@ impl Default for Snapshots {
         let state = State {
             phase: Phase::Idle,
             frozen_ends: (0, 0),
+            pending: 0,
             figures: Figures::default(),
             cost_ns: FIRST_COST_NS,
             apart: Apart::default(),
@@ -252,7 +254,7 @@ impl Snapshots {
         let young = generations.young_count().max(0) as u32;
         self.set_marker(generations, full);
         generations.make_all_old();
-        state.frozen_ends = generations.frozen_ends();
+        (state.frozen_ends, state.pending) = (generations.frozen_ends(), generations.pending());
         state.figures.clone.add(flight.clone_ns);
         state.phase = Phase::Flying(flight);
         Ok(young)
@@ -542,9 +544,8 @@ impl State {
             // As after a full collection, so that CPython's own rule goes on from here where the agent ends.
             let tracked = harvest.shared.control().tracked.load(Ordering::Relaxed) as usize;
             let left = tracked.saturating_sub(harvest.freed) as isize;
-            let since = generations.total() + generations.pending() - tracked as isize;
             generations.set_total(left);
-            generations.set_pending(since.max(0));
+            generations.set_pending((generations.pending() - self.pending).max(0));
         }
         self.retired = Some(harvest.shared);
         self.phase = Phase::Idle;
