@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 
-from observed import ask, binary, environment, eventually, start
+from observed import TOLD_BY_LINES, ask, binary, environment, eventually, start
 from websocket import WebSocket
 
 # A program that does what a line on its stdin says, and answers with a line.
-CONSOLE = """
+CONSOLE = TOLD_BY_LINES + """
 import gc, os, sys, threading, time
 import neurogc
 def requests(count, seconds):
@@ -21,7 +21,7 @@ enough = threading.Event()
 def flood():
     while not enough.is_set():
         gc.collect(0)
-for line in sys.stdin:
+for line in lines():
     print(eval(line), flush=True)
 """
 

@@ -19,6 +19,20 @@ APPS = Path(__file__).resolve().parent / "apps"
 _AS_RUN = 'NEUROGC_ROOT_PID=$$ exec "$@"'
 
 
+# The beginning of a program that is told by lines on its stdin what to do. Its main thread runs some Python code every now
+# and then, as it must for what is asked of it from outside.
+TOLD_BY_LINES = """
+import select, sys
+def lines():
+    while True:
+        if select.select([sys.stdin], [], [], 0.01)[0]:
+            line = sys.stdin.readline()
+            if not line:
+                return
+            yield line
+"""
+
+
 def environment(**extra):
     """The environment of an observed program: ours, without what tells this test run how to run."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}

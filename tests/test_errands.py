@@ -5,22 +5,14 @@ import subprocess
 import sys
 
 import pytest
-from observed import ask, binary, eventually, neurogc, start
+from observed import TOLD_BY_LINES, ask, binary, eventually, neurogc, start
 
 NEUROGC = binary()
 pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not NEUROGC, reason="the command has not been built")]
 
 # A program that makes garbage in cycles on demand: a line on its stdin is evaluated, the answer is a line.
-# Its main thread runs some Python code every now and then, as it must for what is asked of it from outside.
-CONSOLE = """
-import gc, select, sys, threading, time
-def lines():
-    while True:
-        if select.select([sys.stdin], [], [], 0.01)[0]:
-            line = sys.stdin.readline()
-            if not line:
-                return
-            yield line
+CONSOLE = TOLD_BY_LINES + """
+import gc, sys, threading, time
 class Node:
     pass
 def garbage(count):

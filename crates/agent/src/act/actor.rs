@@ -18,7 +18,7 @@ use super::vm::Vm;
 use crate::decide::director::{Advice, Director, Note, PolicyState, Situation};
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::{Hooks, Ordered};
-use crate::snapshot::{Failure, Latest, Reaped, Sortie};
+use crate::snapshot::{Failure, Latest, Progress, Reaped, Sortie};
 
 /// Notes and orders that may wait to be taken in.
 const NOTES: usize = 256;
@@ -375,8 +375,9 @@ impl Actor {
     /// Frees a slice of what a snapshot found.
     pub(crate) fn reap(&self, vm: &impl Vm, hooks: &Hooks, budget: Duration, whole: bool, by: Ordered) -> Reaped {
         let began = vm.now();
+        let ready = matches!(vm.look(), Progress::Ready { .. });
         let reaped = vm.reap(budget, whole);
-        if reaped.moved + reaped.dropped > 0 {
+        if ready && (reaped.moved + reaped.dropped > 0 || reaped.left == 0) {
             let id = lock(&self.running).map_or(0, |running| running.order.id);
             hooks.stopped(StopKind::Reap, began, by, id, u32::try_from(reaped.freed).unwrap_or(u32::MAX), 0);
             let now = vm.now();

@@ -23,7 +23,7 @@ const JOB_PATIENCE_NS: u64 = 2_000_000;
 const LONG_PATIENCE_NS: u64 = 1_000_000_000;
 
 /// A program that has left the GIL alone for this long is idle.
-const IDLE_NS: u64 = 10_000_000;
+const IDLE_NS: u64 = 1_000_000;
 
 /// A flight is called off when less than this share of resident memory is left for copies.
 const COPIES_LEAST: f64 = 0.05;
