@@ -114,6 +114,7 @@ def test_when_no_thread_is_left_to_notice_the_program_is_still_collected(program
     program.ask("globals().update(kept=None)")
     program.ask("globals().update(kept=[[] for _ in range(300_000)])")
     eventually(lambda: program.ask("garbage(50_000) and Node.alive") < 250_000, what="a collection of the old heap")
+    program.ask("gc.collect()")
     assert program.ask("fork()") == 0
     program.ends_well()
 
