@@ -6,6 +6,10 @@
 const MUCH: f64 = 0.5;
 const ENOUGH: f64 = 0.4;
 
+/// So many may follow each other. Only a walk of everything knows how many objects there are: what old ones do is not seen
+/// until then.
+const IN_A_ROW: u32 = 8;
+
 /// They rest for two walks of everything after one in vain, and twice as long after each further one, up to two to this
 /// power.
 const REST_MOST: u32 = 5;
@@ -18,12 +22,14 @@ pub(super) struct NewWalks {
     /// Walks of everything until another one is tried, and how often in a row one was in vain.
     rests: u32,
     in_vain: u32,
+    /// How many there were since the last walk of everything.
+    in_a_row: u32,
 }
 
 impl NewWalks {
     /// Whether the next walk may be one.
     pub(super) fn may_pay(self) -> bool {
-        self.may_pay
+        self.may_pay && self.in_a_row < IN_A_ROW
     }
 
     /// Whether the last one was worth it.
@@ -35,10 +41,12 @@ impl NewWalks {
     pub(super) fn walked_all(&mut self, found: f64) {
         self.may_pay |= self.rests == 0 && found >= MUCH;
         self.rests = self.rests.saturating_sub(1);
+        self.in_a_row = 0;
     }
 
     /// A walk of new objects has.
     pub(super) fn walked_new(&mut self, found: f64) {
+        self.in_a_row += 1;
         self.has_paid = found >= ENOUGH;
         self.may_pay = self.has_paid;
         self.in_vain = if self.has_paid { 0 } else { (self.in_vain + 1).min(REST_MOST) };

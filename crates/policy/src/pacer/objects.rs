@@ -12,8 +12,10 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// Fewer counted objects than this say nothing about the share that is tracked.
 const FEWEST_FOR_FACTOR: f64 = 50_000.0;
 
-/// The least share of counted objects that are taken to be tracked; two thirds were measured on a service.
+/// The least and the most tracked objects that are reckoned with for each that was counted; two thirds were measured on a
+/// service.
 const LEAST_FACTOR: f64 = 0.4;
+const MOST_FACTOR: f64 = 1.2;
 
 /// The sums at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -31,8 +33,10 @@ pub(super) struct Objects {
     counted: f64,
     /// Objects freed from what snapshots found, since the beginning.
     freed: f64,
-    /// The last moment at which the number was known.
+    /// The last moment at which the number was known, and what walks of new objects have seen beyond what was counted
+    /// since.
     known: Mark,
+    missed: f64,
     /// The sums when the snapshot that is out was launched, and when the one before it was.
     launched: Mark,
     launched_before: Mark,
@@ -49,6 +53,7 @@ impl Objects {
             counted: 0.0,
             freed: 0.0,
             known: Mark::default(),
+            missed: 0.0,
             launched: Mark::default(),
             launched_before: Mark::default(),
             factor: 1.0,
@@ -61,7 +66,7 @@ impl Objects {
     /// The number now.
     pub(super) fn now(&self) -> f64 {
         let grown = self.factor * (self.counted - self.known.counted);
-        (self.known.objects + grown - (self.freed - self.known.freed)).max(0.0)
+        (self.known.objects + self.missed + grown - (self.freed - self.known.freed)).max(0.0)
     }
 
     /// Objects that become old in a second.
@@ -93,6 +98,7 @@ impl Objects {
     /// A full collection has left so many.
     pub(super) fn left(&mut self, objects: f64) {
         self.known = Mark { objects, ..self.mark() };
+        self.missed = 0.0;
         self.launched = self.known;
     }
 
@@ -111,15 +117,21 @@ impl Objects {
             self.correct((objects - from.objects + (to.freed - from.freed)) / counted);
         }
         self.known = Mark { objects, ..to };
+        self.missed = 0.0;
         self.launched.objects = objects;
     }
 
-    /// A walk of what is new has seen so many.
+    /// A walk of new objects has seen so many. Where these are more than were counted, the number is raised, or errors would
+    /// add up from one such walk to the next; only a walk of everything can tell that there are fewer.
     pub(super) fn walked_new(&mut self, objects: f64) {
         let counted = self.launched.counted - self.launched_before.counted;
+        let before = self.factor * counted;
         if counted > FEWEST_FOR_FACTOR {
-            self.correct(objects / counted);
+            let now = self.now();
+            self.factor = (objects / counted).clamp(self.factor, MOST_FACTOR.max(self.factor));
+            self.missed += now - self.now();
         }
+        self.missed += (objects - before).max(0.0);
     }
 
     /// A snapshot has come to nothing: what it would have seen is still new.
@@ -133,14 +145,11 @@ impl Objects {
     }
 
     fn correct(&mut self, factor: f64) {
-        // The number now must not jump: what is known moves along.
-        let now = self.now();
         // To count too few is worse than to count too many. A walk also sees fewer where old objects were freed by reference
         // counting, which says nothing about the next ones; so a lower share counts from the second walk on that says so.
-        let factor = factor.clamp(LEAST_FACTOR, 1.2);
+        let factor = factor.clamp(LEAST_FACTOR, MOST_FACTOR);
         self.factor = factor.max(self.measured);
         self.measured = factor;
-        self.known = Mark { objects: now, ..self.mark() };
     }
 
     fn mark(&self) -> Mark {

@@ -50,16 +50,8 @@ fn hard(phase: Phase) -> impl Strategy<Value = Phase> {
 
 fn any_nature() -> impl Strategy<Value = Nature> {
     let piece = prop_oneof![4 => Just(1.0), 1 => 1.0..200_000.0_f64];
-    (80.0..150.0_f64, 100.0..250.0_f64, 250.0..700.0_f64, piece, 0.5..1.0_f64, any::<bool>()).prop_map(
-        |(plain, walk, reap, piece, tracked, snapshots)| Nature {
-            plain,
-            walk,
-            reap,
-            piece,
-            tracked,
-            snapshots,
-            ..Nature::default()
-        },
+    (80.0..150.0_f64, 100.0..250.0_f64, 250.0..700.0_f64, piece, any::<bool>()).prop_map(
+        |(plain, walk, reap, piece, snapshots)| Nature { plain, walk, reap, piece, snapshots, ..Nature::default() },
     )
 }
 
@@ -122,12 +114,13 @@ proptest! {
 
     #[test]
     fn where_counts_mislead_the_heap_stays_bounded(
-        live in any_live(), nature in any_nature(), tracked_garbage in 0.5..1.0_f64,
+        live in any_live(), nature in any_nature(), tracked in 0.5..1.0_f64, tracked_garbage in 0.5..1.0_f64,
         phases in vec(any_phase().prop_flat_map(hard), 1..8)
     ) {
-        let rehearsal = play(Name::Gap, live, Nature { tracked_garbage, ..nature }, &phases);
-        // The least share of tracked objects that is ever reckoned with is two fifths.
-        prop_assert!(rehearsal.rooms <= 3.0 / 0.4, "{}", rehearsal.rooms);
+        let rehearsal = play(Name::Gap, live, Nature { tracked, tracked_garbage, ..nature }, &phases);
+        // Of what CPython counts, a share is tracked that may change at any time; the pacer knows it from past walks. The
+        // least that it ever reckons with is two fifths, so three rooms may be seven and a half, and a young generation.
+        prop_assert!(rehearsal.rooms <= 9.0, "{}", rehearsal.rooms);
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(crate) struct Rehearsal {
     /// Collections that CPython started by itself.
     pub(crate) own: Vec<(Generation, Duration)>,
     pub(crate) peak: Bytes,
-    /// The most rooms that were ever filled, a young generation and the middle one left out; and the most objects beyond
+    /// The most rooms that were ever filled while a plain collection could have run, a young generation and the middle one left out; and the most objects beyond
     /// what was left and a room, as a share of both, where the heap is not small.
     pub(crate) rooms: f64,
     pub(crate) beyond: f64,
@@ -84,6 +84,8 @@ pub(crate) struct Rehearsal {
     idle_since: Option<Duration>,
     requests: u64,
     growth_share: f64,
+    /// Until then no plain collection may run: they take half of the time at most.
+    plain_again: Duration,
     urgent: Option<(Order, Observation)>,
 }
 
@@ -105,6 +107,7 @@ impl Rehearsal {
             idle_since: None,
             requests: 0,
             growth_share: limits.growth_share,
+            plain_again: Duration::ZERO,
             urgent: None,
         };
         rehearsal.set_thresholds();
@@ -214,6 +217,9 @@ impl Rehearsal {
     fn collect(&mut self, generation: Generation, tick: &Tick) -> Duration {
         let before = self.heap.rss();
         let collected = self.heap.collect(generation, tick.dies_soon);
+        if generation == Generation::Full {
+            self.plain_again = collected.at + collected.pause + TICK;
+        }
         self.guarded.learn(&collected, before);
         collected.pause
     }
@@ -285,12 +291,15 @@ impl Rehearsal {
         if self.heap.left() >= SMALL_HEAP as f64 {
             self.beyond = self.beyond.max(old / (self.heap.left() + self.room()) - 1.0);
         }
-        self.rooms = self.rooms.max(rooms);
+        if self.heap.now >= self.plain_again {
+            self.rooms = self.rooms.max(rooms);
+        }
     }
 
-    /// Rounding of counts, as a share of a room.
+    /// What may come on top before the pacer is asked again, as a share of a room: a policy may collect in a gap right
+    /// before it, so one more young generation; and what rounding makes.
     pub(crate) fn slack(&self) -> f64 {
-        100.0 / self.room()
+        f64::from(OWN[0]).max(0.125 * self.room()) / self.room() + 100.0 / self.room()
     }
 
     /// How many orders of a kind there were.

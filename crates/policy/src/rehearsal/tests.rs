@@ -111,10 +111,13 @@ fn a_large_heap_is_collected_from_snapshots_and_never_stopped_for_long() {
 
 #[test]
 fn without_gaps_garbage_goes_as_fast_as_it_comes() {
-    let rush = (0..60_000).map(|_| Tick { kept: 200.0, dies_late: 200.0, ..Tick::default() });
+    let rush = (0..60_000).map(|_| Tick { kept: 600.0, dies_late: 600.0, ..Tick::default() });
     let rehearsal = play(Name::Gap, 1_000_000, Nature::default(), None, rush);
     assert!(rehearsal.rooms < 1.1, "{}", rehearsal.rooms);
     assert_eq!(rehearsal.count(is_full), 0);
+    // Snapshots are launched early enough: the program hardly ever outruns them.
+    let held_up = rehearsal.spent(|it| matches!(it, Decision::Throttle { .. }));
+    assert!(held_up < rehearsal.heap.now / 200, "{held_up:?} of {:?}", rehearsal.heap.now);
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn walks_of_new_objects_are_used_where_garbage_is_new_and_only_there() {
         (of(Scope::New), of(Scope::All), rehearsal.beyond)
     };
     let (new, all, beyond) = scopes(1.0, 0.0);
-    assert!(new > 10 * all && beyond < 0.05, "{new} {all} {beyond}");
+    assert!(new > 5 * all && all > 2 && beyond < 0.05, "{new} {all} {beyond}");
     let (new, all, beyond) = scopes(0.0, 400.0);
     assert!(all > 3 * new && beyond < 0.05, "{new} {all} {beyond}");
     let (new, all, beyond) = scopes(0.5, 200.0);
