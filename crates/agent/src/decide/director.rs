@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::{
-    Bound, Collected, Decision, Flown, Guarded, Moment, Name, Observation, Order, Scope, Snapshot, Thresholds, Trust,
+    Bound, Collected, Decision, Flown, Generation, Guarded, Moment, Name, Observation, Order, Scope, Snapshot,
+    Thresholds, Trust,
 };
 
 use crate::snapshot::{Failure, Latest, Progress};
@@ -90,11 +91,13 @@ pub(crate) struct Director {
     /// The number of the last flight that the policy knows of, and failures since.
     flights: u64,
     failures: u32,
+    /// Whether everything has been collected once: what start-up leaves behind waits for the first gap.
+    cycled: bool,
 }
 
 impl Director {
     pub(crate) fn new(guarded: Guarded, name: Name) -> Self {
-        Self { guarded, name, flights: 0, failures: 0 }
+        Self { guarded, name, flights: 0, failures: 0, cycled: false }
     }
 
     pub(crate) fn wants_looks(&self) -> bool {
@@ -114,7 +117,10 @@ impl Director {
     pub(crate) fn take_in(&mut self, notes: &ArrayQueue<Note>) {
         while let Some(note) = notes.pop() {
             match note {
-                Note::Collected { collected, before } => self.guarded.learn(&collected, before),
+                Note::Collected { collected, before } => {
+                    self.cycled |= collected.generation == Generation::Full;
+                    self.guarded.learn(&collected, before);
+                }
                 Note::Launched { at, scope, young } => self.guarded.launched(at, scope, young),
                 Note::Reaped { at, freed, left, pause, resident } => {
                     self.guarded.reaped(at, freed, pause);
@@ -155,6 +161,7 @@ impl Director {
         let Some((progress, latest)) = &seen.snapshot else { return Snapshot::Unavailable };
         if latest.number > self.flights {
             self.flights = latest.number;
+            self.cycled = true;
             self.failures = 0;
             self.guarded.landed(&flown(seen.now, latest));
             advice.landed = Some(*latest);
@@ -190,7 +197,7 @@ impl Director {
         let filled = bound.objects.saturating_sub(bound.live_objects) as f64
             >= 0.5 * bound.goal_objects.saturating_sub(bound.live_objects) as f64;
         Due {
-            now: out || simple || observation.deferred || filled || !self.wants_looks() && bound.live_objects == 0,
+            now: out || simple || observation.deferred || filled || !self.cycled,
             young: thresholds.map_or(u32::MAX, |thresholds| (thresholds[0] / 4).max(YOUNG_FEWEST)),
         }
     }

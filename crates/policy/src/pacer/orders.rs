@@ -96,7 +96,10 @@ impl Pacer {
     fn assist(&mut self, observation: &Observation, left: f64, piece: Option<Duration>) -> Option<Order> {
         if left == 0.0 {
             // A walk that found nothing, too, is over only when a slice has noted it.
-            return Some(Order::at_once(Decision::Reap { budget: Duration::from_secs_f64(SLICE.0) }, "nothing was found"));
+            return Some(Order::at_once(
+                Decision::Reap { budget: Duration::from_secs_f64(SLICE.0) },
+                "nothing was found",
+            ));
         }
         let landed =
             self.out.and_then(|out| out.landed.map(|(_, found)| (found, out.grown_at_landing, out.live_before)));
