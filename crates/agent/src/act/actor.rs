@@ -18,7 +18,7 @@ use super::vm::Vm;
 use crate::decide::director::{Advice, Director, Note, PolicyState, Situation};
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::{Hooks, Ordered};
-use crate::snapshot::{Failure, Latest, Progress, Reaped, Sortie};
+use crate::snapshot::{Failure, Latest, Launched, Progress, Reaped, Sortie};
 
 /// Notes and orders that may wait to be taken in.
 const NOTES: usize = 256;
@@ -362,10 +362,10 @@ impl Actor {
             return Err(Failure::ShortOfMemory);
         }
         let began = vm.now();
-        let young = vm.launch(sortie)?;
+        let Launched { scope, young } = vm.launch(sortie)?;
         self.due.store(true, Ordering::Relaxed);
         let at = self.since_install(vm.now());
-        let _ = self.notes.push(Note::Launched { at, scope: sortie.scope, young });
+        let _ = self.notes.push(Note::Launched { at, scope, young });
         let (by, id) =
             lock(&self.running).map_or((Ordered::ByOthers, 0), |running| (ordered(running.order), running.order.id));
         hooks.stopped(StopKind::Clone, began, by, id, 0, 0);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use neurogc_policy::Thresholds;
 
-use crate::snapshot::{Failure, Latest, Progress, Reaped, Sortie};
+use crate::snapshot::{Failure, Latest, Launched, Progress, Reaped, Sortie};
 
 /// An interpreter.
 pub(crate) trait Vm {
@@ -54,8 +54,8 @@ pub(crate) trait Vm {
     /// Sets them.
     fn set_thresholds(&self, thresholds: Thresholds) -> Result<(), String>;
 
-    /// Clones the process; gives how many young objects became old by that.
-    fn launch(&self, sortie: Sortie) -> Result<u32, Failure>;
+    /// Clones the process, which makes all young objects old.
+    fn launch(&self, sortie: Sortie) -> Result<Launched, Failure>;
 
     /// How the snapshot stands.
     fn look(&self) -> Progress;

@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use super::Interpreter;
 use crate::act::vm::Vm;
 use crate::sense::process::{has_room, resident};
-use crate::snapshot::{Failure, Latest, Progress, Reaped, Snapshots, Sortie};
+use crate::snapshot::{Failure, Latest, Launched, Progress, Reaped, Snapshots, Sortie};
 use crate::sys::native::{monotonic_ns, pthread_self};
 
 /// Functions of `gc` as CPython made them: the module itself may hold stand-ins, ours or the program's.
@@ -142,7 +142,7 @@ impl Vm for ThisProcess<'_, '_> {
         self.call(|gc| gc.set_threshold.bind(self.py).call1((young, middle, full)).map(drop))
     }
 
-    fn launch(&self, sortie: Sortie) -> Result<u32, Failure> {
+    fn launch(&self, sortie: Sortie) -> Result<Launched, Failure> {
         self.snapshots.launch(self.py, self.interpreter, sortie)
     }
 

@@ -60,7 +60,8 @@ pub(crate) struct Snapshots {
     /// there, or zero.
     aside: Box<Aside>,
     aside_by: AtomicUsize,
-    /// A list of ours that stays tracked: in the list of old objects, what comes behind it is new since the last launch.
+    /// A list of ours that stays tracked: in the list of old objects, what comes behind it is new since the last launch of a
+    /// snapshot of everything.
     marker: Mutex<Option<Marker>>,
 }
 
@@ -145,6 +146,15 @@ pub(crate) struct Reaped {
     pub(crate) pause_ns: u64,
 }
 
+/// A snapshot that was sent out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Launched {
+    /// What it looks at.
+    pub(crate) scope: Scope,
+    /// Young objects that there were, which are old now.
+    pub(crate) young: u32,
+}
+
 /// How a snapshot is sent out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sortie {
@@ -196,9 +206,13 @@ impl Default for Snapshots {
 }
 
 impl Snapshots {
-    /// Clones the process. This is a pause of the program; everything else happens beside it. The answer is how many young
-    /// objects there were, which are old now.
-    pub(crate) fn launch(&self, py: Python<'_>, interpreter: &Interpreter, sortie: Sortie) -> Result<u32, Failure> {
+    /// Clones the process. This is a pause of the program; everything else happens beside it.
+    pub(crate) fn launch(
+        &self,
+        py: Python<'_>,
+        interpreter: &Interpreter,
+        sortie: Sortie,
+    ) -> Result<Launched, Failure> {
         let mut state = lock(&self.state);
         let launched = self.try_launch(py, interpreter, &mut state, sortie);
         match &launched {
@@ -219,7 +233,7 @@ impl Snapshots {
         interpreter: &Interpreter,
         state: &mut State,
         sortie: Sortie,
-    ) -> Result<u32, Failure> {
+    ) -> Result<Launched, Failure> {
         if !matches!(state.phase, Phase::Idle | Phase::Failed(_)) || self.is_foreign() {
             return Err(Failure::UnderWay);
         }
@@ -252,12 +266,14 @@ impl Snapshots {
         let flight = Flight::launch(&plan, &mut state.apart)?;
         // Only now, so that a refusal leaves everything as it was. The clone has seen the lists as they were before.
         let young = generations.young_count().max(0) as u32;
-        self.set_marker(generations, full);
+        if plan.scope == Scope::All {
+            self.set_marker(generations, full);
+        }
         generations.make_all_old();
         (state.frozen_ends, state.pending) = (generations.frozen_ends(), generations.pending());
         state.figures.clone.add(flight.clone_ns);
         state.phase = Phase::Flying(flight);
-        Ok(young)
+        Ok(Launched { scope: plan.scope, young })
     }
 
     /// The head of the marker, where everything behind it in its list is new.

@@ -36,6 +36,9 @@ const YOUNG_PART: f64 = 0.125;
 /// Where memory has grown in bytes, so few new objects may be all of it.
 const HEAVY_FEWEST: f64 = 100.0;
 
+/// New objects are walked alone where they are at least this part of the room, and at most this part of all objects.
+const NEW_PARTS: (f64, f64) = (0.25, 0.5);
+
 /// Growth that is worth a walk, as a share of what is alive.
 const WORTH: f64 = 0.04;
 
@@ -268,7 +271,7 @@ impl Pacer {
 
     /// A snapshot was launched, with so many young objects, which are old now.
     pub fn launched(&mut self, now: Duration, scope: Scope, young: u32) {
-        self.objects.launched(f64::from(young));
+        self.objects.launched(scope, f64::from(young));
         self.young.all_made_old();
         self.out =
             Some(Out { scope, launched: now, landed: None, grown_at_landing: 0.0, live_before: self.live, freed: 0.0 });
@@ -293,7 +296,7 @@ impl Pacer {
             }
             Scope::New => {
                 self.objects.walked_new(objects);
-                self.new_walks.walked_new(found / self.room());
+                self.new_walks.walked_new(found / self.room(), found / objects.max(1.0));
             }
         }
         // Cycles that only memory in bytes asks for take their share of time, be they walks or plain collections.
@@ -307,7 +310,8 @@ impl Pacer {
 
     /// A slice has freed so many of the objects, and took so long.
     pub fn reaped(&mut self, now: Duration, freed: u64, pause: Duration) {
-        self.objects.reaped(freed as f64);
+        let scope = self.out.map_or(Scope::All, |out| out.scope);
+        self.objects.reaped(scope, freed as f64);
         if let Some(out) = &mut self.out {
             out.freed += freed as f64;
         }
@@ -383,7 +387,8 @@ impl Pacer {
     /// What a cycle should look at.
     #[must_use]
     pub fn scope(&self) -> Scope {
-        let enough = self.objects.new_since_launch() >= 0.5 * self.room();
+        let new = self.objects.new_objects();
+        let enough = new >= NEW_PARTS.0 * self.room() && new <= NEW_PARTS.1 * self.objects.now();
         if self.known && self.new_walks.may_pay() && enough { Scope::New } else { Scope::All }
     }
 
@@ -427,7 +432,7 @@ impl Pacer {
     fn flight_time(&self, scope: Scope) -> Duration {
         let objects = match scope {
             Scope::All => self.objects.now(),
-            Scope::New => self.objects.new_since_launch(),
+            Scope::New => self.objects.new_objects(),
         };
         WALK.1 + Duration::from_secs_f64(objects * self.walk_cost)
     }

@@ -2,13 +2,13 @@
 //! everything.
 
 /// Where a walk of everything finds so many rooms, they may lie among the new objects; where a walk of new objects finds so
-/// many, it was worth it.
-const MUCH: f64 = 0.5;
-const ENOUGH: f64 = 0.4;
+/// many, or so many among those that it looks at, it was worth it.
+const MUCH: f64 = 0.4;
+const ENOUGH: (f64, f64) = (0.4, 0.25);
 
 /// So many may follow each other. Only a walk of everything knows how many objects there are: what old ones do is not seen
 /// until then.
-const IN_A_ROW: u32 = 8;
+const IN_A_ROW: u32 = 16;
 
 /// They rest for two walks of everything after one in vain, and twice as long after each further one, up to two to this
 /// power.
@@ -44,10 +44,10 @@ impl NewWalks {
         self.in_a_row = 0;
     }
 
-    /// A walk of new objects has.
-    pub(super) fn walked_new(&mut self, found: f64) {
+    /// A walk of new objects has, which were this share of those that it looked at.
+    pub(super) fn walked_new(&mut self, found: f64, share: f64) {
         self.in_a_row += 1;
-        self.has_paid = found >= ENOUGH;
+        self.has_paid = found >= ENOUGH.0 || share >= ENOUGH.1;
         self.may_pay = self.has_paid;
         self.in_vain = if self.has_paid { 0 } else { (self.in_vain + 1).min(REST_MOST) };
         self.rests = if self.has_paid { 0 } else { 1 << self.in_vain };

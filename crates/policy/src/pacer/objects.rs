@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use crate::observation::Scope;
+
 /// How long allocations are counted before the rate is computed anew.
 const WINDOW: Duration = Duration::from_millis(100);
 
@@ -37,9 +39,12 @@ pub(super) struct Objects {
     /// since.
     known: Mark,
     missed: f64,
-    /// The sums when the snapshot that is out was launched, and when the one before it was.
+    /// The sums when the last snapshot was launched, and when the last one of everything was; what has become old since is
+    /// new. Beside that, new objects that were freed since, and both as they were before the last launch.
     launched: Mark,
-    launched_before: Mark,
+    all: Mark,
+    new_freed: f64,
+    before: (Mark, f64),
     /// Tracked objects for each that was counted, and what the last walk alone said about that.
     factor: f64,
     measured: f64,
@@ -55,7 +60,9 @@ impl Objects {
             known: Mark::default(),
             missed: 0.0,
             launched: Mark::default(),
-            launched_before: Mark::default(),
+            all: Mark::default(),
+            new_freed: 0.0,
+            before: (Mark::default(), 0.0),
             factor: 1.0,
             measured: 1.0,
             window: (Duration::ZERO, 0.0),
@@ -79,9 +86,10 @@ impl Objects {
         (self.factor * (self.counted - self.launched.counted)).max(0.0)
     }
 
-    /// Objects that have become old since the snapshot before was launched: what a walk of new objects would see.
-    pub(super) fn new_since_launch(&self) -> f64 {
-        self.grown_since_launch()
+    /// Objects that have become old since the last snapshot of everything was launched, and are still there: what a walk of
+    /// new objects would see.
+    pub(super) fn new_objects(&self) -> f64 {
+        (self.factor * (self.counted - self.all.counted) - self.new_freed).max(0.0)
     }
 
     /// A young or middle collection has ended: so many objects are older now.
@@ -100,13 +108,17 @@ impl Objects {
         self.known = Mark { objects, ..self.mark() };
         self.missed = 0.0;
         self.launched = self.known;
+        (self.all, self.new_freed) = (self.known, 0.0);
     }
 
     /// A snapshot is launched, which makes all young objects old.
-    pub(super) fn launched(&mut self, young: f64) {
+    pub(super) fn launched(&mut self, scope: Scope, young: f64) {
         self.counted += young;
-        self.launched_before = self.launched;
         self.launched = self.mark();
+        self.before = (self.all, self.new_freed);
+        if scope == Scope::All {
+            (self.all, self.new_freed) = (self.launched, 0.0);
+        }
     }
 
     /// A walk of everything has seen so many objects.
@@ -124,24 +136,26 @@ impl Objects {
     /// A walk of new objects has seen so many. Where these are more than were counted, the number is raised, or errors would
     /// add up from one such walk to the next; only a walk of everything can tell that there are fewer.
     pub(super) fn walked_new(&mut self, objects: f64) {
-        let counted = self.launched.counted - self.launched_before.counted;
-        let before = self.factor * counted;
+        let counted = self.launched.counted - self.all.counted;
         if counted > FEWEST_FOR_FACTOR {
-            let now = self.now();
-            self.factor = (objects / counted).clamp(self.factor, MOST_FACTOR.max(self.factor));
-            self.missed += now - self.now();
+            let share = (objects + self.new_freed) / counted;
+            self.factor = share.clamp(self.factor, MOST_FACTOR.max(self.factor));
         }
-        self.missed += (objects - before).max(0.0);
+        let expected = self.factor * counted - self.new_freed;
+        self.missed = self.missed.max(objects - expected);
     }
 
     /// A snapshot has come to nothing: what it would have seen is still new.
     pub(super) fn failed(&mut self) {
-        self.launched = self.launched_before;
+        (self.all, self.new_freed) = self.before;
     }
 
-    /// A slice has freed so many.
-    pub(super) fn reaped(&mut self, freed: f64) {
+    /// A slice has freed so many of what a snapshot found.
+    pub(super) fn reaped(&mut self, scope: Scope, freed: f64) {
         self.freed += freed;
+        if scope == Scope::New {
+            self.new_freed += freed;
+        }
     }
 
     fn correct(&mut self, factor: f64) {
@@ -168,7 +182,7 @@ mod tests {
         let mut objects = Objects::new();
         objects.left(1_000.0);
         objects.collected(SECOND, 500.0, 100.0);
-        objects.reaped(50.0);
+        objects.reaped(Scope::All, 50.0);
         assert_eq!(objects.now(), 1_350.0);
         objects.left(900.0);
         assert_eq!(objects.now(), 900.0);
@@ -183,7 +197,7 @@ mod tests {
             // Three are counted for two that are tracked.
             objects.collected(round * SECOND, 300_000.0, 0.0);
             real += 200_000.0;
-            objects.launched(0.0);
+            objects.launched(Scope::All, 0.0);
             objects.walked_all(real);
             assert!((objects.now() - real).abs() < 1.0);
         }

@@ -96,7 +96,7 @@ pub(crate) struct Heap {
     pub(crate) now: Duration,
     young: Group,
     middle: Group,
-    /// Old ones that the last launch has not seen, that the walk which is out looks at, and all others.
+    /// Old ones that the last walk of everything has not seen, that the walk which is out looks at, and all others.
     new: Group,
     aboard: Group,
     old: Group,
@@ -285,7 +285,9 @@ impl Heap {
         flight.landed = true;
         let (scope, seen, found) = (flight.scope, flight.seen, flight.found);
         let flight = lands - flight.began;
-        self.old.take(&mut self.aboard);
+        // What became old since the last walk of everything stays new.
+        let home = if scope == Scope::All { &mut self.old } else { &mut self.new };
+        home.take(&mut self.aboard);
         if scope == Scope::All {
             self.left = [seen - found, self.left[0]];
         }

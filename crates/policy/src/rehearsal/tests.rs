@@ -57,7 +57,7 @@ fn longest(rehearsal: &Rehearsal, generation: Generation, decision: Decision) ->
 #[test]
 fn watching_policies_never_act() {
     for name in [Name::Observe, Name::Cpython, Name::Threshold([10_000, 10, 10])] {
-        assert!(play(name, 1_000_000, plain(), Some(60 * MB), server(5_000)).stops.is_empty(), "{name}");
+        assert!(play(name.clone(), 1_000_000, plain(), Some(60 * MB), server(5_000)).stops.is_empty(), "{name}");
     }
 }
 
