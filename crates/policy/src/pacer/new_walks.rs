@@ -47,9 +47,17 @@ impl NewWalks {
     /// A walk of new objects has, which were this share of those that it looked at.
     pub(super) fn walked_new(&mut self, found: f64, share: f64) {
         self.in_a_row += 1;
-        self.has_paid = found >= ENOUGH.0 || share >= ENOUGH.1;
-        self.may_pay = self.has_paid;
-        self.in_vain = if self.has_paid { 0 } else { (self.in_vain + 1).min(REST_MOST) };
-        self.rests = if self.has_paid { 0 } else { 1 << self.in_vain };
+        if found >= ENOUGH.0 || share >= ENOUGH.1 {
+            (self.may_pay, self.has_paid, self.in_vain, self.rests) = (true, true, 0, 0);
+        } else {
+            self.in_vain();
+        }
+    }
+
+    /// The last one was not worth it.
+    pub(super) fn in_vain(&mut self) {
+        (self.may_pay, self.has_paid) = (false, false);
+        self.in_vain = (self.in_vain + 1).min(REST_MOST);
+        self.rests = 1 << self.in_vain;
     }
 }

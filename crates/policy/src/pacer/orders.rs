@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    BACKSTOP, CREDIT, GROWN_PART, HEAVY_FEWEST, LATE, Out, Pacer, SLICE, SMALL_HEAP, THROTTLE, THROTTLE_LEAST,
-    THROTTLE_SPAN,
+    BACKSTOP, CREDIT, EARNED, GROWN_PART, HEAVY_FEWEST, LATE, NEARLY, Out, Pacer, SLICE, SMALL_HEAP, THROTTLE,
+    THROTTLE_LEAST, THROTTLE_SPAN,
 };
 use crate::observation::{Decision, Moment, Observation, Order, Scope, Snapshot};
 
@@ -115,7 +115,8 @@ impl Pacer {
         let allowed = found * (1.0 - grown / until).max(0.0);
         let behind = if filled > 1.0 { left } else { left - allowed };
         let (since, saved) = self.credit;
-        let saved = (saved + observation.now.saturating_sub(since).as_secs_f64()).min(CREDIT);
+        let ratio = if filled > NEARLY { EARNED.1 } else { EARNED.0 };
+        let saved = (saved + ratio * observation.now.saturating_sub(since).as_secs_f64()).min(CREDIT);
         self.credit = (observation.now, saved);
         if behind <= 0.0 {
             return None;
