@@ -23,11 +23,15 @@ pub(crate) struct Heap {
     births: [f64; 3],
     objects: [f64; 3],
     garbage: [f64; 3],
-    /// Births up to here were there when the last snapshot of everything was launched; how many old objects were not, and how many of
+    /// Births up to here were old at the launch before the last snapshot of everything; how many old objects were not, and how many of
     /// those have died.
     seen: f64,
     new: f64,
     new_garbage: f64,
+    /// The same for the last launch.
+    launched: f64,
+    recent: f64,
+    recent_garbage: f64,
     /// Objects that were taken out of the collector's sight, and those of them that have died.
     frozen: f64,
     frozen_garbage: f64,
@@ -62,6 +66,9 @@ impl Heap {
             seen: 0.0,
             new: 0.0,
             new_garbage: 0.0,
+            launched: 0.0,
+            recent: 0.0,
+            recent_garbage: 0.0,
             frozen: 0.0,
             frozen_garbage: 0.0,
             rounds: [0; 2],
@@ -90,29 +97,32 @@ impl Heap {
     }
 
     /// How many of those born in a stretch are in each generation, frozen, or old and new.
-    fn born(&self, from: f64, to: f64) -> [f64; 5] {
+    fn born(&self, from: f64, to: f64) -> [f64; 6] {
         let [young, middle, frozen] = self.births;
         let born = |after: f64, until: f64| (to.min(until) - from.max(after)).max(0.0);
         let (old, new) = (born(frozen, middle), born(frozen.max(self.seen), middle));
-        [born(young, f64::INFINITY), born(middle, young), old, born(f64::NEG_INFINITY, frozen), new]
+        let recent = born(frozen.max(self.launched), middle);
+        [born(young, f64::INFINITY), born(middle, young), old, born(f64::NEG_INFINITY, frozen), new, recent]
     }
 
     /// A share of them is garbage from now on, wherever they are.
-    fn bury(&mut self, [young, middle, old, frozen, new]: [f64; 5], share: f64) {
+    fn bury(&mut self, [young, middle, old, frozen, new, recent]: [f64; 6], share: f64) {
         self.garbage[0] += young * share;
         self.garbage[1] += middle * share;
         self.garbage[2] += old * share;
         self.frozen_garbage += frozen * share;
         self.new_garbage += new * share;
+        self.recent_garbage += recent * share;
     }
 
     /// A share of them is freed as soon as nothing refers to them.
-    fn free(&mut self, [young, middle, old, frozen, new]: [f64; 5], share: f64) {
+    fn free(&mut self, [young, middle, old, frozen, new, recent]: [f64; 6], share: f64) {
         self.objects[0] -= young * share;
         self.objects[1] -= middle * share;
         self.objects[2] -= old * share;
         self.frozen -= frozen * share;
         self.new -= new * share;
+        self.recent -= recent * share;
         self.count = (self.count - (young + middle + old + frozen) * share).max(0.0);
     }
 
@@ -133,6 +143,7 @@ impl Heap {
                 self.rounds = [0, self.rounds[1] + 1];
                 self.pending += left;
                 self.new += left;
+                self.recent += left;
             }
             Generation::Full => {
                 self.births[1] = self.clock;
@@ -157,21 +168,27 @@ impl Heap {
         self.rounds[0] = 0;
         self.pending += young + middle;
         let new = (self.new + young + middle, self.new_garbage + young_garbage + middle_garbage);
-        match scope {
+        // What is found is as good as freed.
+        let garbage = self.recent_garbage + young_garbage + middle_garbage;
+        let recent = self.recent + young + middle - garbage;
+        let seen = match scope {
             Scope::All => {
-                self.all_seen();
+                // What became old since the launch before stays new.
+                (self.seen, self.new, self.new_garbage) = (self.launched, recent, 0.0);
                 (self.tracked(), self.findable())
             }
             Scope::New => {
-                // What is found is as good as freed; the rest is new until everything is looked at.
                 (self.new, self.new_garbage) = (new.0 - new.1, 0.0);
                 new
             }
-        }
+        };
+        (self.launched, self.recent, self.recent_garbage) = (self.clock, 0.0, 0.0);
+        seen
     }
 
     fn all_seen(&mut self) {
         (self.seen, self.new, self.new_garbage) = (self.clock, 0.0, 0.0);
+        (self.launched, self.recent, self.recent_garbage) = (self.clock, 0.0, 0.0);
     }
 
     /// Takes everything out of the collector's sight.
@@ -354,10 +371,10 @@ mod tests {
             request(&mut heap, 100.0);
             heap.collect(Generation::Middle);
         }
-        // Three hundred are dead, of which one hundred were there at the first launch.
+        // Three hundred are dead. One hundred of them became old shortly before the first launch, and count as new.
         assert_eq!(heap.dead(), 300.0);
         assert_eq!(heap.clone().launch(Scope::All), (1600.0, 300.0));
-        assert_eq!(heap.launch(Scope::New), (500.0, 200.0));
+        assert_eq!(heap.launch(Scope::New), (600.0, 300.0));
         assert_eq!(heap.launch(Scope::New), (300.0, 0.0));
     }
 

@@ -71,7 +71,7 @@ pub enum Scope {
     /// Every tracked object.
     #[default]
     All,
-    /// Objects that have become old since the last snapshot of everything was launched.
+    /// Objects that have become old since the launch before the last snapshot of everything.
     New,
 }
 

@@ -111,7 +111,7 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
     }
     let interpreter = Interpreter::examine(py)?;
     let agent = Arc::new(Agent::new(effective.settings, interpreter, host(py)?));
-    agent.snapshots.make_marker(py);
+    agent.snapshots.make_markers(py);
     hook_in(py)?;
     // Several threads may do this at once: each stops what it replaces, and only the last one's agent is started.
     if let Some(replaced) = set_current(Some(Arc::clone(&agent))) {

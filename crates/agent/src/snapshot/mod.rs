@@ -60,18 +60,45 @@ pub(crate) struct Snapshots {
     /// there, or zero.
     aside: Box<Aside>,
     aside_by: AtomicUsize,
-    /// A list of ours that stays tracked: in the list of old objects, what comes behind it is new since the last launch of a
-    /// snapshot of everything.
-    marker: Mutex<Option<Marker>>,
+    /// Two lists of ours that stay tracked. In the list of old objects, what comes behind the first is new; the second
+    /// stands where the last launch was.
+    markers: Mutex<Option<Markers>>,
 }
 
-/// See `Snapshots::marker`.
+/// See `Snapshots::markers`.
+///
+/// At the launch of a snapshot of everything the second becomes the first: what became old shortly before is still new, for
+/// much of it is about to die.
+#[derive(Debug)]
+struct Markers {
+    since: Marker,
+    latest: Marker,
+}
+
 #[derive(Debug)]
 struct Marker {
     object: Py<PyAny>,
     /// The frozen objects' ends when it was put in its place: freezing moves it to another list.
     frozen_ends: (usize, usize),
     full: u64,
+}
+
+impl Marker {
+    /// One that has no place yet: nothing is new behind it.
+    fn make(py: Python<'_>) -> Self {
+        Self { object: PyList::empty(py).into_any().unbind(), frozen_ends: (0, 0), full: u64::MAX }
+    }
+
+    /// Puts it to the end of the young objects.
+    fn put(&mut self, generations: Generations<'_>, full: u64) {
+        let address = self.object.as_ptr().cast::<std::ffi::c_void>();
+        // SAFETY: it is a list, which is a tracked object of ours, and no code of the program runs between the two.
+        unsafe {
+            pyo3::ffi::PyObject_GC_UnTrack(address);
+            pyo3::ffi::PyObject_GC_Track(address);
+        }
+        (self.frozen_ends, self.full) = (generations.frozen_ends(), full);
+    }
 }
 
 /// A list's head that is only touched with the GIL held.
@@ -200,7 +227,7 @@ impl Default for Snapshots {
             full: AtomicU64::new(0),
             aside: Box::new(Aside(UnsafeCell::new(Head { next: 0, previous: 0 }))),
             aside_by: AtomicUsize::new(0),
-            marker: Mutex::new(None),
+            markers: Mutex::new(None),
         }
     }
 }
@@ -248,7 +275,7 @@ impl Snapshots {
         if generations.is_collecting() {
             return Err(Failure::Collecting);
         }
-        self.make_marker(py);
+        self.make_markers(py);
         arenas::keep();
         let estimate = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
         let full = self.full.load(Ordering::Relaxed);
@@ -266,9 +293,7 @@ impl Snapshots {
         let flight = Flight::launch(&plan, &mut state.apart)?;
         // Only now, so that a refusal leaves everything as it was. The clone has seen the lists as they were before.
         let young = generations.young_count().max(0) as u32;
-        if plan.scope == Scope::All {
-            self.set_marker(generations, full);
-        }
+        self.set_markers(generations, full, plan.scope);
         generations.make_all_old();
         (state.frozen_ends, state.pending) = (generations.frozen_ends(), generations.pending());
         state.figures.clone.add(flight.clone_ns);
@@ -276,33 +301,33 @@ impl Snapshots {
         Ok(Launched { scope: plan.scope, young })
     }
 
-    /// The head of the marker, where everything behind it in its list is new.
+    /// The head behind which everything in its list is new, where one is known.
     fn new_since(&self, generations: Generations<'_>) -> Option<usize> {
-        let marker = lock(&self.marker);
-        let marker = marker.as_ref()?;
+        let markers = lock(&self.markers);
+        let marker = &markers.as_ref()?.since;
         let valid = marker.full == self.full.load(Ordering::Relaxed) && marker.frozen_ends == generations.frozen_ends();
         valid.then(|| marker.object.as_ptr() as usize - Head::SIZE)
     }
 
-    /// Makes the marker, which may begin a collection, before anything else is done.
-    pub(crate) fn make_marker(&self, py: Python<'_>) {
-        if lock(&self.marker).is_none() {
-            let object = PyList::empty(py).into_any().unbind();
-            // Nothing is new behind it before it has been put in its place.
-            *lock(&self.marker) = Some(Marker { object, frozen_ends: (0, 0), full: u64::MAX });
+    /// Makes the markers, which may begin a collection, before anything else is done.
+    pub(crate) fn make_markers(&self, py: Python<'_>) {
+        if lock(&self.markers).is_none() {
+            let markers = Markers { since: Marker::make(py), latest: Marker::make(py) };
+            *lock(&self.markers) = Some(markers);
         }
     }
 
-    /// Puts the marker to the end of the young objects, which become old next.
-    fn set_marker(&self, generations: Generations<'_>, full: u64) {
-        if let Some(marker) = &mut *lock(&self.marker) {
-            let address = marker.object.as_ptr().cast::<std::ffi::c_void>();
-            // SAFETY: it is a list, which is a tracked object of ours, and no code of the program runs between the two.
-            unsafe {
-                pyo3::ffi::PyObject_GC_UnTrack(address);
-                pyo3::ffi::PyObject_GC_Track(address);
+    /// A snapshot is launched: puts a marker to the end of the young objects, which become old next.
+    fn set_markers(&self, generations: Generations<'_>, full: u64, scope: Scope) {
+        if let Some(markers) = &mut *lock(&self.markers) {
+            if scope == Scope::All {
+                std::mem::swap(&mut markers.since, &mut markers.latest);
+                // Before the first launch, and after a full collection, there is none: then new is what comes from now on.
+                if markers.since.full != full || markers.since.frozen_ends != generations.frozen_ends() {
+                    markers.since.put(generations, full);
+                }
             }
-            (marker.frozen_ends, marker.full) = (generations.frozen_ends(), full);
+            markers.latest.put(generations, full);
         }
     }
 

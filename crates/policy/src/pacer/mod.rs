@@ -313,8 +313,7 @@ impl Pacer {
 
     /// A slice has freed so many of the objects, and took so long.
     pub fn reaped(&mut self, now: Duration, freed: u64, pause: Duration) {
-        let scope = self.out.map_or(Scope::All, |out| out.scope);
-        self.objects.reaped(scope, freed as f64);
+        self.objects.reaped(freed as f64);
         if let Some(out) = &mut self.out {
             out.freed += freed as f64;
         }

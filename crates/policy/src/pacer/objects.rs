@@ -39,8 +39,8 @@ pub(super) struct Objects {
     /// since.
     known: Mark,
     missed: f64,
-    /// The sums when the last snapshot was launched, and when the last one of everything was; what has become old since is
-    /// new. Beside that, new objects that were freed since, and both as they were before the last launch.
+    /// The sums when the last snapshot was launched, and at the launch before the last one of everything: what has become old
+    /// since then is new. Beside that, objects that were freed since, and both as they were before the last launch.
     launched: Mark,
     all: Mark,
     new_freed: f64,
@@ -86,8 +86,7 @@ impl Objects {
         (self.factor * (self.counted - self.launched.counted)).max(0.0)
     }
 
-    /// Objects that have become old since the last snapshot of everything was launched, and are still there: what a walk of
-    /// new objects would see.
+    /// New objects that are still there: what a walk of them would see.
     pub(super) fn new_objects(&self) -> f64 {
         (self.factor * (self.counted - self.all.counted) - self.new_freed).max(0.0)
     }
@@ -114,11 +113,12 @@ impl Objects {
     /// A snapshot is launched, which makes all young objects old.
     pub(super) fn launched(&mut self, scope: Scope, young: f64) {
         self.counted += young;
-        self.launched = self.mark();
         self.before = (self.all, self.new_freed);
         if scope == Scope::All {
+            // What became old since the launch before stays new: much of it is about to die.
             (self.all, self.new_freed) = (self.launched, 0.0);
         }
+        self.launched = self.mark();
     }
 
     /// A walk of everything has seen so many objects.
@@ -138,11 +138,9 @@ impl Objects {
     pub(super) fn walked_new(&mut self, objects: f64) {
         let counted = self.launched.counted - self.all.counted;
         if counted > FEWEST_FOR_FACTOR {
-            let share = (objects + self.new_freed) / counted;
-            self.factor = share.clamp(self.factor, MOST_FACTOR.max(self.factor));
+            self.factor = (objects / counted).clamp(self.factor, MOST_FACTOR.max(self.factor));
         }
-        let expected = self.factor * counted - self.new_freed;
-        self.missed = self.missed.max(objects - expected);
+        self.missed = self.missed.max(objects - self.factor * counted);
     }
 
     /// A snapshot has come to nothing: what it would have seen is still new.
@@ -150,12 +148,10 @@ impl Objects {
         (self.all, self.new_freed) = self.before;
     }
 
-    /// A slice has freed so many of what a snapshot found.
-    pub(super) fn reaped(&mut self, scope: Scope, freed: f64) {
+    /// A slice has freed so many of what a snapshot found. Most of them were new.
+    pub(super) fn reaped(&mut self, freed: f64) {
         self.freed += freed;
-        if scope == Scope::New {
-            self.new_freed += freed;
-        }
+        self.new_freed += freed;
     }
 
     fn correct(&mut self, factor: f64) {
@@ -182,7 +178,7 @@ mod tests {
         let mut objects = Objects::new();
         objects.left(1_000.0);
         objects.collected(SECOND, 500.0, 100.0);
-        objects.reaped(Scope::All, 50.0);
+        objects.reaped(50.0);
         assert_eq!(objects.now(), 1_350.0);
         objects.left(900.0);
         assert_eq!(objects.now(), 900.0);

@@ -99,6 +99,8 @@ pub(crate) struct Heap {
     /// Old ones that the last walk of everything has not seen, that the walk which is out looks at, and all others.
     new: Group,
     aboard: Group,
+    /// Live ones that have become old since the last launch, and those of them that are aboard.
+    recent: [f64; 2],
     old: Group,
     /// Garbage that a walk sees or has found.
     known: f64,
@@ -121,6 +123,7 @@ impl Heap {
             young: Group::default(),
             middle: Group::default(),
             new: Group::default(),
+            recent: [0.0; 2],
             aboard: Group::default(),
             old: Group { live, garbage: 0.0 },
             known: 0.0,
@@ -222,6 +225,7 @@ impl Heap {
             Generation::Full => {
                 let looked = self.objects();
                 self.call_off();
+                self.recent = [0.0; 2];
                 let dies = (self.young.live + self.middle.live) * dies_soon;
                 for group in [&mut self.young, &mut self.middle, &mut self.new] {
                     self.old.take(group);
@@ -253,6 +257,7 @@ impl Heap {
         let dead = self.middle.live * dies_soon;
         self.middle.live -= dead;
         self.middle.garbage += dead;
+        self.recent[0] += self.middle.live;
         self.new.take(&mut self.middle);
     }
 
@@ -263,6 +268,7 @@ impl Heap {
         self.middle.take(&mut self.young);
         self.promote(dies_soon);
         self.rounds[0] = 0;
+        self.recent = [0.0, self.recent[0]];
         self.known = std::mem::take(&mut self.new.garbage);
         self.aboard = std::mem::take(&mut self.new);
         let mut seen = self.aboard.all() + self.known;
@@ -285,9 +291,15 @@ impl Heap {
         flight.landed = true;
         let (scope, seen, found) = (flight.scope, flight.seen, flight.found);
         let flight = lands - flight.began;
-        // What became old since the last walk of everything stays new.
-        let home = if scope == Scope::All { &mut self.old } else { &mut self.new };
-        home.take(&mut self.aboard);
+        // What became old since the launch before the last walk of everything stays new.
+        if scope == Scope::All {
+            let recent = self.recent[1].min(self.aboard.live);
+            self.aboard.live -= recent;
+            self.new.live += recent;
+            self.old.take(&mut self.aboard);
+        } else {
+            self.new.take(&mut self.aboard);
+        }
         if scope == Scope::All {
             self.left = [seen - found, self.left[0]];
         }
