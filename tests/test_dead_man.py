@@ -112,8 +112,9 @@ def test_when_no_thread_is_left_to_notice_the_program_is_still_collected(program
     program.ask("globals().update(kept=[[Node()] for _ in range(300_000)])")
     program.ask("gc.collect(0), gc.collect(1)")
     program.ask("globals().update(kept=None)")
-    program.ask("globals().update(kept=[[] for _ in range(300_000)])")
-    eventually(lambda: program.ask("garbage(50_000) and Node.alive") < 250_000, what="a collection of the old heap")
+    program.ask("globals().update(kept=[])")
+    grow = "kept.extend([] for _ in range(20_000)) or garbage(1_000) and Node.alive"
+    eventually(lambda: program.ask(grow) < 150_000, what="a collection of the old heap")
     program.ask("gc.collect()")
     assert program.ask("fork()") == 0
     program.ends_well()

@@ -111,7 +111,7 @@ try:
     request = neurogc.request
 except ImportError:
     neurogc, request = None, contextlib.nullcontext
-live = [{"number": number, "more": [number]} for number in range(150_000)]
+live = [{"number": number, "more": [number]} for number in range(400_000)]
 kept, longest, full, began = collections.deque(maxlen=50), 0.0, 0, 0.0
 
 def watch(phase, info):
@@ -149,5 +149,5 @@ def test_a_service_without_gaps():
     ours, alone = beside_stock(SATURATED, 8, within=40)
     assert alone["full"] >= 3, f"without full collections there is nothing to compare: {alone}"
     assert ours["peak"] <= 1.25 * alone["peak"], (ours, alone)
-    assert ours["full"] == 0 and ours["snapshot"]["count"] >= 1, (ours, alone)
-    assert ours["longest_ms"] <= 0.6 * alone["longest_ms"], (ours, alone)
+    assert ours["full"] <= 1 and ours["snapshot"]["count"] >= 1, (ours, alone)
+    assert ours["longest_ms"] <= 0.4 * alone["longest_ms"], (ours, alone)

@@ -277,8 +277,9 @@ gc.collect()
 before = gc.get_stats()
 seen.clear()
 forget()
-ours = [each for each in seen if each[3] != threading.get_ident()]
-assert ours, seen
+import neurogc
+assert neurogc.status()["conduct"]["orders"], neurogc.status()["conduct"]
+assert {each[3] for each in seen} == {threading.get_ident()}
 for start, stop in zip(seen[::2], seen[1::2]):
     assert (start[0], stop[0]) == ("start", "stop") and start[2:] == stop[2:]
     assert start[1] == stop[1] == keys

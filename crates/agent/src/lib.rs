@@ -1,8 +1,7 @@
 //! The part of NeuroGC that lives in the user's process: an extension module that senses, and never gets in the way.
 //!
-//! `hooks` runs in the program's threads; `conductor` and `uplink` are threads of our own; neither takes the GIL.
-//! Only `hand`, which acts for policies and for people who ask, takes it. Every CPython fact is in `cpython`, and every
-//! unsafe line there or in `snapshot`.
+//! `sense::hooks`, `act` and `python` run in the program's threads; `sense::sampler` and `uplink` are threads of our own,
+//! and neither ever takes the GIL. Every CPython fact is in `cpython`; unsafe lines stand there, in `snapshot` and in `sys`.
 
 mod act;
 mod book;

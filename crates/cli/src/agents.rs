@@ -126,7 +126,7 @@ impl Rendezvous {
                 Answer::Pending if Instant::now() < deadline => std::thread::sleep(STEP),
                 Answer::Pending => {
                     return Err(format!(
-                        "process {pid} has not come to it within {} s; it will when its threads let go of the \
+                        "process {pid} did not run the command within {} s; it will when one of its threads runs Python \
                          interpreter. `neurogc status {pid}` shows what it does",
                         longest.as_secs()
                     ));

@@ -162,7 +162,8 @@ fn bound(to: &mut String, bound: &Bound) -> fmt::Result {
     let (goal, live) = (bytes(bound.goal_bytes), bytes(bound.live_bytes));
     writeln!(to, "  memory may grow to {goal}; {live} were alive when everything was last collected")?;
     let [objects, goal, live] = [bound.objects, bound.goal_objects, bound.live_objects].map(count);
-    let over = if bound.over > 0.0 { format!(" ({:.1} % over)", bound.over * 100.0) } else { String::new() };
+    let over =
+        if bound.over > 0.0 { format!(" (over by {:.0} % of its room)", bound.over * 100.0) } else { String::new() };
     writeln!(to, "  {objects} objects of at most {goal}{over}; {live} were alive")?;
     let (launches, backstops) = (count(bound.launches), count(bound.backstops));
     writeln!(to, "  to keep it: snapshots {launches}, full collections {backstops}")?;

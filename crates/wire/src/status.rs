@@ -155,7 +155,8 @@ pub struct Bound {
     pub live_objects: u64,
     /// Objects that there are now, about.
     pub objects: u64,
-    /// How far above its goal the heap is now, as a share of the goal; 0 while it is below.
+    /// How far above its goal the heap is now, as a share of the room between what is alive and the goal; 0 while it is
+    /// below.
     pub over: f64,
     /// Snapshots that were launched so that the heap stays below its goal.
     pub launches: u64,

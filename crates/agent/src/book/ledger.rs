@@ -26,8 +26,8 @@ pub(crate) struct Ledger {
     pub(crate) seen: Seen,
     /// What went wrong while running, in words.
     pub(crate) troubles: Troubles,
-    /// Processor time of the conductor and of the uplink.
-    pub(crate) conductor_cpu_ns: u64,
+    /// Processor time of the sampler and of the uplink.
+    pub(crate) sampler_cpu_ns: u64,
     pub(crate) uplink_cpu_ns: u64,
     /// Trace blocks that could not be written.
     pub(crate) lost_blocks: u64,
@@ -49,7 +49,7 @@ impl Ledger {
             orders: Orders::default(),
             seen: Seen::default(),
             troubles: Troubles::default(),
-            conductor_cpu_ns: 0,
+            sampler_cpu_ns: 0,
             uplink_cpu_ns: 0,
             lost_blocks: 0,
             trace: traced.then(BlockWriter::new),

@@ -60,7 +60,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64) -> Status {
         threads: ledger.seen.threads,
         children,
         agent: Cost {
-            cpu_ms: ms(ledger.conductor_cpu_ns + ledger.uplink_cpu_ns),
+            cpu_ms: ms(ledger.sampler_cpu_ns + ledger.uplink_cpu_ns),
             dropped: agent.hooks.dropped() + ledger.lost_blocks,
             rss_bytes: heap::allocated() as u64 + library,
         },

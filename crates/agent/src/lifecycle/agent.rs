@@ -87,7 +87,7 @@ pub(crate) struct Host {
 /// How often each thread has gone round, so that somebody can wait for fresh figures.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    pub(crate) conductor: AtomicU64,
+    pub(crate) sampler: AtomicU64,
     pub(crate) uplink: AtomicU64,
     /// Somebody wants the process to be looked at now.
     pub(crate) wanted: AtomicBool,
@@ -304,7 +304,7 @@ impl Agent {
     }
 
     fn rounds(&self) -> (u64, u64) {
-        (self.rounds.conductor.load(Ordering::Acquire), self.rounds.uplink.load(Ordering::Acquire))
+        (self.rounds.sampler.load(Ordering::Acquire), self.rounds.uplink.load(Ordering::Acquire))
     }
 }
 

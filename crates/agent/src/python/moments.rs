@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use neurogc_policy::Moment;
 use neurogc_wire::stop::StopKind;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use super::gc_functions::{follow_switch, restore_if_left};
 use super::module::{current_now, resume};
@@ -97,9 +97,30 @@ pub(crate) fn passing(py: Python<'_>) -> bool {
 fn at(py: Python<'_>, moment: Moment) -> bool {
     follow_switch();
     let Some(agent) = current_now().filter(|agent| !agent.is_foreign()) else { return false };
+    if !agent.vm(py).is_collecting() {
+        stand_last(py);
+    }
     let acted = agent.actor.moment(&agent.vm(py), &agent.hooks, moment);
     serve(py, &agent);
     acted && agent.is_due(py)
+}
+
+/// Puts our callback to the end of `gc.callbacks`: what it does at the end of a collection may be another collection, of
+/// which the others are told after the end of the first. A program may also have emptied the list.
+fn stand_last(py: Python<'_>) {
+    let stand = || -> PyResult<()> {
+        let callbacks = py.import("gc")?.getattr("callbacks")?.cast_into::<PyList>()?;
+        let ours = py.import("neurogc._agent")?.getattr("gc_event")?;
+        if callbacks.len().checked_sub(1).is_some_and(|last| callbacks.get_item(last).is_ok_and(|it| it.is(&ours))) {
+            return Ok(());
+        }
+        while callbacks.contains(&ours)? {
+            callbacks.call_method1("remove", (&ours,))?;
+        }
+        callbacks.append(ours)
+    };
+    // A list that the program has put something odd in stays as it is.
+    let _ = stand();
 }
 
 /// Does the next step of what was asked for from outside.

@@ -1,5 +1,5 @@
 //! What the agent perceives: collections, GIL gaps, stalls, requests and the process. Each sense is a small state
-//! machine that is fed by the conductor or the uplink and asked by the status report.
+//! machine that is fed by the sampler or the uplink and asked by the status report.
 
 pub(crate) mod cgroup;
 pub(crate) mod children;

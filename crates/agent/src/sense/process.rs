@@ -151,6 +151,12 @@ pub(crate) fn has_room(resident: u64, share: f64) -> bool {
     headroom().is_none_or(|room| room as f64 >= resident as f64 * share)
 }
 
+/// What this process may come to where its cgroup has a limit: others in the same cgroup take their part of it.
+pub(crate) fn ceiling(resident: u64, limit: Option<u64>) -> Option<u64> {
+    let limit = limit?;
+    Some(cgroup::memory_left(Path::new("/")).map_or(limit, |left| limit.min(resident.saturating_add(left))))
+}
+
 /// All memory of the machine, in bytes.
 pub(crate) fn machine_memory() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")

@@ -43,7 +43,7 @@ const BLOCK_NS: u64 = 500_000_000;
 /// Senses until it is told to stop.
 pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
     // Let go of at once: making the policy may have something to write there.
-    let cpu_before = agent.ledger().conductor_cpu_ns;
+    let cpu_before = agent.ledger().sampler_cpu_ns;
     let mut sampler = Sampler {
         agent,
         watch: Watch::new(agent.settings.stall.as_nanos() as u64),
@@ -58,7 +58,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
     agent.hooks.be_sampled_by_this_thread();
     while !agent.stopping() {
         let step = sampler.round();
-        agent.rounds.conductor.fetch_add(1, Ordering::AcqRel);
+        agent.rounds.sampler.fetch_add(1, Ordering::AcqRel);
         // Without a look at the GIL there is nothing to be in time for, and each event would wake it.
         // Only in an idle program: one that runs on would wake it with each of its collections.
         agent.hooks.doze(sampler.idle && step > Duration::from_nanos(LONGEST_STEP_NS));
@@ -157,7 +157,7 @@ impl Sampler<'_> {
         if now >= self.counts_due {
             self.counts_due = now + COUNTS_NS;
             let mut ledger = self.agent.ledger();
-            ledger.conductor_cpu_ns = self.cpu_before + thread_cpu_ns();
+            ledger.sampler_cpu_ns = self.cpu_before + thread_cpu_ns();
             ledger.dropped(now, self.agent.hooks.dropped());
             if let Some(collector) = self.agent.interpreter.collector {
                 let counts = collector.counts();

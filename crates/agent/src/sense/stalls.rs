@@ -1,6 +1,6 @@
 //! Stalls: stretches in which one thread kept the interpreter, or could not get a processor, for too long.
 //!
-//! A pure state machine. The conductor feeds it looks at the GIL; when a stretch grows suspicious it asks for
+//! A pure state machine. The sampler feeds it looks at the GIL; when a stretch grows suspicious it asks for
 //! evidence, and when the stretch ends it gives a verdict. Collections are known exactly and are judged by
 //! themselves; the rest of a stretch is judged without them.
 

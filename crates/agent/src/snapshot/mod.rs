@@ -492,14 +492,23 @@ impl Snapshots {
         if self.is_foreign() {
             return;
         }
-        if matches!(state.phase, Phase::Flying(_))
-            && let Phase::Flying(flight) = std::mem::replace(&mut state.phase, Phase::Failed(Failure::Cancelled))
-        {
-            state.figures.failed(&Failure::Cancelled);
-            drop(flight.end());
-            arenas::release();
-        }
-        state.retired = None;
+        let flight = match std::mem::replace(&mut state.phase, Phase::Idle) {
+            Phase::Flying(flight) => {
+                state.phase = Phase::Failed(Failure::Cancelled);
+                state.figures.failed(&Failure::Cancelled);
+                arenas::release();
+                Some(flight)
+            }
+            phase => {
+                state.phase = phase;
+                None
+            }
+        };
+        let retired = state.retired.take();
+        // A thread of the program must not wait for the lock while the process is waited for.
+        drop(state);
+        drop(retired);
+        drop(flight.map(Flight::end));
     }
 
     /// Why what was found can no longer be relied on.

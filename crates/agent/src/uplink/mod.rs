@@ -25,6 +25,7 @@ use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
+use crate::sense::process::ceiling;
 use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::sys::wake::{UPLINK, Waiter};
@@ -35,8 +36,8 @@ use trace_file::TraceFile;
 /// The process is looked at no more often while there is neither a hub nor a trace.
 const UNHEARD_LOOK_NS: u64 = 1_000_000_000;
 
-/// How long a report waits for the conductor to book what has happened, and how often it looks. It takes no longer than
-/// the conductor needs to get a processor.
+/// How long a report waits for the sampler to book what has happened, and how often it looks. It takes no longer than
+/// the sampler needs to get a processor.
 const BOOKED: Duration = Duration::from_millis(5);
 const BOOKED_LOOK: Duration = Duration::from_micros(20);
 
@@ -66,7 +67,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
         waiter.wait(uplink.polled(), uplink.pause().min(upkeep));
     }
     drop(waiter);
-    // The conductor closes its last block when it stops, which it does at once.
+    // The sampler closes its last block when it stops, which it does at once.
     while crew.senses() {
         std::thread::park_timeout(Duration::from_micros(50));
     }
@@ -143,7 +144,7 @@ impl<'a> Uplink<'a> {
     /// Makes everything fresh that a report is made of. A request that has ended is not in flight any more, so it must
     /// be counted: the sampler books it.
     fn catch_up(&mut self, now: u64) {
-        let rounds = || self.agent.rounds.conductor.load(Ordering::Acquire);
+        let rounds = || self.agent.rounds.sampler.load(Ordering::Acquire);
         // The round that is running may have looked too early; the next one has not.
         let (wanted, until) = (rounds() + 2, Instant::now() + BOOKED);
         while rounds() < wanted && Instant::now() < until && !self.agent.stopping() {
@@ -158,6 +159,8 @@ impl<'a> Uplink<'a> {
         let least = if self.trace.is_some() || self.listeners.are_there() { 0 } else { UNHEARD_LOOK_NS };
         self.look_due = now + (self.agent.settings.sample.as_nanos() as u64).max(least);
         let seen = lock(&self.agent.process).look(asked);
+        let ceiling = ceiling(seen.memory.rss, seen.memory.limit);
+        self.agent.actor.ceiling.store(ceiling.unwrap_or(0), Ordering::Relaxed);
         let mut ledger = self.agent.ledger();
         ledger.process(now, seen);
         if seen.threads == 0 {

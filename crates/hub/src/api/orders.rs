@@ -114,5 +114,5 @@ async fn have_it_done(app: &Arc<App>, id: &str, ask: Ask) -> Result<Outcome, Api
 }
 
 fn late() -> ApiError {
-    ApiError::timeout("the process has not come to it in time; it will when its threads let go of the interpreter")
+    ApiError::timeout("the process has not come to it in time; it will when one of its threads runs Python code")
 }

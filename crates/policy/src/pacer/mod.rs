@@ -24,8 +24,8 @@ use crate::guards::Limits;
 use crate::observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Scope};
 use crate::policies::Thresholds;
 
-/// A heap may always grow by so many objects.
-const LEAST_ROOM: f64 = 20_000.0;
+/// A heap may always grow by as many objects as gather before CPython even considers a full collection, within these bounds.
+const LEAST_ROOM: (f64, f64) = (20_000.0, 200_000.0);
 
 /// Below this many objects a full collection is shorter than all that a snapshot takes.
 pub const SMALL_HEAP: u64 = 50_000;
@@ -137,6 +137,8 @@ struct Out {
 #[derive(Debug)]
 pub struct Pacer {
     limits: Limits,
+    /// See `LEAST_ROOM`.
+    least_room: f64,
     objects: Objects,
     young: Young,
     /// What the last walk of everything, or full collection, left; and whether there was one.
@@ -171,6 +173,7 @@ impl Pacer {
     pub fn new(limits: Limits, own: Thresholds, budget: Duration) -> Self {
         Self {
             limits,
+            least_room: own.iter().map(|each| f64::from(*each)).product::<f64>().clamp(LEAST_ROOM.0, LEAST_ROOM.1),
             objects: Objects::new(),
             young: Young::new(own, budget),
             live: 0.0,
@@ -412,7 +415,7 @@ impl Pacer {
     }
 
     fn room_above(&self, live: f64) -> f64 {
-        (live * self.limits.growth_share).max(LEAST_ROOM)
+        (live * self.limits.growth_share).max(self.least_room)
     }
 
     fn goal_bytes(&self) -> Bytes {
@@ -432,7 +435,7 @@ impl Pacer {
     /// Whether there is enough new to look at.
     fn is_worth(&self) -> bool {
         let new = self.objects.now() - self.live;
-        !self.known || new >= (WORTH * self.live).max(LEAST_ROOM / 2.0)
+        !self.known || new >= (WORTH * self.live).max(LEAST_ROOM.0 / 2.0)
     }
 
     fn flight_time(&self, scope: Scope) -> Duration {

@@ -21,6 +21,9 @@ pub(crate) const TICK: Duration = Duration::from_millis(2);
 /// The thresholds that the program runs with.
 pub(crate) const OWN: Thresholds = [2_000, 10, 10];
 
+/// Objects that gather before CPython considers a full collection.
+pub(crate) const LEAST_ROOM: f64 = 200_000.0;
+
 /// One tick of the program, and of the machine that it runs on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tick {
@@ -276,7 +279,7 @@ impl Rehearsal {
     }
 
     fn room(&self) -> f64 {
-        (self.heap.left() * self.growth_share).max(20_000.0)
+        (self.heap.left() * self.growth_share).max(LEAST_ROOM)
     }
 
     fn filled(&self) -> f64 {
