@@ -127,7 +127,7 @@ impl Rendezvous {
                 Answer::Pending => {
                     return Err(format!(
                         "process {pid} did not run the command within {} s; it will when one of its threads runs Python \
-                         interpreter. `neurogc status {pid}` shows what it does",
+                         code. `neurogc status {pid}` shows what it does",
                         longest.as_secs()
                     ));
                 }
