@@ -277,9 +277,7 @@ gc.collect()
 before = gc.get_stats()
 seen.clear()
 forget()
-import neurogc
-assert neurogc.status()["conduct"]["orders"], neurogc.status()["conduct"]
-assert {each[3] for each in seen} == {threading.get_ident()}
+assert {each[3] for each in seen} == {threading.get_ident()}, seen
 for start, stop in zip(seen[::2], seen[1::2]):
     assert (start[0], stop[0]) == ("start", "stop") and start[2:] == stop[2:]
     assert start[1] == stop[1] == keys

@@ -15,6 +15,7 @@ mod flight;
 mod harvest;
 pub(crate) mod left_behind;
 mod mappings;
+mod markers;
 mod order;
 mod pools;
 pub(crate) mod reap;
@@ -35,9 +36,9 @@ pub(crate) use failure::Failure;
 pub(crate) use figures::{Figures, Latest};
 use flight::{Flight, Plan, Standing};
 use harvest::{Harvest, Portion};
+use markers::Markers;
 use neurogc_policy::Scope;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 use walk::Lists;
 
 use crate::cpython::collector::Collector;
@@ -60,45 +61,8 @@ pub(crate) struct Snapshots {
     /// there, or zero.
     aside: Box<Aside>,
     aside_by: AtomicUsize,
-    /// Two lists of ours that stay tracked. In the list of old objects, what comes behind the first is new; the second
-    /// stands where the last launch was.
+    /// Where new objects begin.
     markers: Mutex<Option<Markers>>,
-}
-
-/// See `Snapshots::markers`.
-///
-/// At the launch of a snapshot of everything the second becomes the first: what became old shortly before is still new, for
-/// much of it is about to die.
-#[derive(Debug)]
-struct Markers {
-    since: Marker,
-    latest: Marker,
-}
-
-#[derive(Debug)]
-struct Marker {
-    object: Py<PyAny>,
-    /// The frozen objects' ends when it was put in its place: freezing moves it to another list.
-    frozen_ends: (usize, usize),
-    full: u64,
-}
-
-impl Marker {
-    /// One that has no place yet: nothing is new behind it.
-    fn make(py: Python<'_>) -> Self {
-        Self { object: PyList::empty(py).into_any().unbind(), frozen_ends: (0, 0), full: u64::MAX }
-    }
-
-    /// Puts it to the end of the young objects.
-    fn put(&mut self, generations: Generations<'_>, full: u64) {
-        let address = self.object.as_ptr().cast::<std::ffi::c_void>();
-        // SAFETY: it is a list, which is a tracked object of ours, and no code of the program runs between the two.
-        unsafe {
-            pyo3::ffi::PyObject_GC_UnTrack(address);
-            pyo3::ffi::PyObject_GC_Track(address);
-        }
-        (self.frozen_ends, self.full) = (generations.frozen_ends(), full);
-    }
 }
 
 /// A list's head that is only touched with the GIL held.
@@ -279,7 +243,8 @@ impl Snapshots {
         arenas::keep();
         let estimate = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
         let full = self.full.load(Ordering::Relaxed);
-        let since = self.new_since(generations).filter(|_| sortie.scope == Scope::New);
+        let since = lock(&self.markers).as_ref().and_then(|markers| markers.since(generations, full));
+        let since = since.filter(|_| sortie.scope == Scope::New);
         let plan = Plan {
             collector,
             layout,
@@ -293,7 +258,9 @@ impl Snapshots {
         let flight = Flight::launch(&plan, &mut state.apart)?;
         // Only now, so that a refusal leaves everything as it was. The clone has seen the lists as they were before.
         let young = generations.young_count().max(0) as u32;
-        self.set_markers(generations, full, plan.scope);
+        if let Some(markers) = &mut *lock(&self.markers) {
+            markers.launched(generations, full, plan.scope);
+        }
         generations.make_all_old();
         (state.frozen_ends, state.pending) = (generations.frozen_ends(), generations.pending());
         state.figures.clone.add(flight.clone_ns);
@@ -301,33 +268,11 @@ impl Snapshots {
         Ok(Launched { scope: plan.scope, young })
     }
 
-    /// The head behind which everything in its list is new, where one is known.
-    fn new_since(&self, generations: Generations<'_>) -> Option<usize> {
-        let markers = lock(&self.markers);
-        let marker = &markers.as_ref()?.since;
-        let valid = marker.full == self.full.load(Ordering::Relaxed) && marker.frozen_ends == generations.frozen_ends();
-        valid.then(|| marker.object.as_ptr() as usize - Head::SIZE)
-    }
-
     /// Makes the markers, which may begin a collection, before anything else is done.
     pub(crate) fn make_markers(&self, py: Python<'_>) {
         if lock(&self.markers).is_none() {
-            let markers = Markers { since: Marker::make(py), latest: Marker::make(py) };
+            let markers = Markers::make(py);
             *lock(&self.markers) = Some(markers);
-        }
-    }
-
-    /// A snapshot is launched: puts a marker to the end of the young objects, which become old next.
-    fn set_markers(&self, generations: Generations<'_>, full: u64, scope: Scope) {
-        if let Some(markers) = &mut *lock(&self.markers) {
-            if scope == Scope::All {
-                std::mem::swap(&mut markers.since, &mut markers.latest);
-                // Before the first launch, and after a full collection, there is none: then new is what comes from now on.
-                if markers.since.full != full || markers.since.frozen_ends != generations.frozen_ends() {
-                    markers.since.put(generations, full);
-                }
-            }
-            markers.latest.put(generations, full);
         }
     }
 
