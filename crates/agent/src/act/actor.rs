@@ -264,9 +264,6 @@ impl Actor {
 
     /// What is to be done now; nothing where no policy is at work, or where the sampler is at it at this instant.
     fn ask(&self, vm: &impl Vm, hooks: &Hooks, moment: Moment) -> Option<Order> {
-        let mut director = try_lock(&self.director)?;
-        let director = director.as_mut()?;
-        director.take_in(&self.notes);
         let situation = Situation {
             now: self.since_install(vm.now()),
             moment,
@@ -280,7 +277,13 @@ impl Actor {
             deferred: self.is_deferred(),
             snapshot: self.snapshots.then(|| (vm.look(), vm.latest())),
         };
-        let advice = director.ask(&situation);
+        // Nothing that may run Python code, and so a finalizer, may be called with the director in hand.
+        let advice = {
+            let mut director = try_lock(&self.director)?;
+            let director = director.as_mut()?;
+            director.take_in(&self.notes);
+            director.ask(&situation)
+        };
         if advice.failed {
             vm.forget_failure();
         }
