@@ -80,6 +80,9 @@ pub(crate) struct PolicyState {
 /// Failures in a row after which they are no chance.
 const NOT_BY_CHANCE: u32 = 3;
 
+/// How long none is tried where memory was too short for the copies that a snapshot makes.
+const SHORT: Duration = Duration::from_secs(2);
+
 /// Fewest young objects for which a gap is used.
 const YOUNG_FEWEST: u32 = 500;
 
@@ -93,11 +96,13 @@ pub(crate) struct Director {
     failures: u32,
     /// Whether everything has been collected once: what start-up leaves behind waits for the first gap.
     cycled: bool,
+    /// Until when memory is taken to be too short for snapshots.
+    short_until: Duration,
 }
 
 impl Director {
     pub(crate) fn new(guarded: Guarded, name: Name) -> Self {
-        Self { guarded, name, flights: 0, failures: 0, cycled: false }
+        Self { guarded, name, flights: 0, failures: 0, cycled: false, short_until: Duration::ZERO }
     }
 
     pub(crate) fn wants_looks(&self) -> bool {
@@ -167,6 +172,8 @@ impl Director {
             advice.landed = Some(*latest);
         }
         match progress {
+            // Where memory is too short for copies, CPython's own collection keeps the goal.
+            Progress::Idle if seen.now < self.short_until => Snapshot::Unavailable,
             Progress::Idle => Snapshot::Idle,
             // A slice is being freed by another thread.
             Progress::Busy | Progress::InFlight { .. } => Snapshot::InFlight,
@@ -177,6 +184,11 @@ impl Director {
 
     fn note_failure(&mut self, now: Duration, failure: &Failure, advice: &mut Advice) -> Snapshot {
         advice.failed = true;
+        if *failure == Failure::ShortOfMemory {
+            self.guarded.called_off();
+            self.short_until = now + SHORT;
+            return Snapshot::Unavailable;
+        }
         if failure.is_no_fault() {
             self.guarded.called_off();
             return Snapshot::Idle;
