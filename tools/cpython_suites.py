@@ -1,6 +1,6 @@
 """CPython's own tests of what a collector can disturb, run under `neurogc run --policy gap` (make suites).
 
-    python tools/cpython_suites.py [--policy gap] [--times 1] [--suites test_gc,…] [--snapshots MS] [TAG…]
+    python tools/cpython_suites.py [--policy gap] [--times 1] [--suites test_gc,…] [--snapshots MS] [--outside MS] [TAG…]
 
 Each suite runs in one process, without regrtest's workers, so that the agent conducts the very process that runs the
 tests, which is verified. A suite that fails is run again without the agent, and only the tests that pass there are
@@ -8,6 +8,8 @@ counted against us. It ends with a table: tests run / collections in that proces
 
 With --snapshots a thread in that process takes a snapshot every so many milliseconds, whatever the policy would do, and
 the table has: tests run / snapshots flown / those of them that came to nothing, most often by a test's own collection.
+With --outside the same is asked for from outside, by `neurogc collect PID --how snapshot`, so many milliseconds after each
+answer.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +62,14 @@ class Outcome:
         return f"{self.tests} / {count} / {ordered}"
 
 
-def run(python: str, suite: str, policy: str, snapshots: int = 0) -> Outcome:
+def ask_for_snapshots(pid: int, pause_ms: int, over: threading.Event) -> None:
+    """Asks for one snapshot after the other, from outside."""
+    while not over.wait(pause_ms / 1000):
+        words = [str(BINARY), "collect", str(pid), "--how", "snapshot"]
+        subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+
+
+def run(python: str, suite: str, policy: str, snapshots: int = 0, outside: int = 0) -> Outcome:
     """Runs one suite in one process, under a policy or, where that is empty, without us."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
     with tempfile.TemporaryDirectory() as folder:
@@ -71,13 +81,18 @@ def run(python: str, suite: str, policy: str, snapshots: int = 0) -> Outcome:
         process = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=env, cwd=folder
         )
+        over = threading.Event()
+        if outside:
+            threading.Thread(target=ask_for_snapshots, args=(process.pid, outside, over), daemon=True).start()
         try:
             output, _ = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             output, _ = process.communicate()
             output += f"\nno end within {LIMIT_S} s"
-        outcome = Outcome(process.returncode, time.monotonic() - began, output=output, forced=snapshots > 0)
+        over.set()
+        forced = snapshots > 0 or outside > 0
+        outcome = Outcome(process.returncode, time.monotonic() - began, output=output, forced=forced)
         if report.exists():
             outcome.status = json.loads(report.read_text())
     outcome.tests = sum(int(count) for count in re.findall(r"^Ran (\d+) tests? in", output, re.MULTILINE))
@@ -96,7 +111,7 @@ def compare(python: str, suite: str, options: argparse.Namespace) -> tuple[str, 
     """Runs a suite with us, and without where it failed. Gives the table's cell, and passed, failed, skipped."""
     runs, times = [], options.times
     for _ in range(times):
-        seen = run(python, suite, options.policy, options.snapshots)
+        seen = run(python, suite, options.policy, options.snapshots, options.outside)
         runs.append(seen)
         if seen.code == UNOBSERVED or (seen.code == 0 and not seen.status):
             print(seen.output[-1500:])
@@ -143,6 +158,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=1, help="how often each suite runs")
     parser.add_argument("--suites", default=",".join(SUITES))
     parser.add_argument("--snapshots", type=int, default=0, metavar="MS", help="force one every so many milliseconds")
+    parser.add_argument("--outside", type=int, default=0, metavar="MS", help="the same, asked for from outside")
     parser.add_argument("tags", nargs="*", help="interpreters, for instance cp312; all without")
     options = parser.parse_args()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
