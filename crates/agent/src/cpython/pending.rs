@@ -5,6 +5,8 @@ use std::panic::catch_unwind;
 
 use pyo3::ffi;
 
+use super::is_main_interpreter;
+
 /// Has `body` called by the main thread, with the GIL held. False where the interpreter's queue is full.
 pub(crate) fn call_soon(body: fn()) -> bool {
     // SAFETY: the function may be called from anywhere, and a function pointer fits the argument.
@@ -12,6 +14,11 @@ pub(crate) fn call_soon(body: fn()) -> bool {
 }
 
 extern "C" fn call(body: *mut c_void) -> c_int {
+    // Up to CPython 3.11 the queue is that of the interpreter that happens to run when the call is added. What belongs to the
+    // main interpreter must not run in another one: it would wait for the GIL that its own thread holds.
+    if !is_main_interpreter() {
+        return 0;
+    }
     // SAFETY: only `call_soon` passes this function on, with a `fn()` as its argument.
     let body: fn() = unsafe { std::mem::transmute::<*mut c_void, fn()>(body) };
     // Nothing may unwind into the interpreter.

@@ -181,7 +181,9 @@ impl Neural {
         let pause = self.expected.young_cost * young / 1e6;
         let filled = (young / (self.garbage.young_limit * weights.room.min(1.0))).min(1.0);
         let price = SMALL * weights.small + filled.powf(weights.pressing) * at_worst;
-        if young >= YOUNG * weights.young && self.outlook.delay(pause) <= price * pause {
+        // CPython's own trigger may come sooner than so many have gathered.
+        let enough = (YOUNG * weights.young).min(f64::from(observation.young_limit) / 2.0);
+        if young >= enough && self.outlook.delay(pause) <= price * pause {
             return Order::because(Decision::Young, "young objects have gathered");
         }
         Order::WAIT
