@@ -128,6 +128,8 @@ def serve():
     for one, other in zip(nodes, nodes[1:] + nodes[:1]):
         one.other, one.data = other, {"a": [1], "b": [2]}
     kept.append(nodes[0])
+    # About half a million objects become old in a second of this.
+    sum(range(60_000))
 
 gc.collect()
 gc.callbacks.append(watch)

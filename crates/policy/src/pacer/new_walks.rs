@@ -8,7 +8,7 @@ const ENOUGH: (f64, f64) = (0.4, 0.25);
 
 /// So many may follow each other. Only a walk of everything knows how many objects there are: what old ones do is not seen
 /// until then.
-const IN_A_ROW: u32 = 16;
+const IN_A_ROW: u32 = 64;
 
 /// They rest for two walks of everything after one in vain, and twice as long after each further one, up to two to this
 /// power.

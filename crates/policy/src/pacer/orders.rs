@@ -81,12 +81,14 @@ impl Pacer {
         if far && observation.now >= self.plain_at.0 {
             return Some(Order::forced(Decision::Full, "the heap is far above its goal, and the snapshot is late"));
         }
-        let share = ((filled - 1.0) / THROTTLE_SPAN).min(1.0);
+        let share = ((filled - NEARLY) / THROTTLE_SPAN).min(1.0);
         let pause = THROTTLE.mul_f64(share.max(0.0));
         let runs = observation.moment == Moment::CollectionEnd && !observation.paused;
         let held_up = pause >= THROTTLE_LEAST && runs && observation.now >= self.throttle_at;
         if held_up {
-            self.throttle_at = observation.now + 2 * pause;
+            // Half of the time, and three quarters of it where that has not been enough.
+            let rests = if filled > NEARLY + THROTTLE_SPAN { pause / 3 } else { pause };
+            self.throttle_at = observation.now + pause + rests;
         }
         held_up.then(|| Order::at_once(Decision::Throttle { pause }, "the program outruns the walk of its heap"))
     }
