@@ -40,7 +40,8 @@ impl Loans {
     pub(crate) fn freeze(&self, vm: &impl Vm) -> Result<(), String> {
         let frozen = vm.frozen();
         vm.freeze()?;
-        self.froze.store(frozen <= self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
+        // What an earlier order has frozen stays a loan.
+        self.froze.fetch_or(frozen <= self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(())
     }
 
@@ -66,8 +67,9 @@ impl Loans {
     }
 }
 
-/// In a forked child: `collecting` is the thread that was in a collection when the process was forked, if one was. Where
-/// it is another one than the calling thread it does not exist here, and its collection never ends.
+/// In a forked child: `collecting` is the thread that was in a collection, or in the order that followed it, when the
+/// process was forked, if one was. Where it is another one than the calling thread it does not exist here, and its
+/// collection never ends.
 pub(crate) fn repay_collecting(vm: &impl Vm, collecting: Option<usize>) {
     if vm.is_collecting() && collecting.is_some_and(|thread| thread != vm.thread()) {
         vm.set_collecting(false);
