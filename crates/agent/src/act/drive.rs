@@ -22,9 +22,9 @@ const BREATH: Duration = Duration::from_micros(50);
 const PATIENCE_NS: u64 = 120_000_000_000;
 
 /// How long another thread's collection, or a slice that another thread frees, is waited for.
-const OTHERS_NS: u64 = 10_000_000_000;
+pub(super) const OTHERS_NS: u64 = 10_000_000_000;
 
-/// Walks that end because something had been left out of the clone, before it is given up.
+/// Flights that come to nothing for a reason that the next one may not have, before it is given up.
 const MOST_TRIES: u32 = 3;
 
 /// A snapshot that was asked for.
@@ -34,6 +34,8 @@ pub(crate) struct Drive {
     stage: Stage,
     /// Since when another thread has been in the way.
     held_up_since: Option<u64>,
+    /// Flights that had landed when its own was launched.
+    landings: u64,
     tries: u32,
     freed: u64,
     /// How long the program was stopped in all, in nanoseconds.
@@ -63,7 +65,15 @@ pub(crate) enum Next {
 
 impl Drive {
     pub(crate) fn new(vm: &impl Vm) -> Self {
-        Self { began: vm.now(), stage: Stage::Earlier, held_up_since: None, tries: 0, freed: 0, stopped: 0 }
+        Self {
+            began: vm.now(),
+            stage: Stage::Earlier,
+            held_up_since: None,
+            landings: 0,
+            tries: 0,
+            freed: 0,
+            stopped: 0,
+        }
     }
 
     /// Does the next short thing.
@@ -79,6 +89,9 @@ impl Drive {
             return if over { Next::Failed(Failure::Collecting) } else { Next::Again(LOOK) };
         }
         self.held_up_since = None;
+        if self.is_over(vm, &progress) {
+            return Next::Done { freed: self.freed, stopped: Duration::from_nanos(self.stopped) };
+        }
         match (self.stage, progress) {
             (_, Progress::Busy | Progress::InFlight { .. }) => Next::Again(LOOK),
             (_, Progress::Ready { .. }) => self.free(actor, vm, hooks),
@@ -87,27 +100,40 @@ impl Drive {
                 Next::Again(Duration::ZERO)
             }
             (Stage::Launch, _) => self.launch(actor, vm, hooks),
-            (Stage::Out, Progress::Idle) => {
-                Next::Done { freed: self.freed, stopped: Duration::from_nanos(self.stopped) }
-            }
-            (Stage::Out, Progress::Failed(failure)) => {
-                self.tries += 1;
-                if failure == Failure::Missing && self.tries < MOST_TRIES {
-                    // The next one leaves nothing out.
-                    self.stage = Stage::Launch;
-                    return Next::Again(Duration::ZERO);
-                }
-                Next::Failed(failure)
-            }
+            // A thread that serves the policy has seen it fail.
+            (Stage::Out, Progress::Idle) => self.again(Failure::Vanished),
+            // The next one leaves nothing out.
+            (Stage::Out, Progress::Failed(Failure::Missing)) => self.again(Failure::Missing),
+            (Stage::Out, Progress::Failed(failure)) => Next::Failed(failure),
         }
     }
 
+    /// Whether its own flight has landed and nothing is left of what it found: there is none, or there is a later one.
+    fn is_over(&self, vm: &impl Vm, progress: &Progress) -> bool {
+        let landed = vm.latest().number.saturating_sub(self.landings);
+        self.stage == Stage::Out
+            && match progress {
+                Progress::Idle | Progress::InFlight { .. } => landed >= 1,
+                Progress::Ready { .. } => landed >= 2,
+                Progress::Busy | Progress::Failed(_) => false,
+            }
+    }
+
+    fn again(&mut self, failure: Failure) -> Next {
+        self.tries += 1;
+        if self.tries == MOST_TRIES {
+            return Next::Failed(failure);
+        }
+        self.stage = Stage::Launch;
+        Next::Again(Duration::ZERO)
+    }
+
     fn launch(&mut self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> Next {
-        let began = vm.now();
+        let (began, landings) = (vm.now(), vm.latest().number);
         match actor.launch(vm, hooks, ASKED) {
             Ok(()) => {
                 self.stopped += vm.now().saturating_sub(began);
-                self.stage = Stage::Out;
+                (self.stage, self.landings) = (Stage::Out, landings);
                 Next::Again(LOOK)
             }
             // Another thread has launched one at this instant.

@@ -10,7 +10,7 @@ use neurogc_policy::SMALL_HEAP;
 use neurogc_wire::control::{How, Outcome};
 
 use super::actor::Actor;
-use super::drive::{Drive, Next};
+use super::drive::{Drive, Next, OTHERS_NS};
 use super::vm::Vm;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
@@ -42,18 +42,28 @@ struct Desk {
 struct Job {
     how: How,
     drive: Option<Drive>,
+    taken_on: u64,
+    /// Since when a collection of another thread has been in the way.
+    held_up_since: Option<u64>,
+}
+
+impl Desk {
+    /// Whether a command is under way that is not forgotten.
+    fn is_busy(&self, now: u64) -> bool {
+        (self.job.is_some() || self.lent) && now < self.taken_on + FORGOTTEN_NS
+    }
 }
 
 impl Remote {
     /// Takes a command on and gives its ticket, or nothing while another one is under way.
     pub(crate) fn take_on(&self, how: How, now: u64) -> Option<u64> {
         let mut desk = lock(&self.desk);
-        if (desk.job.is_some() || desk.lent) && now < desk.taken_on + FORGOTTEN_NS {
+        if desk.is_busy(now) {
             return None;
         }
         desk.tickets += 1;
         desk.taken_on = now;
-        desk.job = Some(Job { how, drive: None });
+        desk.job = Some(Job { how, drive: None, taken_on: now, held_up_since: None });
         desk.lent = false;
         desk.outcome = None;
         self.waiting.store(true, Ordering::Release);
@@ -61,13 +71,15 @@ impl Remote {
     }
 
     /// Gives a ticket for something that is over already, unless a collection is under way.
-    pub(crate) fn settle(&self, outcome: Outcome) -> Option<u64> {
+    pub(crate) fn settle(&self, outcome: Outcome, now: u64) -> Option<u64> {
         let mut desk = lock(&self.desk);
-        if desk.job.is_some() || desk.lent {
+        if desk.is_busy(now) {
             return None;
         }
         desk.tickets += 1;
+        (desk.job, desk.lent) = (None, false);
         desk.outcome = Some(outcome);
+        self.waiting.store(false, Ordering::Release);
         Some(desk.tickets)
     }
 
@@ -87,7 +99,7 @@ impl Remote {
         if self.is_waiting()
             && let Some((ticket, mut job)) = self.lend()
         {
-            let outcome = collect(actor, vm, hooks, job.how, &mut job.drive);
+            let outcome = collect(actor, vm, hooks, &mut job);
             let job = outcome.is_none().then_some(job);
             self.give_back(ticket, job, outcome);
         }
@@ -122,19 +134,28 @@ impl Remote {
 }
 
 /// Collects, or does the next step of that; the outcome when it is over.
-fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, how: How, drive: &mut Option<Drive>) -> Option<Outcome> {
-    match how {
-        How::Young => Some(plain(vm, How::Young)),
-        How::Full => Some(plain(vm, How::Full)),
+fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Option<Outcome> {
+    if job.drive.is_none() && vm.now() >= job.taken_on + FORGOTTEN_NS {
+        // Whoever asked has gone, and the program is not stopped for a question of long ago.
+        return Some(Outcome::Failed("no thread of the program came by in time".to_owned()));
+    }
+    let drive = &mut job.drive;
+    match job.how {
+        How::Young | How::Full => plain(vm, job.how, &mut job.held_up_since),
         How::Snapshot => step(actor, vm, hooks, drive)
             .map(|done| done.unwrap_or_else(|failure| Outcome::Failed(failure.to_string()))),
         // What the policy would do: nothing that stops the program for long, where there is another way.
-        How::Auto if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => Some(plain(vm, How::Full)),
-        How::Auto => step(actor, vm, hooks, drive).map(|done| match done {
-            Ok(outcome) => outcome,
-            Err(Failure::Unsupported(_) | Failure::OtherInterpreter) => plain(vm, How::Full),
-            Err(failure) => Outcome::Failed(format!("{failure}; `--how full` collects while the program waits")),
-        }),
+        How::Auto if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => {
+            plain(vm, How::Full, &mut job.held_up_since)
+        }
+        How::Auto => match step(actor, vm, hooks, drive)? {
+            Ok(outcome) => Some(outcome),
+            Err(Failure::Unsupported(_) | Failure::OtherInterpreter) => {
+                (job.how, job.drive) = (How::Full, None);
+                plain(vm, How::Full, &mut job.held_up_since)
+            }
+            Err(failure) => Some(Outcome::Failed(format!("{failure}; `--how full` collects while the program waits"))),
+        },
     }
 }
 
@@ -148,10 +169,16 @@ fn step(actor: &Actor, vm: &impl Vm, hooks: &Hooks, drive: &mut Option<Drive>) -
     }
 }
 
-fn plain(vm: &impl Vm, how: How) -> Outcome {
+/// Collects at one go. CPython does nothing while another thread's collection runs, so that is waited for.
+fn plain(vm: &impl Vm, how: How, held_up_since: &mut Option<u64>) -> Option<Outcome> {
     let began = vm.now();
-    match vm.collect(if how == How::Young { 0 } else { 2 }) {
+    if vm.is_collecting() {
+        let since = *held_up_since.get_or_insert(began);
+        let over = began.saturating_sub(since) > OTHERS_NS;
+        return over.then(|| Outcome::Failed(Failure::Collecting.to_string()));
+    }
+    Some(match vm.collect(if how == How::Young { 0 } else { 2 }) {
         Ok(found) => Outcome::Collected { how, found, pause_ms: vm.now().saturating_sub(began) as f64 / 1e6 },
         Err(reason) => Outcome::Failed(reason),
-    }
+    })
 }
