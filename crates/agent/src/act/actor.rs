@@ -151,6 +151,12 @@ impl Actor {
         lock(&self.director).as_ref().map(Director::state)
     }
 
+    /// Whether a thread has the director at this instant, so that another one would wait for it.
+    #[cfg(test)]
+    pub(super) fn is_being_asked(&self) -> bool {
+        self.director.try_lock().is_err()
+    }
+
     /// Whether a thread that has come to a gap, with so many young objects, should use it.
     pub(crate) fn is_due(&self, young: u32) -> bool {
         self.due.load(Ordering::Relaxed) || young >= self.due_young.load(Ordering::Relaxed)
@@ -551,3 +557,6 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 /// What a snapshot that was asked for looks at.
 pub(crate) const ASKED: Sortie = Sortie { scope: Scope::All, polite: true };
+
+#[cfg(test)]
+mod tests;

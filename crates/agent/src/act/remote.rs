@@ -182,3 +182,137 @@ fn plain(vm: &impl Vm, how: How, held_up_since: &mut Option<u64>) -> Option<Outc
         Err(reason) => Outcome::Failed(reason),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::fake::{Plan, Rig};
+    use super::*;
+
+    const LONG: Duration = Duration::from_nanos(FORGOTTEN_NS);
+
+    fn take_on(rig: &Rig, how: How) -> Option<u64> {
+        rig.remote.take_on(how, rig.now())
+    }
+
+    /// A thread of the program comes by once.
+    fn come_by(rig: &Rig) {
+        rig.remote.step(&rig.actor, &rig.vm(1), &rig.hooks);
+        rig.vm(1).has_let_go();
+        rig.pass(Duration::from_millis(2));
+    }
+
+    /// Threads come by until the command of this ticket is over.
+    fn carry_out(rig: &Rig, ticket: u64) -> Outcome {
+        for _ in 0..100_000 {
+            come_by(rig);
+            if let Ok(Some(outcome)) = rig.remote.outcome(ticket) {
+                return outcome;
+            }
+        }
+        panic!("no outcome: {:?}", rig.remote);
+    }
+
+    fn check(rig: &Rig, asked: How, done: How, freed: u64) {
+        let Some(ticket) = take_on(rig, asked) else { panic!("it is refused") };
+        match carry_out(rig, ticket) {
+            Outcome::Collected { how, found, .. } => assert_eq!((how, found), (done, freed)),
+            other => panic!("{other:?}"),
+        }
+        assert!(!rig.remote.is_waiting());
+    }
+
+    fn collections(rig: &Rig) -> u64 {
+        lock(&rig.interpreter).collections
+    }
+
+    #[test]
+    fn each_way_does_what_it_says() {
+        check(&Rig::with_garbage(70), How::Young, How::Young, 0);
+        check(&Rig::with_garbage(70), How::Full, How::Full, 70);
+        check(&Rig::with_garbage(70), How::Snapshot, How::Snapshot, 70);
+        check(&Rig::with_garbage(70), How::Auto, How::Snapshot, 70);
+        check(&Rig::new(1_000), How::Auto, How::Full, 0);
+    }
+
+    #[test]
+    fn where_there_are_no_snapshots_auto_collects_plainly() {
+        let rig = Rig::with_garbage(70);
+        let refused = Some(Failure::Unsupported("a test".to_owned()));
+        rig.snapshots.plan(Plan { refused, ..Plan::default() });
+        check(&rig, How::Auto, How::Full, 70);
+    }
+
+    #[test]
+    fn there_is_one_at_a_time_and_the_last_one_counts() {
+        let rig = Rig::new(1_000);
+        assert_eq!((take_on(&rig, How::Full), take_on(&rig, How::Full)), (Some(1), None));
+        assert_eq!(rig.remote.settle(Outcome::Failed(String::new()), rig.now()), None);
+        come_by(&rig);
+        assert_eq!(take_on(&rig, How::Full), Some(2));
+        assert!(rig.remote.outcome(1).is_err());
+        assert_eq!(rig.remote.outcome(2), Ok(None));
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_carried_out_later() {
+        let rig = Rig::new(1_000);
+        assert_eq!(take_on(&rig, How::Full), Some(1));
+        rig.pass(LONG);
+        come_by(&rig);
+        assert!(matches!(rig.remote.outcome(1), Ok(Some(Outcome::Failed(_)))));
+        assert_eq!((collections(&rig), rig.remote.is_waiting()), (0, false));
+    }
+
+    #[test]
+    fn what_was_forgotten_is_in_no_command_s_way() {
+        for lent in [false, true] {
+            let rig = Rig::new(1_000);
+            assert_eq!(take_on(&rig, How::Full), Some(1));
+            let worked_on = lent.then(|| rig.remote.lend()).flatten();
+            rig.pass(LONG);
+            assert_eq!(take_on(&rig, How::Young), Some(2));
+            if let Some((ticket, _)) = worked_on {
+                // The thread that was at it has been held up in a finalizer.
+                rig.remote.give_back(ticket, None, Some(Outcome::Failed("late".to_owned())));
+            }
+            assert_eq!(rig.remote.outcome(2), Ok(None));
+            rig.pass(LONG);
+            assert_eq!(rig.remote.settle(Outcome::Failed("settled".to_owned()), rig.now()), Some(3));
+            assert!(!rig.remote.is_waiting() && matches!(rig.remote.outcome(3), Ok(Some(_))));
+        }
+    }
+
+    #[test]
+    fn two_threads_do_not_work_on_the_same() {
+        let rig = Rig::new(1_000);
+        assert_eq!(take_on(&rig, How::Full), Some(1));
+        let worked_on = rig.remote.lend();
+        come_by(&rig);
+        assert_eq!((collections(&rig), worked_on.is_some()), (0, true));
+    }
+
+    #[test]
+    fn a_plain_collection_waits_for_that_of_another_thread() {
+        let rig = Rig::with_garbage(70);
+        lock(&rig.interpreter).collecting = true;
+        assert_eq!(take_on(&rig, How::Full), Some(1));
+        come_by(&rig);
+        assert_eq!(rig.remote.outcome(1), Ok(None));
+        lock(&rig.interpreter).collecting = false;
+        assert!(matches!(carry_out(&rig, 1), Outcome::Collected { found: 70, .. }));
+    }
+
+    #[test]
+    fn it_does_not_wait_for_ever() {
+        for how in [How::Full, How::Snapshot] {
+            let rig = Rig::new(1_000);
+            lock(&rig.interpreter).collecting = true;
+            let began = rig.now();
+            assert_eq!(take_on(&rig, how), Some(1));
+            assert_eq!(carry_out(&rig, 1), Outcome::Failed(Failure::Collecting.to_string()));
+            assert!(rig.now() - began < OTHERS_NS + 10_000_000);
+        }
+    }
+}
