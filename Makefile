@@ -7,7 +7,8 @@
 #   make bench   what it costs to be observed (BENCH=--quick for a look); policies are compared by `neurogc bench`
 #   make suites  CPython's own tests under `neurogc run --policy gap` (SUITES='--times 3 cp312' for some)
 #   make fuzz    hostile bytes for the parsers (FUZZ_SECONDS=60 for each)
-#   make soak    large heaps, a million random graphs, minutes of stress, 50 times each race (SOAK=--help)
+#   make soak    large heaps, a million random graphs, a million schedules, minutes of stress, 50 times each race
+#                (SOAK=--help)
 #
 # PYTHON=… chooses the interpreter that runs the scripts.
 

@@ -1,8 +1,11 @@
-"""`make soak`: what takes too long for `make test`: larger heaps, a million random graphs, minutes of stress, races.
+"""`make soak`: what takes too long for `make test`: larger heaps, a million random graphs, minutes of stress, races, and
+a million schedules of the acting half.
 
-    soak.py [--seconds 600] [--graphs 1000000] [--live 1000000,5000000] [--times 50] [--only TAG] [--part races]
+    soak.py [--seconds 600] [--graphs 1000000] [--live 1000000,5000000] [--times 50] [--schedules 1000000]
+            [--only TAG] [--part races]
 
-Each part runs on every interpreter found, except the largest heaps, which need about 4 GB.
+Each part runs on every interpreter found, except the largest heaps, which need about 4 GB, and the schedules, which need
+no interpreter.
 """
 
 from __future__ import annotations
@@ -25,12 +28,16 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, default=1_000_000, help="random graphs, all interpreters together")
     parser.add_argument("--live", default="1000000,5000000", help="sizes of the heaps that both methods collect")
     parser.add_argument("--times", type=int, default=50, help="how often each race is run")
-    parser.add_argument("--part", help="one part, by the first word of its title: both, random, stress or races")
+    parser.add_argument("--schedules", type=int, default=1_000_000, help="of the acting half, in a fake interpreter")
+    parser.add_argument("--part", help="one part, by its title's first word: schedules, both, random, stress or races")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
     parser.add_argument("--only", help="one interpreter, for instance cp312")
     options = parser.parse_args()
     found = [it for it in interpreters.find() if it.supported and options.only in (None, it.tag)]
     failed = 0
+    if options.part in (None, "schedules"):
+        print(f"soak: {options.schedules} schedules from seed {options.seed}", flush=True)
+        failed += run_schedules(options.schedules, options.seed) != 0
     for interpreter in found:
         python = str(interpreters.environment(interpreter))
         share = str(options.graphs // len(found))
@@ -51,6 +58,13 @@ def main() -> int:
             failed += run(command, more) != 0
     print(f"soak: {len(found)} interpreters, {failed} parts failed")
     return 1 if failed or not found else 0
+
+
+def run_schedules(count: int, seed: int) -> int:
+    """Plays seeded schedules of the acting half. A seed that fails is printed."""
+    command = ["cargo", "test", "--profile", "fast", "-p", "neurogc-agent", "act::schedules", "--", "--nocapture"]
+    more = {"NEUROGC_SCHEDULES": str(count), "NEUROGC_SEED": str(seed), "PYO3_PYTHON": "python3"}
+    return subprocess.run(command, cwd=ROOT, env=os.environ | more).returncode
 
 
 def run(command: list[str], more: dict[str, str]) -> int:

@@ -68,6 +68,8 @@ pub(crate) struct Actor {
     last_moment: AtomicU64,
     quiet: AtomicU32,
     stood_down: AtomicBool,
+    /// Changes with the policy and when the program is left alone: an order that was given before is not finished then.
+    terms: AtomicU64,
     deferrals: AtomicU64,
     deferred: AtomicBool,
     /// Resident memory and when it was read; the same when the running collection began.
@@ -113,6 +115,7 @@ impl Actor {
             last_moment: AtomicU64::new(0),
             quiet: AtomicU32::new(0),
             stood_down: AtomicBool::new(false),
+            terms: AtomicU64::new(0),
             deferrals: AtomicU64::new(0),
             deferred: AtomicBool::new(false),
             resident: AtomicU64::new(0),
@@ -136,6 +139,7 @@ impl Actor {
     pub(crate) fn direct(&self, director: Option<Director>) {
         let acts = director.is_some();
         self.directed.store(acts, Ordering::Relaxed);
+        self.terms.fetch_add(1, Ordering::Relaxed);
         *lock(&self.director) = director;
         *lock(&self.posted) = None;
         self.due.store(acts, Ordering::Relaxed);
@@ -145,6 +149,12 @@ impl Actor {
     /// How the policy stands, where one is at work.
     pub(crate) fn policy_state(&self) -> Option<PolicyState> {
         lock(&self.director).as_ref().map(Director::state)
+    }
+
+    /// Whether a thread has the director at this instant, so that another one would wait for it.
+    #[cfg(test)]
+    pub(super) fn is_being_asked(&self) -> bool {
+        self.director.try_lock().is_err()
     }
 
     /// Whether a thread that has come to a gap, with so many young objects, should use it.
@@ -324,6 +334,7 @@ impl Actor {
     /// collection runs, although its lists are in order and nothing of it is left to do: it is lowered meanwhile.
     fn carry_out(&self, vm: &impl Vm, hooks: &Hooks, order: Order, in_callback: bool) {
         let order = Order { id: self.ids.fetch_add(1, Ordering::Relaxed) + 1, ..order };
+        let terms = self.terms.load(Ordering::Relaxed);
         let began = vm.now();
         let _running = self.begin(vm, order);
         let lowers = in_callback && !matches!(order.decision, Decision::Throttle { .. });
@@ -333,7 +344,10 @@ impl Actor {
             Decision::Young => vm.collect(0).map(drop),
             Decision::Middle => vm.collect(1).map(drop),
             Decision::Full => vm.collect(2).map(drop),
-            Decision::Freeze => vm.collect(2).and_then(|_| self.loans.freeze(vm)),
+            Decision::Freeze => vm.collect(2).and_then(|_| {
+                // Finalizers may have let in a thread that has repaid all loans.
+                if self.terms.load(Ordering::Relaxed) == terms { self.loans.freeze(vm) } else { Ok(()) }
+            }),
             Decision::Snapshot { scope } => {
                 let polite = !order.at_once;
                 // Where that is refused the next question sees it.
@@ -404,6 +418,12 @@ impl Actor {
         let outer = lock(&self.running).replace(Running { order, thread: vm.thread() });
         self.acting.store(true, Ordering::Relaxed);
         RunningGuard { actor: self, outer }
+    }
+
+    /// The thread that carries out an order, if one does. In the callback of a collection it may have let go of the GIL, to
+    /// hold its own program up: to CPython it still collects then.
+    pub(crate) fn running_in(&self) -> Option<usize> {
+        lock(&self.running).map(|running| running.thread)
     }
 
     /// Whether an order is being carried out.
@@ -480,6 +500,7 @@ impl Actor {
     /// From now on the program is left alone.
     pub(crate) fn stand_down(&self) {
         self.stood_down.store(true, Ordering::Relaxed);
+        self.terms.fetch_add(1, Ordering::Relaxed);
         self.due.store(false, Ordering::Relaxed);
         self.due_young.store(u32::MAX, Ordering::Relaxed);
     }
@@ -539,3 +560,6 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 /// What a snapshot that was asked for looks at.
 pub(crate) const ASKED: Sortie = Sortie { scope: Scope::All, polite: true };
+
+#[cfg(test)]
+mod tests;

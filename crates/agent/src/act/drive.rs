@@ -22,9 +22,9 @@ const BREATH: Duration = Duration::from_micros(50);
 const PATIENCE_NS: u64 = 120_000_000_000;
 
 /// How long another thread's collection, or a slice that another thread frees, is waited for.
-const OTHERS_NS: u64 = 10_000_000_000;
+pub(super) const OTHERS_NS: u64 = 10_000_000_000;
 
-/// Walks that end because something had been left out of the clone, before it is given up.
+/// Flights that come to nothing for a reason that the next one may not have, before it is given up.
 const MOST_TRIES: u32 = 3;
 
 /// A snapshot that was asked for.
@@ -34,6 +34,8 @@ pub(crate) struct Drive {
     stage: Stage,
     /// Since when another thread has been in the way.
     held_up_since: Option<u64>,
+    /// Flights that had landed when its own was launched.
+    landings: u64,
     tries: u32,
     freed: u64,
     /// How long the program was stopped in all, in nanoseconds.
@@ -63,7 +65,15 @@ pub(crate) enum Next {
 
 impl Drive {
     pub(crate) fn new(vm: &impl Vm) -> Self {
-        Self { began: vm.now(), stage: Stage::Earlier, held_up_since: None, tries: 0, freed: 0, stopped: 0 }
+        Self {
+            began: vm.now(),
+            stage: Stage::Earlier,
+            held_up_since: None,
+            landings: 0,
+            tries: 0,
+            freed: 0,
+            stopped: 0,
+        }
     }
 
     /// Does the next short thing.
@@ -79,6 +89,9 @@ impl Drive {
             return if over { Next::Failed(Failure::Collecting) } else { Next::Again(LOOK) };
         }
         self.held_up_since = None;
+        if self.is_over(vm, &progress) {
+            return Next::Done { freed: self.freed, stopped: Duration::from_nanos(self.stopped) };
+        }
         match (self.stage, progress) {
             (_, Progress::Busy | Progress::InFlight { .. }) => Next::Again(LOOK),
             (_, Progress::Ready { .. }) => self.free(actor, vm, hooks),
@@ -87,27 +100,40 @@ impl Drive {
                 Next::Again(Duration::ZERO)
             }
             (Stage::Launch, _) => self.launch(actor, vm, hooks),
-            (Stage::Out, Progress::Idle) => {
-                Next::Done { freed: self.freed, stopped: Duration::from_nanos(self.stopped) }
-            }
-            (Stage::Out, Progress::Failed(failure)) => {
-                self.tries += 1;
-                if failure == Failure::Missing && self.tries < MOST_TRIES {
-                    // The next one leaves nothing out.
-                    self.stage = Stage::Launch;
-                    return Next::Again(Duration::ZERO);
-                }
-                Next::Failed(failure)
-            }
+            // A thread that serves the policy has seen it fail.
+            (Stage::Out, Progress::Idle) => self.again(Failure::Vanished),
+            // The next one leaves nothing out.
+            (Stage::Out, Progress::Failed(Failure::Missing)) => self.again(Failure::Missing),
+            (Stage::Out, Progress::Failed(failure)) => Next::Failed(failure),
         }
     }
 
+    /// Whether its own flight has landed and nothing is left of what it found: there is none, or there is a later one.
+    fn is_over(&self, vm: &impl Vm, progress: &Progress) -> bool {
+        let landed = vm.latest().number.saturating_sub(self.landings);
+        self.stage == Stage::Out
+            && match progress {
+                Progress::Idle | Progress::InFlight { .. } => landed >= 1,
+                Progress::Ready { .. } => landed >= 2,
+                Progress::Busy | Progress::Failed(_) => false,
+            }
+    }
+
+    fn again(&mut self, failure: Failure) -> Next {
+        self.tries += 1;
+        if self.tries == MOST_TRIES {
+            return Next::Failed(failure);
+        }
+        self.stage = Stage::Launch;
+        Next::Again(Duration::ZERO)
+    }
+
     fn launch(&mut self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> Next {
-        let began = vm.now();
+        let (began, landings) = (vm.now(), vm.latest().number);
         match actor.launch(vm, hooks, ASKED) {
             Ok(()) => {
                 self.stopped += vm.now().saturating_sub(began);
-                self.stage = Stage::Out;
+                (self.stage, self.landings) = (Stage::Out, landings);
                 Next::Again(LOOK)
             }
             // Another thread has launched one at this instant.
@@ -130,5 +156,139 @@ impl Drive {
         }
         self.stopped += reaped.pause_ns;
         Next::Again(BREATH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{Plan, Rig};
+    use super::*;
+    use crate::lifecycle::agent::lock;
+
+    /// Drives to the end, with time that passes as the steps say. `meanwhile` runs each time the GIL is free.
+    fn drive(rig: &Rig, meanwhile: impl Fn(&Rig)) -> Next {
+        let vm = rig.vm(1);
+        let mut drive = Drive::new(&vm);
+        loop {
+            match drive.step(&rig.actor, &vm, &rig.hooks) {
+                Next::Again(pause) => rig.pass(pause),
+                over => return over,
+            }
+            vm.has_let_go();
+            meanwhile(rig);
+        }
+    }
+
+    fn check(rig: &Rig, expected: &Next, launches: u64) {
+        assert_eq!((&drive(rig, |_| ()), rig.snapshots.launches()), (expected, launches));
+    }
+
+    fn freed(next: &Next) -> Option<u64> {
+        if let Next::Done { freed, .. } = next { Some(*freed) } else { None }
+    }
+
+    #[test]
+    fn everything_that_is_found_is_freed() {
+        let rig = Rig::with_garbage(20_000);
+        assert_eq!(freed(&drive(&rig, |_| ())), Some(20_000));
+        assert_eq!((rig.garbage(), rig.vm(1).look()), (0, Progress::Idle));
+    }
+
+    #[test]
+    fn a_walk_that_found_nothing_is_over_too() {
+        let rig = Rig::new(1_000);
+        assert_eq!(freed(&drive(&rig, |_| ())), Some(0));
+        assert_eq!(rig.vm(1).look(), Progress::Idle);
+    }
+
+    #[test]
+    fn a_walk_that_missed_memory_is_tried_three_times() {
+        let rig = Rig::new(1_000);
+        rig.snapshots.plan(Plan { fails: Some(Failure::Missing), ..Plan::default() });
+        check(&rig, &Next::Failed(Failure::Missing), 3);
+    }
+
+    #[test]
+    fn another_failure_is_not_tried_again() {
+        let rig = Rig::new(1_000);
+        rig.snapshots.plan(Plan { fails: Some(Failure::Vanished), ..Plan::default() });
+        check(&rig, &Next::Failed(Failure::Vanished), 1);
+    }
+
+    #[test]
+    fn a_flight_that_never_lands_is_given_up() {
+        let rig = Rig::new(1_000);
+        let began = rig.now();
+        rig.snapshots.plan(Plan { flight_ns: u64::MAX / 2, ..Plan::default() });
+        check(&rig, &Next::Failed(Failure::Late), 1);
+        assert!(rig.now() - began < PATIENCE_NS + 10_000_000);
+    }
+
+    #[test]
+    fn without_memory_none_is_launched() {
+        let rig = Rig::new(1_000);
+        lock(&rig.interpreter).has_room = false;
+        check(&rig, &Next::Failed(Failure::ShortOfMemory), 0);
+    }
+
+    #[test]
+    fn a_refusal_of_the_kernel_is_told() {
+        let rig = Rig::new(1_000);
+        rig.snapshots.plan(Plan { refused: Some(Failure::Clone(12)), ..Plan::default() });
+        check(&rig, &Next::Failed(Failure::Clone(12)), 0);
+    }
+
+    #[test]
+    fn a_collection_of_another_thread_is_waited_for() {
+        let rig = Rig::with_garbage(100);
+        lock(&rig.interpreter).collecting = true;
+        let until = rig.now() + OTHERS_NS / 2;
+        let ends = |rig: &Rig| {
+            let runs = rig.now() < until;
+            lock(&rig.interpreter).collecting = runs;
+        };
+        assert_eq!(freed(&drive(&rig, ends)), Some(100));
+    }
+
+    #[test]
+    fn a_collection_that_does_not_end_is_not_waited_for_for_ever() {
+        let rig = Rig::new(1_000);
+        lock(&rig.interpreter).collecting = true;
+        check(&rig, &Next::Failed(Failure::Collecting), 0);
+    }
+
+    #[test]
+    fn a_flight_that_is_out_already_comes_first() {
+        let rig = Rig::with_garbage(100);
+        assert_eq!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED), Ok(()));
+        lock(&rig.interpreter).generations[2].garbage += 50;
+        assert_eq!(freed(&drive(&rig, |_| ())), Some(50));
+        assert_eq!((rig.snapshots.launches(), rig.garbage()), (2, 0));
+    }
+
+    #[test]
+    fn a_failure_that_the_policy_has_seen_first_is_no_success() {
+        let rig = Rig::with_garbage(100);
+        rig.snapshots.plan(Plan { fails: Some(Failure::Vanished), ..Plan::default() });
+        let outcome = drive(&rig, |rig| {
+            if matches!(rig.vm(2).look(), Progress::Failed(_)) {
+                rig.vm(2).forget_failure();
+                rig.snapshots.plan(Plan::default());
+            }
+        });
+        assert_eq!((freed(&outcome), rig.snapshots.launches()), (Some(100), 2));
+    }
+
+    #[test]
+    fn a_later_flight_of_another_thread_is_not_waited_for() {
+        let rig = Rig::with_garbage(100);
+        let outcome = drive(&rig, |rig| {
+            // What was found is freed by the policy, which launches another one at once.
+            if matches!(rig.vm(2).look(), Progress::Ready { .. }) {
+                rig.vm(2).reap(Duration::from_secs(1), true);
+                assert_eq!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED), Ok(()));
+            }
+        });
+        assert_eq!((freed(&outcome), rig.snapshots.launches()), (Some(0), 2));
     }
 }

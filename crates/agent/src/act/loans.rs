@@ -40,7 +40,8 @@ impl Loans {
     pub(crate) fn freeze(&self, vm: &impl Vm) -> Result<(), String> {
         let frozen = vm.frozen();
         vm.freeze()?;
-        self.froze.store(frozen <= self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
+        // What an earlier order has frozen stays a loan.
+        self.froze.fetch_or(frozen <= self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(())
     }
 
@@ -66,10 +67,84 @@ impl Loans {
     }
 }
 
-/// In a forked child: `collecting` is the thread that was in a collection when the process was forked, if one was. Where
-/// it is another one than the calling thread it does not exist here, and its collection never ends.
+/// In a forked child: `collecting` is the thread that was in a collection, or in the order that followed it, when the
+/// process was forked, if one was. Where it is another one than the calling thread it does not exist here, and its
+/// collection never ends.
 pub(crate) fn repay_collecting(vm: &impl Vm, collecting: Option<usize>) {
     if vm.is_collecting() && collecting.is_some_and(|thread| thread != vm.thread()) {
         vm.set_collecting(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::Rig;
+    use super::*;
+
+    const OWN: Thresholds = [700, 10, 10];
+
+    #[test]
+    fn the_program_s_own_thresholds_come_back() {
+        let (rig, loans) = (Rig::new(1_000), Loans::default());
+        let vm = rig.vm(1);
+        for young in [5_000, 9_000] {
+            assert_eq!(loans.set_thresholds(&vm, [young, 10, 10]), Ok(()));
+        }
+        assert_eq!((loans.thresholds(), vm.thresholds()), (Some(OWN), Ok([9_000, 10, 10])));
+        assert_eq!(loans.repay(&vm), Ok(()));
+        assert_eq!((loans.thresholds(), vm.thresholds()), (None, Ok(OWN)));
+    }
+
+    #[test]
+    fn what_is_not_lent_is_not_touched() {
+        let (rig, loans) = (Rig::new(1_000), Loans::default());
+        let vm = rig.vm(1);
+        assert_eq!(vm.set_thresholds([1, 2, 3]).and_then(|()| loans.repay(&vm)), Ok(()));
+        assert_eq!(vm.thresholds(), Ok([1, 2, 3]));
+    }
+
+    #[test]
+    fn what_was_frozen_twice_is_thawed() {
+        let (rig, loans) = (Rig::new(1_000), Loans::default());
+        let vm = rig.vm(1);
+        loans.note_frozen(&vm);
+        assert_eq!(loans.freeze(&vm).and_then(|()| loans.freeze(&vm)), Ok(()));
+        assert_eq!(vm.frozen(), 1_000);
+        assert_eq!(loans.repay(&vm), Ok(()));
+        assert_eq!(vm.frozen(), 0);
+    }
+
+    #[test]
+    fn what_the_program_froze_stays_frozen() {
+        let (rig, loans) = (Rig::new(1_000), Loans::default());
+        let vm = rig.vm(1);
+        assert_eq!(vm.freeze(), Ok(()));
+        rig.vm(1).allocate(10, 0);
+        assert_eq!(loans.freeze(&vm).and_then(|()| loans.repay(&vm)), Ok(()));
+        assert_eq!(vm.frozen(), 1_010);
+    }
+
+    #[test]
+    fn a_child_owes_what_its_parent_owed() {
+        let (rig, loans) = (Rig::new(1_000), Loans::default());
+        let vm = rig.vm(1);
+        assert_eq!(loans.set_thresholds(&vm, [5_000, 10, 10]).and_then(|()| loans.freeze(&vm)), Ok(()));
+        let childs = loans.in_child();
+        assert_eq!(childs.repay(&vm), Ok(()));
+        assert_eq!((vm.thresholds(), vm.frozen()), (Ok(OWN), 0));
+    }
+
+    /// `collecting` as a child has it that thread 1 has forked.
+    fn in_child(collecting: Option<usize>) -> bool {
+        let rig = Rig::new(1_000);
+        lock(&rig.interpreter).collecting = true;
+        repay_collecting(&rig.vm(1), collecting);
+        rig.vm(1).is_collecting()
+    }
+
+    #[test]
+    fn only_a_collection_of_a_thread_that_is_gone_is_over() {
+        assert!(!in_child(Some(2)));
+        assert!(in_child(Some(1)) && in_child(None));
     }
 }

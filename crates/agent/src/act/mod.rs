@@ -2,6 +2,10 @@
 
 pub(crate) mod actor;
 pub(crate) mod drive;
+#[cfg(test)]
+mod fake;
 pub(crate) mod loans;
 pub(crate) mod remote;
+#[cfg(test)]
+mod schedules;
 pub(crate) mod vm;

@@ -10,7 +10,7 @@ use neurogc_policy::SMALL_HEAP;
 use neurogc_wire::control::{How, Outcome};
 
 use super::actor::Actor;
-use super::drive::{Drive, Next};
+use super::drive::{Drive, Next, OTHERS_NS};
 use super::vm::Vm;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
@@ -42,18 +42,28 @@ struct Desk {
 struct Job {
     how: How,
     drive: Option<Drive>,
+    taken_on: u64,
+    /// Since when a collection of another thread has been in the way.
+    held_up_since: Option<u64>,
+}
+
+impl Desk {
+    /// Whether a command is under way that is not forgotten.
+    fn is_busy(&self, now: u64) -> bool {
+        (self.job.is_some() || self.lent) && now < self.taken_on + FORGOTTEN_NS
+    }
 }
 
 impl Remote {
     /// Takes a command on and gives its ticket, or nothing while another one is under way.
     pub(crate) fn take_on(&self, how: How, now: u64) -> Option<u64> {
         let mut desk = lock(&self.desk);
-        if (desk.job.is_some() || desk.lent) && now < desk.taken_on + FORGOTTEN_NS {
+        if desk.is_busy(now) {
             return None;
         }
         desk.tickets += 1;
         desk.taken_on = now;
-        desk.job = Some(Job { how, drive: None });
+        desk.job = Some(Job { how, drive: None, taken_on: now, held_up_since: None });
         desk.lent = false;
         desk.outcome = None;
         self.waiting.store(true, Ordering::Release);
@@ -61,13 +71,15 @@ impl Remote {
     }
 
     /// Gives a ticket for something that is over already, unless a collection is under way.
-    pub(crate) fn settle(&self, outcome: Outcome) -> Option<u64> {
+    pub(crate) fn settle(&self, outcome: Outcome, now: u64) -> Option<u64> {
         let mut desk = lock(&self.desk);
-        if desk.job.is_some() || desk.lent {
+        if desk.is_busy(now) {
             return None;
         }
         desk.tickets += 1;
+        (desk.job, desk.lent) = (None, false);
         desk.outcome = Some(outcome);
+        self.waiting.store(false, Ordering::Release);
         Some(desk.tickets)
     }
 
@@ -87,7 +99,7 @@ impl Remote {
         if self.is_waiting()
             && let Some((ticket, mut job)) = self.lend()
         {
-            let outcome = collect(actor, vm, hooks, job.how, &mut job.drive);
+            let outcome = collect(actor, vm, hooks, &mut job);
             let job = outcome.is_none().then_some(job);
             self.give_back(ticket, job, outcome);
         }
@@ -122,19 +134,28 @@ impl Remote {
 }
 
 /// Collects, or does the next step of that; the outcome when it is over.
-fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, how: How, drive: &mut Option<Drive>) -> Option<Outcome> {
-    match how {
-        How::Young => Some(plain(vm, How::Young)),
-        How::Full => Some(plain(vm, How::Full)),
+fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Option<Outcome> {
+    if job.drive.is_none() && vm.now() >= job.taken_on + FORGOTTEN_NS {
+        // Whoever asked has gone, and the program is not stopped for a question of long ago.
+        return Some(Outcome::Failed("no thread of the program came by in time".to_owned()));
+    }
+    let drive = &mut job.drive;
+    match job.how {
+        How::Young | How::Full => plain(vm, job.how, &mut job.held_up_since),
         How::Snapshot => step(actor, vm, hooks, drive)
             .map(|done| done.unwrap_or_else(|failure| Outcome::Failed(failure.to_string()))),
         // What the policy would do: nothing that stops the program for long, where there is another way.
-        How::Auto if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => Some(plain(vm, How::Full)),
-        How::Auto => step(actor, vm, hooks, drive).map(|done| match done {
-            Ok(outcome) => outcome,
-            Err(Failure::Unsupported(_) | Failure::OtherInterpreter) => plain(vm, How::Full),
-            Err(failure) => Outcome::Failed(format!("{failure}; `--how full` collects while the program waits")),
-        }),
+        How::Auto if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => {
+            plain(vm, How::Full, &mut job.held_up_since)
+        }
+        How::Auto => match step(actor, vm, hooks, drive)? {
+            Ok(outcome) => Some(outcome),
+            Err(Failure::Unsupported(_) | Failure::OtherInterpreter) => {
+                (job.how, job.drive) = (How::Full, None);
+                plain(vm, How::Full, &mut job.held_up_since)
+            }
+            Err(failure) => Some(Outcome::Failed(format!("{failure}; `--how full` collects while the program waits"))),
+        },
     }
 }
 
@@ -148,10 +169,150 @@ fn step(actor: &Actor, vm: &impl Vm, hooks: &Hooks, drive: &mut Option<Drive>) -
     }
 }
 
-fn plain(vm: &impl Vm, how: How) -> Outcome {
+/// Collects at one go. CPython does nothing while another thread's collection runs, so that is waited for.
+fn plain(vm: &impl Vm, how: How, held_up_since: &mut Option<u64>) -> Option<Outcome> {
     let began = vm.now();
-    match vm.collect(if how == How::Young { 0 } else { 2 }) {
+    if vm.is_collecting() {
+        let since = *held_up_since.get_or_insert(began);
+        let over = began.saturating_sub(since) > OTHERS_NS;
+        return over.then(|| Outcome::Failed(Failure::Collecting.to_string()));
+    }
+    Some(match vm.collect(if how == How::Young { 0 } else { 2 }) {
         Ok(found) => Outcome::Collected { how, found, pause_ms: vm.now().saturating_sub(began) as f64 / 1e6 },
         Err(reason) => Outcome::Failed(reason),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::fake::{Plan, Rig};
+    use super::*;
+
+    const LONG: Duration = Duration::from_nanos(FORGOTTEN_NS);
+
+    fn take_on(rig: &Rig, how: How) -> Option<u64> {
+        rig.remote.take_on(how, rig.now())
+    }
+
+    /// A thread of the program comes by once.
+    fn come_by(rig: &Rig) {
+        rig.remote.step(&rig.actor, &rig.vm(1), &rig.hooks);
+        rig.vm(1).has_let_go();
+        rig.pass(Duration::from_millis(2));
+    }
+
+    /// Threads come by until the command of this ticket is over.
+    fn carry_out(rig: &Rig, ticket: u64) -> Outcome {
+        for _ in 0..100_000 {
+            come_by(rig);
+            if let Ok(Some(outcome)) = rig.remote.outcome(ticket) {
+                return outcome;
+            }
+        }
+        panic!("no outcome: {:?}", rig.remote);
+    }
+
+    fn check(rig: &Rig, asked: How, done: How, freed: u64) {
+        let Some(ticket) = take_on(rig, asked) else { panic!("it is refused") };
+        match carry_out(rig, ticket) {
+            Outcome::Collected { how, found, .. } => assert_eq!((how, found), (done, freed)),
+            other => panic!("{other:?}"),
+        }
+        assert!(!rig.remote.is_waiting());
+    }
+
+    fn collections(rig: &Rig) -> u64 {
+        lock(&rig.interpreter).collections
+    }
+
+    #[test]
+    fn each_way_does_what_it_says() {
+        check(&Rig::with_garbage(70), How::Young, How::Young, 0);
+        check(&Rig::with_garbage(70), How::Full, How::Full, 70);
+        check(&Rig::with_garbage(70), How::Snapshot, How::Snapshot, 70);
+        check(&Rig::with_garbage(70), How::Auto, How::Snapshot, 70);
+        check(&Rig::new(1_000), How::Auto, How::Full, 0);
+    }
+
+    #[test]
+    fn where_there_are_no_snapshots_auto_collects_plainly() {
+        let rig = Rig::with_garbage(70);
+        let refused = Some(Failure::Unsupported("a test".to_owned()));
+        rig.snapshots.plan(Plan { refused, ..Plan::default() });
+        check(&rig, How::Auto, How::Full, 70);
+    }
+
+    #[test]
+    fn there_is_one_at_a_time_and_the_last_one_counts() {
+        let rig = Rig::new(1_000);
+        assert_eq!((take_on(&rig, How::Full), take_on(&rig, How::Full)), (Some(1), None));
+        assert_eq!(rig.remote.settle(Outcome::Failed(String::new()), rig.now()), None);
+        come_by(&rig);
+        assert_eq!(take_on(&rig, How::Full), Some(2));
+        assert!(rig.remote.outcome(1).is_err());
+        assert_eq!(rig.remote.outcome(2), Ok(None));
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_carried_out_later() {
+        let rig = Rig::new(1_000);
+        assert_eq!(take_on(&rig, How::Full), Some(1));
+        rig.pass(LONG);
+        come_by(&rig);
+        assert!(matches!(rig.remote.outcome(1), Ok(Some(Outcome::Failed(_)))));
+        assert_eq!((collections(&rig), rig.remote.is_waiting()), (0, false));
+    }
+
+    #[test]
+    fn what_was_forgotten_is_in_no_command_s_way() {
+        for lent in [false, true] {
+            let rig = Rig::new(1_000);
+            assert_eq!(take_on(&rig, How::Full), Some(1));
+            let worked_on = lent.then(|| rig.remote.lend()).flatten();
+            rig.pass(LONG);
+            assert_eq!(take_on(&rig, How::Young), Some(2));
+            if let Some((ticket, _)) = worked_on {
+                // The thread that was at it has been held up in a finalizer.
+                rig.remote.give_back(ticket, None, Some(Outcome::Failed("late".to_owned())));
+            }
+            assert_eq!(rig.remote.outcome(2), Ok(None));
+            rig.pass(LONG);
+            assert_eq!(rig.remote.settle(Outcome::Failed("settled".to_owned()), rig.now()), Some(3));
+            assert!(!rig.remote.is_waiting() && matches!(rig.remote.outcome(3), Ok(Some(_))));
+        }
+    }
+
+    #[test]
+    fn two_threads_do_not_work_on_the_same() {
+        let rig = Rig::new(1_000);
+        assert_eq!(take_on(&rig, How::Full), Some(1));
+        let worked_on = rig.remote.lend();
+        come_by(&rig);
+        assert_eq!((collections(&rig), worked_on.is_some()), (0, true));
+    }
+
+    #[test]
+    fn a_plain_collection_waits_for_that_of_another_thread() {
+        let rig = Rig::with_garbage(70);
+        lock(&rig.interpreter).collecting = true;
+        assert_eq!(take_on(&rig, How::Full), Some(1));
+        come_by(&rig);
+        assert_eq!(rig.remote.outcome(1), Ok(None));
+        lock(&rig.interpreter).collecting = false;
+        assert!(matches!(carry_out(&rig, 1), Outcome::Collected { found: 70, .. }));
+    }
+
+    #[test]
+    fn it_does_not_wait_for_ever() {
+        for how in [How::Full, How::Snapshot] {
+            let rig = Rig::new(1_000);
+            lock(&rig.interpreter).collecting = true;
+            let began = rig.now();
+            assert_eq!(take_on(&rig, how), Some(1));
+            assert_eq!(carry_out(&rig, 1), Outcome::Failed(Failure::Collecting.to_string()));
+            assert!(rig.now() - began < OTHERS_NS + 10_000_000);
+        }
     }
 }

@@ -104,6 +104,15 @@ pub(crate) fn restore_if_left() {
     }
 }
 
+/// Repays the loans of an agent that is no longer the installed one, before any other thread runs: thresholds that the
+/// program sets from now on are its own. A thread that is in an order of this agent takes no more loans.
+pub(crate) fn repay(py: Python<'_>, agent: &Agent) {
+    agent.actor.stand_down();
+    if let Err(reason) = agent.actor.loans.repay(&agent.vm(py)) {
+        let _ = agent.actor.troubles.push(format!("the collector could not be given back: {reason}"));
+    }
+}
+
 /// Takes everything back.
 pub(crate) fn give_back(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     py.detach(|| agent.actor.direct(None));

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::gc_functions::{give_back, take_over};
+use super::gc_functions::{give_back, repay, take_over};
 use super::moments::request_ended;
 use crate::act::loans::repay_collecting;
 use crate::book::status;
@@ -115,6 +115,7 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
     hook_in(py)?;
     // Several threads may do this at once: each stops what it replaces, and only the last one's agent is started.
     if let Some(replaced) = set_current(Some(Arc::clone(&agent))) {
+        repay(py, &replaced);
         stop(py, &replaced);
         give_back(py, &replaced)?;
     }
@@ -127,6 +128,7 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
 #[pyfunction]
 fn uninstall(py: Python<'_>) -> PyResult<()> {
     let Some(agent) = set_current(None) else { return Ok(()) };
+    repay(py, &agent);
     stop(py, &agent);
     give_back(py, &agent)?;
     let module = py.import("neurogc._agent")?;
@@ -269,9 +271,12 @@ pub(crate) fn resume() {
 fn after_fork_in_child(py: Python<'_>) {
     RESUME.store(false, Ordering::Relaxed);
     if let Some(parents) = current() {
-        repay_collecting(&parents.vm(py), parents.hooks.collecting_thread());
+        let collecting = parents.hooks.collecting_thread().or_else(|| parents.actor.running_in());
+        repay_collecting(&parents.vm(py), collecting);
         parents.snapshots.leave_to_parent(py, parents.interpreter.collector);
         let agent = Arc::new(parents.in_child());
+        // A finalizer that forks goes on in an order of the parent's agent, whose loans are not the child's.
+        parents.actor.stand_down();
         std::mem::forget(set_current(Some(Arc::clone(&agent))));
         std::mem::forget(parents);
         if let Err(error) = share_heap(py, &agent) {

@@ -1,5 +1,6 @@
 //! The Python face of snapshots: `neurogc.collect("snapshot")`, and single steps for tests and measurements.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use neurogc_policy::{Decision, Order};
@@ -30,6 +31,10 @@ pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<u64>> {
             Next::Again(pause) => {
                 py.detach(|| std::thread::sleep(pause));
                 py.check_signals()?;
+                if !current().is_some_and(|current| Arc::ptr_eq(&current, &agent)) {
+                    // It was uninstalled or replaced meanwhile, or this is a forked child: its snapshot is called off.
+                    return Ok(None);
+                }
             }
             Next::Done { freed, .. } => return Ok(Some(freed)),
             Next::Failed(_) => return Ok(None),
@@ -47,7 +52,7 @@ pub(crate) fn prefers_snapshot(py: Python<'_>) -> bool {
     })
 }
 
-fn agent() -> PyResult<std::sync::Arc<Agent>> {
+fn agent() -> PyResult<Arc<Agent>> {
     current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))
 }
 

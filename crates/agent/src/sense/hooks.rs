@@ -15,7 +15,8 @@ use crate::sys::native::monotonic_ns;
 
 /// How many events may wait for the sampler. It empties the queue at least every 50 ms, so this lasts for 20 000
 /// requests per second. A longer queue would cost the program more: every event goes to memory that is not in its cache.
-const QUEUE: usize = 2048;
+/// Tests make many agents that live for a few events.
+const QUEUE: usize = if cfg!(test) { 128 } else { 2048 };
 
 /// Something that happened in the program. Times are `monotonic_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -193,7 +193,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
     match ask {
         Ask::Status => Answer::Status(Box::new(status::report(agent))),
         Ask::Policy(name) => match name.parse() {
-            Ok(name) => ticket(agent.remote.settle(change(agent, name))),
+            Ok(name) => ticket(agent.remote.settle(change(agent, name), monotonic_ns())),
             Err(error) => Answer::Refused(NameError::to_string(&error)),
         },
         Ask::Collect(how) => {

@@ -1,0 +1,210 @@
+//! Orders in the fake interpreter, one at a time.
+
+use std::cell::{Cell, RefCell};
+
+use neurogc_policy::{Control, Guarded, Limits, Name, Observation, Policy, Tuning};
+
+use super::*;
+use crate::act::fake::{Collector, Fake, Plan, Rig, Surroundings};
+
+/// A policy that always says the same.
+#[derive(Debug)]
+struct Says(Decision);
+
+impl Policy for Says {
+    fn control(&self) -> Control {
+        Control::Cpython
+    }
+
+    fn decide(&mut self, _: &Observation) -> Order {
+        Order::at_once(self.0, "a test")
+    }
+}
+
+fn direct(rig: &Rig, decision: Decision) {
+    let guarded = Guarded::new(Box::new(Says(decision)), Limits::default(), Tuning::default(), [700, 10, 10]);
+    rig.actor.direct(Some(Director::new(guarded, Name::Gap)));
+}
+
+fn collections(rig: &Rig) -> u64 {
+    lock(&rig.interpreter).collections
+}
+
+fn act(rig: &Rig, moment: Moment) -> bool {
+    rig.actor.moment(&rig.vm(1), &rig.hooks, moment)
+}
+
+#[test]
+fn an_order_is_carried_out_and_booked() {
+    let rig = Rig::with_garbage(10);
+    direct(&rig, Decision::Full);
+    assert!(act(&rig, Moment::Gap) && act(&rig, Moment::Passing));
+    let ids: Vec<u64> = std::iter::from_fn(|| rig.actor.orders.pop()).map(|(_, order)| order.id).collect();
+    assert_eq!((collections(&rig), ids), (2, vec![1, 2]));
+    assert!(!rig.actor.is_running());
+}
+
+#[test]
+fn who_has_stood_down_does_nothing() {
+    let rig = Rig::new(1_000);
+    direct(&rig, Decision::Full);
+    rig.actor.stand_down();
+    assert!(![Moment::Gap, Moment::Passing, Moment::CollectionEnd].map(|moment| act(&rig, moment)).contains(&true));
+    assert!(collections(&rig) == 0 && !rig.actor.waits() && !rig.actor.is_due(u32::MAX - 1));
+}
+
+#[test]
+fn nothing_is_done_where_collection_is_off_or_another_thread_collects() {
+    let rig = Rig::new(1_000);
+    direct(&rig, Decision::Full);
+    lock(&rig.interpreter).enabled = false;
+    assert!(!act(&rig, Moment::Gap));
+    lock(&rig.interpreter).enabled = true;
+    lock(&rig.interpreter).collecting = true;
+    assert!(!act(&rig, Moment::Gap));
+    lock(&rig.interpreter).collecting = false;
+    let _running = rig.actor.begin(&rig.vm(2), Order::WAIT);
+    assert!(!act(&rig, Moment::Gap));
+    assert_eq!((collections(&rig), rig.actor.running_in()), (0, Some(2)));
+}
+
+#[test]
+fn without_a_policy_there_is_nothing_to_do() {
+    let rig = Rig::new(1_000);
+    assert!(!act(&rig, Moment::Gap));
+    direct(&rig, Decision::Full);
+    rig.actor.direct(None);
+    assert!(!act(&rig, Moment::Gap) && !rig.actor.waits());
+}
+
+#[test]
+fn what_a_look_has_ordered_is_done_once() {
+    let rig = Rig::new(1_000);
+    direct(&rig, Decision::Full);
+    let situation = Situation {
+        now: Duration::from_secs(5),
+        moment: Moment::Look,
+        idle: None,
+        in_flight: 0,
+        requests: 0,
+        counts: [0; 3],
+        rss: 0,
+        ceiling: None,
+        paused: false,
+        deferred: false,
+        snapshot: None,
+    };
+    rig.actor.look(&situation);
+    assert!(rig.actor.has_posted() && rig.actor.waits());
+    // From now on only what was posted.
+    *lock(&rig.actor.director) = None;
+    let guarded = Guarded::new(Box::new(Says(Decision::Wait)), Limits::default(), Tuning::default(), [700, 10, 10]);
+    *lock(&rig.actor.director) = Some(Director::new(guarded, Name::Gap));
+    assert!(act(&rig, Moment::Gap) && !act(&rig, Moment::Gap));
+    assert_eq!(collections(&rig), 1);
+    rig.actor.look(&situation);
+    rig.actor.direct(None);
+    assert!(!rig.actor.has_posted());
+}
+
+#[test]
+fn a_launch_without_memory_is_a_failure_that_the_policy_sees() {
+    let rig = Rig::new(1_000);
+    lock(&rig.interpreter).has_room = false;
+    direct(&rig, Decision::Snapshot { scope: Scope::All });
+    assert!(act(&rig, Moment::Gap));
+    assert_eq!(rig.vm(1).look(), Progress::Failed(Failure::ShortOfMemory));
+    // The next question takes note of it, and tries again.
+    lock(&rig.interpreter).has_room = true;
+    assert!(act(&rig, Moment::Gap));
+    assert!(matches!(rig.vm(1).look(), Progress::InFlight { .. }));
+}
+
+#[test]
+fn a_final_failure_is_said() {
+    let rig = Rig::new(1_000);
+    let refused = Some(Failure::Unsupported("a test".to_owned()));
+    rig.snapshots.plan(Plan { refused, ..Plan::default() });
+    direct(&rig, Decision::Snapshot { scope: Scope::All });
+    assert!(act(&rig, Moment::Gap) && rig.actor.troubles.is_empty());
+    act(&rig, Moment::Gap);
+    assert!(rig.actor.troubles.pop().is_some_and(|trouble| trouble.contains("a test")));
+}
+
+#[test]
+fn thresholds_are_lent_and_the_program_s_own_are_known() {
+    let rig = Rig::new(1_000);
+    rig.actor.tune(&rig.vm(1), [9_000, 10, 10]);
+    assert_eq!((rig.actor.own_young_threshold(), rig.vm(1).thresholds()), (Some(700), Ok([9_000, 10, 10])));
+    let child = rig.actor.in_child(0);
+    assert_eq!(child.loans.thresholds(), Some([700, 10, 10]));
+}
+
+/// Carries one order out in the callback of the first collection, and notes CPython's flag while others run.
+struct InCallback<'a> {
+    rig: &'a Rig,
+    decision: Decision,
+    seen: RefCell<Vec<bool>>,
+    done: Cell<bool>,
+    /// What a finalizer does.
+    finalizer: fn(&Actor),
+}
+
+impl InCallback<'_> {
+    fn vm(&self) -> Fake<'_> {
+        Fake { interpreter: &self.rig.interpreter, snapshots: &self.rig.snapshots, around: self, thread: 1 }
+    }
+}
+
+impl Surroundings for InCallback<'_> {
+    fn collection_ended(&self, _: usize, _: u8, _: u64) {
+        if !self.done.replace(true) {
+            let order = Order::at_once(self.decision, "a test");
+            self.rig.actor.carry_out(&self.vm(), &self.rig.hooks, order, true);
+        }
+    }
+
+    fn finalizers(&self, _: usize, _: u64) -> u64 {
+        if self.done.get() {
+            (self.finalizer)(&self.rig.actor);
+        }
+        0
+    }
+
+    fn others_run(&self, interpreter: &Mutex<Collector>, _: usize, _: Duration) {
+        self.seen.borrow_mut().push(lock(interpreter).collecting);
+    }
+}
+
+fn in_callback(rig: &Rig, decision: Decision, finalizer: fn(&Actor)) -> Vec<bool> {
+    let around = InCallback { rig, decision, seen: RefCell::default(), done: Cell::new(false), finalizer };
+    around.vm().gc_collect(0);
+    assert!(!lock(&rig.interpreter).collecting);
+    around.seen.take()
+}
+
+#[test]
+fn who_is_held_up_keeps_others_from_collecting() {
+    let rig = Rig::new(1_000);
+    let seen = in_callback(&rig, Decision::Throttle { pause: Duration::from_millis(1) }, |_| ());
+    assert_eq!((seen, collections(&rig)), (vec![true], 1));
+}
+
+#[test]
+fn a_collection_may_follow_another_in_its_callback() {
+    let rig = Rig::with_garbage(10);
+    in_callback(&rig, Decision::Full, |_| ());
+    assert_eq!((collections(&rig), rig.garbage()), (2, 0));
+}
+
+#[test]
+fn nothing_is_frozen_after_the_loans_were_repaid() {
+    for ends in [(|actor| actor.stand_down()) as fn(&Actor), |actor| actor.direct(None)] {
+        let rig = Rig::with_garbage(10);
+        in_callback(&rig, Decision::Freeze, ends);
+        assert_eq!(rig.vm(1).frozen(), 0);
+    }
+    let rig = Rig::with_garbage(10);
+    in_callback(&rig, Decision::Freeze, |_| ());
+    assert_eq!(rig.vm(1).frozen(), 1_000 * 100);
+}

@@ -1,0 +1,248 @@
+//! Snapshots of the fake interpreter: flights that land after a while, or come to nothing, as the test has planned.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::{Collector, Fake, Objects};
+use crate::lifecycle::agent::lock;
+use crate::snapshot::{Failure, Latest, Launched, Progress, Reaped, Sortie};
+
+/// What freeing an object takes, in nanoseconds.
+const COST: u64 = 600;
+
+/// How long the program stands still for a clone.
+const CLONE_NS: u64 = 2_000_000;
+
+/// How the next flight goes.
+#[derive(Clone, Debug)]
+pub(in crate::act) struct Plan {
+    /// Why it is refused.
+    pub(in crate::act) refused: Option<Failure>,
+    pub(in crate::act) flight_ns: u64,
+    /// Why it comes to nothing.
+    pub(in crate::act) fails: Option<Failure>,
+    /// Of so many candidates, one is something else when it is to be freed.
+    pub(in crate::act) changed: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { refused: None, flight_ns: 20_000_000, fails: None, changed: u64::MAX }
+    }
+}
+
+/// The snapshots of one agent.
+#[derive(Debug, Default)]
+pub(in crate::act) struct FakeSnapshots {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    phase: Phase,
+    plan: Plan,
+    latest: Latest,
+    launches: u64,
+    full: u64,
+    frozen_changes: u64,
+    called_off: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Phase {
+    #[default]
+    Idle,
+    Flying {
+        began: u64,
+        lands: u64,
+        full: u64,
+        found: u64,
+        sortie: Sortie,
+    },
+    Landed {
+        left: u64,
+        full: u64,
+    },
+    Reaping,
+    Failed(Failure),
+}
+
+impl FakeSnapshots {
+    /// How flights go from now on.
+    pub(in crate::act) fn plan(&self, plan: Plan) {
+        lock(&self.state).plan = plan;
+    }
+
+    /// How many were launched.
+    pub(in crate::act) fn launches(&self) -> u64 {
+        lock(&self.state).launches
+    }
+
+    /// A full collection has ended.
+    pub(in crate::act) fn full_collection_ended(&self) {
+        lock(&self.state).full += 1;
+    }
+
+    pub(super) fn launch(&self, collector: &mut Collector, sortie: Sortie) -> Result<Launched, Failure> {
+        let mut state = lock(&self.state);
+        if !matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
+            return Err(Failure::UnderWay);
+        }
+        if collector.collecting {
+            return Err(Failure::Collecting);
+        }
+        if let Some(failure) = state.plan.refused.clone() {
+            state.phase = Phase::Failed(failure.clone());
+            return Err(failure);
+        }
+        collector.now += CLONE_NS;
+        let young = collector.young_objects_all_become_old();
+        state.phase = Phase::Flying {
+            began: collector.now,
+            lands: collector.now + state.plan.flight_ns,
+            full: state.full,
+            found: collector.generations[2].garbage,
+            sortie,
+        };
+        state.frozen_changes = collector.frozen_changes;
+        state.launches += 1;
+        Ok(Launched { scope: sortie.scope, young })
+    }
+
+    pub(in crate::act) fn look(&self, now: u64) -> Progress {
+        let mut state = lock(&self.state);
+        if let Phase::Flying { began, lands, full, found, sortie } = state.phase {
+            if state.full != full {
+                state.phase = Phase::Failed(Failure::Collected);
+            } else if now >= lands {
+                state.phase = match state.plan.fails.clone() {
+                    Some(failure) => Phase::Failed(failure),
+                    None => {
+                        state.latest = Latest {
+                            number: state.latest.number + 1,
+                            scope: sortie.scope,
+                            clone_ns: CLONE_NS,
+                            flight_ns: now - began,
+                            tracked: 10 * found + 100_000,
+                            candidates: found,
+                            ..Latest::default()
+                        };
+                        Phase::Landed { left: found, full }
+                    }
+                };
+            }
+        }
+        match &state.phase {
+            Phase::Idle => Progress::Idle,
+            Phase::Reaping => Progress::Busy,
+            Phase::Flying { began, .. } => Progress::InFlight { since_ns: *began },
+            Phase::Landed { left, .. } => {
+                let left = *left as usize;
+                Progress::Ready { candidates: left, components: left / 2, largest: left.min(2), piece: None }
+            }
+            Phase::Failed(failure) => Progress::Failed(failure.clone()),
+        }
+    }
+
+    pub(in crate::act) fn latest(&self) -> Latest {
+        lock(&self.state).latest
+    }
+
+    pub(super) fn forget_failure(&self) {
+        let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Failed(_)) {
+            state.phase = Phase::Idle;
+        }
+    }
+
+    pub(super) fn refuse(&self, failure: &Failure) {
+        let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
+            state.phase = Phase::Failed(failure.clone());
+        }
+    }
+
+    /// Calls it off, for good.
+    pub(in crate::act) fn shut_down(&self) {
+        let mut state = lock(&self.state);
+        match state.phase {
+            Phase::Flying { .. } | Phase::Landed { .. } => state.phase = Phase::Failed(Failure::Cancelled),
+            Phase::Reaping => state.called_off = true,
+            Phase::Idle | Phase::Failed(_) => {}
+        }
+    }
+
+    pub(super) fn reap(&self, vm: &Fake<'_>, budget: Duration, whole: bool) -> Reaped {
+        let began = vm.collector(|collector| collector.now);
+        let Some((taken, left, full)) = self.begin_slice(vm, budget) else { return self.no_slice() };
+        let changed = taken / lock(&self.state).plan.changed;
+        let moved = taken - changed;
+        let (freed, left) = if moved > 0 || whole { (self.judge(vm, moved), left - taken) } else { (0, left) };
+        let pause_ns = vm.collector(|collector| {
+            collector.now += COST * taken;
+            collector.now - began
+        });
+        let mut state = lock(&self.state);
+        state.frozen_changes = vm.collector(|collector| collector.frozen_changes);
+        let called_off = std::mem::take(&mut state.called_off);
+        state.phase = match left {
+            0 => Phase::Idle,
+            _ if called_off => Phase::Failed(Failure::Cancelled),
+            _ => Phase::Landed { left, full },
+        };
+        let dropped = changed as usize;
+        Reaped { freed: freed as usize, moved: moved as usize, dropped, left: left as usize, pause_ns }
+    }
+
+    /// Takes candidates out: how many, how many are left, and the full collections at the time.
+    fn begin_slice(&self, vm: &Fake<'_>, budget: Duration) -> Option<(u64, u64, u64)> {
+        let mut state = lock(&self.state);
+        let Phase::Landed { left, full } = state.phase else { return None };
+        let (collecting, frozen) = vm.collector(|collector| (collector.collecting, collector.frozen_changes));
+        if collecting {
+            return None;
+        }
+        if state.full != full || frozen != state.frozen_changes {
+            let failure = if state.full == full { Failure::Frozen } else { Failure::Collected };
+            state.phase = Phase::Failed(failure);
+            return None;
+        }
+        state.phase = Phase::Reaping;
+        Some(((budget.as_nanos() as u64 / COST).max(1).min(left), left, full))
+    }
+
+    /// What is answered where no slice can be freed.
+    fn no_slice(&self) -> Reaped {
+        match lock(&self.state).phase {
+            Phase::Landed { left, .. } => Reaped { left: left as usize, ..Reaped::default() },
+            _ => Reaped::default(),
+        }
+    }
+
+    /// Has CPython collect candidates by themselves; young objects are set aside meanwhile.
+    fn judge(&self, vm: &Fake<'_>, moved: u64) -> u64 {
+        if moved == 0 {
+            return 0;
+        }
+        vm.collector(|collector| {
+            // Some may have been freed since by other means.
+            let garbage = moved.min(collector.generations[2].garbage);
+            collector.generations[2].garbage -= garbage;
+            let young = std::mem::replace(&mut collector.generations[0], Objects { live: 0, garbage });
+            let counts = [collector.counts[0], collector.counts[1]];
+            assert!(collector.aside.is_none(), "objects are set aside already");
+            collector.aside = Some((vm.thread, young, counts));
+        });
+        let freed = vm.gc_collect(0);
+        vm.collector(|collector| {
+            let aside = collector.aside.take();
+            assert!(aside.is_some(), "the objects that were set aside are lost");
+            if let Some((_, young, [first, second])) = aside {
+                collector.generations[0].add(young);
+                collector.counts[0] += first;
+                collector.counts[1] = second;
+            }
+        });
+        freed
+    }
+}

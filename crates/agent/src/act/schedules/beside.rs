@@ -1,0 +1,169 @@
+//! The threads of the agent in a schedule, which have no GIL: they run between any two calls of a thread that has it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use neurogc_policy::{
+    Control, Decision, Guarded, Limits, Moment, Name, Observation, Order, Policy, Scope, Tuning, policy,
+};
+use neurogc_wire::control::{How, Outcome};
+
+use super::process::{Agent, Process};
+use crate::act::fake::Random;
+use crate::decide::director::{Director, Situation};
+use crate::lifecycle::agent::lock;
+
+/// The sampler and the uplink.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// The agent that they belong to: they may be late to notice that it was uninstalled.
+    agent: Option<Rc<Agent>>,
+    /// A command under way: its ticket, when it was taken on, and after how many full collections.
+    ticket: Option<(u64, u64, u64)>,
+}
+
+impl Process {
+    /// One round of one of them.
+    pub(super) fn run_beside(&self) {
+        let Some(mut beside) = self.beside.borrow_mut().take() else { return };
+        let current = self.current();
+        let stale = match (&beside.agent, &current) {
+            (Some(own), Some(current)) => !Rc::ptr_eq(own, current),
+            (own, current) => own.is_some() != current.is_some(),
+        };
+        if stale && self.once_in(2) {
+            beside = Beside { agent: current, ticket: None };
+        }
+        if let Some(agent) = beside.agent.clone() {
+            // A thread of the program that asks the director at this instant is waited for.
+            if self.once_in(2) && !agent.actor.is_being_asked() {
+                self.sample(&agent);
+            } else if !stale {
+                self.serve(&agent, &mut beside);
+            }
+        }
+        *self.beside.borrow_mut() = Some(beside);
+    }
+
+    /// A round of the sampler.
+    fn sample(&self, agent: &Agent) {
+        agent.book();
+        while agent.actor.troubles.pop().is_some() {}
+        while agent.actor.landings.pop().is_some() {}
+        if agent.undirected.take() && !agent.actor.has_stood_down() {
+            agent.actor.direct(Some(self.director()));
+        } else if self.once_in(40) {
+            agent.actor.direct(None);
+            agent.switched.set(true);
+            agent.undirected.set(true);
+            self.count(|tally| tally.switches += 1);
+        } else {
+            agent.actor.look(&self.situation(agent));
+        }
+        if agent.remote.is_waiting() || agent.actor.waits() || agent.actor.has_posted() {
+            agent.called.set(true);
+        }
+    }
+
+    /// A round of the uplink.
+    fn serve(&self, agent: &Agent, beside: &mut Beside) {
+        let (now, full) = {
+            let interpreter = lock(&self.interpreter);
+            (interpreter.now, interpreter.full_collections)
+        };
+        let Some((ticket, since, full_before)) = beside.ticket else {
+            let how = [How::Auto, How::Young, How::Full, How::Snapshot][self.below(4) as usize];
+            if self.once_in(4) {
+                beside.ticket = agent.remote.take_on(how, now).map(|ticket| (ticket, now, full));
+                assert!(beside.ticket.is_some(), "a command is refused, and none is under way");
+            }
+            return;
+        };
+        match agent.remote.outcome(ticket) {
+            Ok(Some(outcome)) => {
+                let plain = matches!(outcome, Outcome::Collected { how: How::Full, .. });
+                assert!(!plain || full > full_before, "a collection is reported that has not happened");
+                beside.ticket = None;
+                self.count(|tally| tally.outcomes += 1);
+            }
+            Ok(None) => assert!(
+                now < since + 300_000_000_000,
+                "a command has no outcome: {:?} {:?}",
+                agent.remote,
+                agent.actor.is_running()
+            ),
+            Err(reason) => panic!("{reason}"),
+        }
+    }
+
+    /// Whether a command has no outcome yet.
+    pub(super) fn waits_for_outcome(&self) -> bool {
+        let beside = self.beside.borrow();
+        let Some(Beside { agent: Some(agent), ticket: Some((ticket, ..)) }) = &*beside else { return false };
+        let installed = self.current().is_some_and(|current| Rc::ptr_eq(agent, &current));
+        installed && agent.remote.outcome(*ticket) == Ok(None)
+    }
+
+    fn situation(&self, agent: &Agent) -> Situation {
+        let (now, counts) = {
+            let interpreter = lock(&self.interpreter);
+            (interpreter.now, interpreter.counts.map(|count| count as u32))
+        };
+        Situation {
+            now: agent.actor.since_install(now),
+            moment: Moment::Look,
+            idle: None,
+            in_flight: agent.hooks.in_flight(),
+            requests: agent.hooks.ended(),
+            counts,
+            rss: agent.actor.resident_seen(),
+            ceiling: None,
+            paused: agent.actor.is_quiet(),
+            deferred: agent.actor.is_deferred(),
+            snapshot: self.script.snapshots.then(|| (agent.snapshots.look(now), agent.snapshots.latest())),
+        }
+    }
+
+    fn director(&self) -> Director {
+        let tuning = Tuning::default();
+        let (name, policy): (Name, Box<dyn Policy>) = match self.script.policy {
+            0 => (Name::Freeze, policy(Name::Freeze, tuning)),
+            1 => (Name::Every(3), policy(Name::Every(3), tuning)),
+            2..=4 => (Name::Neural(None), Box::new(Restless(Random::new(self.below(u64::MAX))))),
+            _ => (Name::Gap, policy(Name::Gap, tuning)),
+        };
+        let mut guarded = Guarded::new(policy, Limits::default(), tuning, self.own.get());
+        let objects = lock(&self.interpreter).generations[2].live;
+        guarded.begin(20 << 20, objects);
+        Director::new(guarded, name)
+    }
+}
+
+/// A policy that orders anything at any time.
+#[derive(Debug)]
+struct Restless(Random);
+
+impl Policy for Restless {
+    fn control(&self) -> Control {
+        Control::Paced
+    }
+
+    fn wants_looks(&self) -> bool {
+        true
+    }
+
+    fn decide(&mut self, _: &Observation) -> Order {
+        let decision = match self.0.below(14) {
+            0 => Decision::Young,
+            1 => Decision::Middle,
+            2 => Decision::Full,
+            3 if self.0.once_in(4) => Decision::Freeze,
+            4 | 5 => Decision::Snapshot { scope: Scope::All },
+            6 => Decision::Snapshot { scope: Scope::New },
+            7..=9 => Decision::Reap { budget: Duration::from_micros(self.0.below(10_000)) },
+            _ => Decision::Wait,
+        };
+        let order = [Order::because, Order::at_once, Order::forced][self.0.below(3) as usize];
+        order(decision, "restless")
+    }
+}

@@ -1,0 +1,404 @@
+//! A process of the fake interpreter: its agent, its threads, and what stands between CPython and the acting half, as
+//! `python/` has it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use neurogc_policy::{Decision, Moment, Order, Thresholds};
+use neurogc_wire::stop::StopKind;
+
+use super::Tally;
+use super::beside::Beside;
+use super::threads::Thread;
+use crate::act::actor::{Actor, Ended, Lowered};
+use crate::act::fake::{Collector, Fake, FakeSnapshots, Random, Surroundings};
+use crate::act::loans::{Loans, repay_collecting};
+use crate::act::remote::Remote;
+use crate::act::vm::Vm;
+use crate::lifecycle::agent::lock;
+use crate::sense::hooks::{Event, Hooks};
+
+/// What `lifecycle::agent::Agent` is to the acting half.
+pub(super) struct Agent {
+    pub(super) actor: Actor,
+    pub(super) hooks: Hooks,
+    pub(super) remote: Remote,
+    pub(super) snapshots: FakeSnapshots,
+    /// What the sampler has taken from the queues: orders, and the numbers of orders that stops came from.
+    pub(super) orders: RefCell<Vec<Order>>,
+    pub(super) stops: RefCell<Vec<u64>>,
+    /// The policy was changed, and the next thread of the program has to follow.
+    pub(super) switched: Cell<bool>,
+    /// A director is to be made.
+    pub(super) undirected: Cell<bool>,
+    /// This is the memory of a parent, from which native code has forked this process.
+    pub(super) foreign: Cell<bool>,
+    /// The sampler has asked the main thread to come by.
+    pub(super) called: Cell<bool>,
+}
+
+impl Agent {
+    fn of(actor: Actor) -> Rc<Self> {
+        Rc::new(Self {
+            actor,
+            hooks: Hooks::default(),
+            remote: Remote::default(),
+            snapshots: FakeSnapshots::default(),
+            orders: RefCell::default(),
+            stops: RefCell::default(),
+            switched: Cell::new(false),
+            undirected: Cell::new(true),
+            foreign: Cell::new(false),
+            called: Cell::new(false),
+        })
+    }
+
+    fn new(snapshots: bool) -> Rc<Self> {
+        Self::of(Actor::new(0, Duration::from_millis(1), snapshots, Loans::default()))
+    }
+
+    /// Takes from the queues, as the sampler does.
+    pub(super) fn book(&self) {
+        while let Some(event) = self.hooks.take() {
+            if let Event::Collection { order: id @ 1.., .. } = event {
+                self.stops.borrow_mut().push(id);
+            }
+        }
+        while let Some((_, order)) = self.actor.orders.pop() {
+            self.orders.borrow_mut().push(order);
+        }
+    }
+}
+
+pub(super) struct Process {
+    pub(super) interpreter: Mutex<Collector>,
+    random: RefCell<Random>,
+    pub(super) current: RefCell<Option<Rc<Agent>>>,
+    /// All agents that there were.
+    pub(super) agents: RefCell<Vec<Rc<Agent>>>,
+    /// Threads by number; one that is at its turn, or below it on the stack, is not here.
+    pub(super) threads: RefCell<Vec<Option<Thread>>>,
+    /// Threads that are on the stack.
+    pub(super) busy: Cell<usize>,
+    pub(super) beside: RefCell<Option<Beside>>,
+    /// The thresholds that the program has set.
+    pub(super) own: Cell<Thresholds>,
+    pub(super) froze: Cell<bool>,
+    pub(super) is_child: bool,
+    /// Finalizers do nothing any more.
+    pub(super) is_over: Cell<bool>,
+    /// The agent that was told of the beginning of the last collection.
+    told: RefCell<Option<Rc<Agent>>>,
+    pub(super) tally: RefCell<Tally>,
+    pub(super) script: Script,
+}
+
+/// What a schedule is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Script {
+    pub(super) policy: u64,
+    pub(super) snapshots: bool,
+    /// Of so many finalizers one does something.
+    pub(super) lively: u64,
+    pub(super) forks: bool,
+    pub(super) ends: bool,
+}
+
+impl Process {
+    pub(super) fn new(mut random: Random, script: Script) -> Self {
+        let own = [[700, 10, 10], [2_000, 5, 5], [5_000, 2, 1]][random.below(3) as usize];
+        let live = [20_000, 60_000, 200_000, 1_000_000][random.below(4) as usize];
+        let process = Self {
+            interpreter: Mutex::new(Collector::new(live, own)),
+            random: RefCell::new(random),
+            current: RefCell::default(),
+            agents: RefCell::default(),
+            threads: RefCell::default(),
+            busy: Cell::new(0),
+            beside: RefCell::new(Some(Beside::default())),
+            own: Cell::new(own),
+            froze: Cell::new(false),
+            is_child: false,
+            is_over: Cell::new(false),
+            told: RefCell::default(),
+            tally: RefCell::default(),
+            script,
+        };
+        process.install();
+        process
+    }
+
+    pub(super) fn below(&self, end: u64) -> u64 {
+        self.random.borrow_mut().below(end)
+    }
+
+    pub(super) fn once_in(&self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    pub(super) fn count(&self, body: impl FnOnce(&mut Tally)) {
+        body(&mut self.tally.borrow_mut());
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        lock(&self.interpreter).now
+    }
+
+    pub(super) fn current(&self) -> Option<Rc<Agent>> {
+        self.current.borrow().clone()
+    }
+
+    pub(super) fn vm<'a>(&'a self, agent: &'a Agent, thread: usize) -> Fake<'a> {
+        Fake { interpreter: &self.interpreter, snapshots: &agent.snapshots, around: self, thread }
+    }
+
+    /// The interpreter, whether an agent is installed or not.
+    pub(super) fn with_vm<T>(&self, thread: usize, body: impl FnOnce(&Fake<'_>) -> T) -> T {
+        let none = FakeSnapshots::default();
+        let agent = self.current();
+        let snapshots = agent.as_ref().map_or(&none, |agent| &agent.snapshots);
+        body(&Fake { interpreter: &self.interpreter, snapshots, around: self, thread })
+    }
+
+    /// `neurogc.install()`.
+    pub(super) fn install(&self) {
+        if self.current().is_none() {
+            let agent = Agent::new(self.script.snapshots);
+            agent.actor.loans.note_frozen(&self.vm(&agent, 0));
+            self.agents.borrow_mut().push(Rc::clone(&agent));
+            *self.current.borrow_mut() = Some(agent);
+        }
+    }
+
+    /// The first part of `uninstall()`, which lets go of the GIL at its end.
+    pub(super) fn begin_uninstall(&self, thread: usize) -> Option<Rc<Agent>> {
+        let agent = self.current.borrow_mut().take()?;
+        agent.actor.stand_down();
+        assert!(agent.actor.loans.repay(&self.vm(&agent, thread)).is_ok());
+        agent.snapshots.shut_down();
+        Some(agent)
+    }
+
+    /// The second part, as in `give_back`.
+    pub(super) fn finish_uninstall(&self, agent: &Agent, thread: usize) {
+        agent.actor.direct(None);
+        assert!(agent.actor.loans.repay(&self.vm(agent, thread)).is_ok());
+        self.count(|tally| tally.uninstalls += 1);
+    }
+
+    /// `gc.set_threshold(...)`: the program is left alone from then on.
+    pub(super) fn set_threshold(&self, thresholds: Thresholds, thread: usize) {
+        self.own.set(thresholds);
+        if let Some(agent) = self.current().filter(|agent| !agent.actor.has_stood_down()) {
+            let vm = self.vm(&agent, thread);
+            assert!(agent.actor.loans.repay(&vm).is_ok());
+            assert!(vm.set_thresholds(thresholds).is_ok());
+            agent.actor.stand_down();
+            agent.snapshots.shut_down();
+            self.count(|tally| tally.stood_down += 1);
+        } else {
+            lock(&self.interpreter).thresholds = thresholds;
+        }
+    }
+
+    fn follow_switch(&self, agent: &Agent, thread: usize) {
+        if agent.switched.take() {
+            let vm = self.vm(agent, thread);
+            assert!(agent.actor.loans.repay(&vm).is_ok());
+            agent.actor.loans.note_frozen(&vm);
+        }
+    }
+
+    /// `moments::at`.
+    pub(super) fn at(&self, thread: usize, moment: Moment) -> bool {
+        let Some(agent) = self.current().filter(|agent| !agent.foreign.get()) else { return false };
+        self.follow_switch(&agent, thread);
+        let vm = self.vm(&agent, thread);
+        let acted = agent.actor.moment(&vm, &agent.hooks, moment);
+        agent.remote.step(&agent.actor, &vm, &agent.hooks);
+        acted && self.is_due(&agent)
+    }
+
+    pub(super) fn is_due(&self, agent: &Agent) -> bool {
+        agent.remote.is_waiting() || agent.actor.is_due(lock(&self.interpreter).counts[0] as u32)
+    }
+
+    /// A fork by a thread that is in no collection, while others may be: the child lives to its end before the parent goes
+    /// on.
+    pub(super) fn fork(&self, thread: usize) {
+        let Some(parents) = self.current().filter(|_| !self.is_child && self.script.forks) else { return };
+        let interpreter = lock(&self.interpreter).in_child(thread);
+        let told = self.told.borrow().as_ref().is_some_and(|told| Rc::ptr_eq(told, &parents));
+        if interpreter.collecting && !told {
+            // The agent came in the middle of a collection, of which it knows nothing.
+            return;
+        }
+        let child = Self {
+            interpreter: Mutex::new(interpreter),
+            random: RefCell::new(Random::new(self.random.borrow_mut().next())),
+            current: RefCell::default(),
+            agents: RefCell::default(),
+            threads: RefCell::default(),
+            busy: Cell::new(0),
+            beside: RefCell::default(),
+            own: self.own.clone(),
+            froze: self.froze.clone(),
+            is_child: true,
+            is_over: Cell::new(false),
+            told: RefCell::default(),
+            tally: RefCell::default(),
+            script: self.script,
+        };
+        let native = self.once_in(4) && !lock(&child.interpreter).collecting;
+        if native {
+            child.after_native_fork(&parents);
+        } else {
+            child.after_fork_in_child(&parents, thread);
+        }
+        child.still_collects(thread);
+        let interpreter = lock(&child.interpreter).clone();
+        assert!(!native || !interpreter.enabled || interpreter.thresholds == child.own.get(), "thresholds are left");
+        child.threads.borrow_mut().resize_with(thread, || None);
+        child.threads.borrow_mut().push(Some(Thread::program(6)));
+        if !native {
+            *child.beside.borrow_mut() = Some(Beside::default());
+        }
+        child.run();
+        child.end(thread);
+        self.count(|tally| {
+            tally.add(&child.tally.borrow());
+            tally.children += 1;
+        });
+    }
+
+    /// A fork by a thread that may be in a collection itself: the schedule goes on in the child, where the other threads
+    /// do not exist.
+    pub(super) fn become_child(&self, thread: usize) {
+        let Some(parents) = self.current().filter(|_| self.script.forks && self.busy.get() == 1) else { return };
+        self.threads.borrow_mut().iter_mut().for_each(|other| *other = None);
+        self.after_fork_in_child(&parents, thread);
+        parents.actor.stand_down();
+        *self.beside.borrow_mut() = Some(Beside::default());
+        self.count(|tally| tally.became_child += 1);
+    }
+
+    /// `module::after_fork_in_child`.
+    fn after_fork_in_child(&self, parents: &Rc<Agent>, thread: usize) {
+        let collecting = parents.hooks.collecting_thread().or_else(|| parents.actor.running_in());
+        repay_collecting(&self.vm(parents, thread), collecting);
+        let mut interpreter = lock(&self.interpreter);
+        interpreter.bring_back_in_child(thread);
+        let is_lost = interpreter.collecting && !interpreter.is_in_collection(thread);
+        assert!(!is_lost, "a child is left with a collection that never ends");
+        let agent = Agent::of(parents.actor.in_child(interpreter.now));
+        drop(interpreter);
+        self.agents.borrow_mut().push(Rc::clone(&agent));
+        *self.current.borrow_mut() = Some(agent);
+    }
+
+    /// A child that native code has forked has no hooks, and the memory of its parent's agent.
+    fn after_native_fork(&self, parents: &Agent) {
+        let agent = Agent::of(parents.actor.in_child(0));
+        agent.foreign.set(true);
+        self.agents.borrow_mut().push(Rc::clone(&agent));
+        *self.current.borrow_mut() = Some(agent);
+    }
+
+    /// `moments::leave_in_native_child`.
+    fn leave_in_native_child(&self, agent: &Agent, thread: usize) {
+        if !agent.actor.has_stood_down() {
+            agent.actor.stand_down();
+            assert!(agent.actor.loans.repay(&self.vm(agent, thread)).is_ok());
+        }
+    }
+
+    /// A child of a thread that is in no collection collects by CPython's own trigger.
+    fn still_collects(&self, thread: usize) {
+        let Collector { collections, enabled, thresholds, .. } = lock(&self.interpreter).clone();
+        if enabled {
+            self.with_vm(thread, |vm| vm.allocate(0, u64::from(thresholds[0]) + 1));
+            assert!(lock(&self.interpreter).collections > collections, "a child does not collect");
+        }
+    }
+}
+
+impl Surroundings for Process {
+    /// `moments::gc_event` with the phase `start`.
+    fn collection_begins(&self, thread: usize) {
+        let agent = self.current();
+        *self.told.borrow_mut() = agent.clone();
+        let Some(agent) = agent else { return };
+        if agent.foreign.get() {
+            return self.leave_in_native_child(&agent, thread);
+        }
+        self.follow_switch(&agent, thread);
+        let vm = self.vm(&agent, thread);
+        agent.hooks.collection_starts(vm.counts()[0], thread);
+        agent.actor.collection_begins(&vm);
+    }
+
+    /// The same with the phase `stop`.
+    fn collection_ended(&self, thread: usize, generation: u8, freed: u64) {
+        let Some(agent) = self.current() else { return };
+        if agent.foreign.get() {
+            return self.leave_in_native_child(&agent, thread);
+        }
+        self.follow_switch(&agent, thread);
+        let (vm, kind) = (self.vm(&agent, thread), StopKind::of_generation(generation));
+        let (by, order) = agent.actor.ordered(&vm);
+        if generation == 2 {
+            agent.snapshots.full_collection_ended();
+        }
+        let freed = freed as u32;
+        if agent.hooks.collection_stops(kind, by, order, freed, 0).is_none() {
+            return;
+        }
+        let ended = Ended { generation, began: vm.now(), gathered: agent.hooks.gathered(), freed };
+        agent.actor.collection_ended(&vm, &agent.hooks, ended);
+        if agent.remote.is_waiting() && !agent.actor.is_running() {
+            let _lowered = Lowered::new(&vm);
+            agent.remote.step(&agent.actor, &vm, &agent.hooks);
+        }
+    }
+
+    fn finalizers(&self, thread: usize, unreachable: u64) -> u64 {
+        if self.is_over.get() {
+            return 0;
+        }
+        if self.once_in(self.script.lively) {
+            self.finalize(thread);
+            self.count(|tally| tally.finalizers += 1);
+        }
+        if self.once_in(20) { self.below(unreachable) / 2 } else { 0 }
+    }
+
+    fn others_run(&self, _: &Mutex<Collector>, _: usize, pause: Duration) {
+        self.let_others_run(pause);
+    }
+
+    fn interrupts(&self) -> bool {
+        !self.is_over.get() && self.once_in(100)
+    }
+
+    fn beside(&self) {
+        if self.once_in(24) {
+            self.run_beside();
+        }
+    }
+}
+
+/// A number for each decision that changes something.
+pub(super) fn number(decision: Decision) -> usize {
+    match decision {
+        Decision::Wait => 0,
+        Decision::Young => 1,
+        Decision::Middle => 2,
+        Decision::Full => 3,
+        Decision::Freeze => 4,
+        Decision::Snapshot { .. } => 5,
+        Decision::Reap { .. } => 6,
+        Decision::Throttle { .. } => 7,
+    }
+}
