@@ -60,8 +60,9 @@ fn a_trace_foretells_what_other_policies_do() {
             let real = simulate(&Scene::new(&model, &workload), name.clone());
             let foretold = simulate(&Scene::new(&found.model, &found.workload), name.clone());
             let what = format!("{name} from {recorded_under}");
-            // What snapshots cost, and how full collections go, is only seen where there are some.
-            let share = if name == recorded_under { 0.15 } else { 0.3 };
+            // What snapshots cost, and how full collections go, is only seen where there are some. Under `gap` a small
+            // difference shifts the moment of a launch, and with it what the pacer has the program wait for.
+            let share = if (name, recorded_under) == (&Name::Cpython, &Name::Cpython) { 0.15 } else { 0.3 };
             near(foretold.p50_ms, real.p50_ms, 0.15, &format!("p50 of {what}"));
             near(foretold.p99_ms, real.p99_ms, share, &format!("p99 of {what}"));
             near(foretold.peak_rss_mb, real.peak_rss_mb, 0.1, &format!("memory of {what}"));
