@@ -301,12 +301,12 @@ impl Actor {
         if let Some(thresholds) = advice.thresholds {
             self.tune(vm, thresholds);
         }
-        self.due.store(advice.due.now, Ordering::Relaxed);
         self.due_young.store(advice.due.young, Ordering::Relaxed);
-        if advice.order.decision != Decision::Wait || moment == Moment::CollectionEnd {
-            return Some(advice.order);
-        }
-        Some(try_lock(&self.posted).and_then(|mut posted| posted.take()).unwrap_or(Order::WAIT))
+        let takes = advice.order.decision == Decision::Wait && moment != Moment::CollectionEnd;
+        let posted = if takes { try_lock(&self.posted).and_then(|mut posted| posted.take()) } else { None };
+        // What a look has ordered waits on where this thread has something else to do.
+        self.due.store(advice.due.now || self.has_posted(), Ordering::Relaxed);
+        Some(posted.unwrap_or(advice.order))
     }
 
     fn note(&self, advice: &Advice) {

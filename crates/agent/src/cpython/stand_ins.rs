@@ -1,15 +1,10 @@
 //! Built-in functions that look as those of `gc` do (name, module, signature, documentation) and call ours.
 
 use std::ffi::{CString, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use pyo3::{Borrowed, ffi};
-
-/// What a stand-in does: positional and keyword arguments to an answer.
-pub(crate) type Body = for<'py> fn(&Bound<'py, PyTuple>, Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>>;
 
 /// How it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +25,15 @@ impl Replaced {
         }
     }
 
-    /// Makes the stand-in for `original`. There is one of each kind for each process, so what it is defined by may stay.
+    /// Makes the stand-in for `original`, which calls `ours`. There is one of each kind for each process, so what it is
+    /// defined by may stay.
     pub(crate) fn stand_in<'py>(
         self,
         module: &Bound<'py, PyModule>,
         original: &Bound<'py, PyAny>,
+        ours: Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        OURS[self as usize].store(ours.into_ptr(), Ordering::Release);
         let doc = original.getattr("__doc__").and_then(|doc| doc.extract::<String>()).unwrap_or_default();
         let signature = original.getattr("__text_signature__").and_then(|text| text.extract::<String>()).ok();
         let name = self.name();
@@ -63,13 +61,16 @@ impl Replaced {
     }
 }
 
+/// What the stand-ins call. Each keeps its function alive for ever.
+static OURS: [AtomicPtr<ffi::PyObject>; 3] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 3];
+
 unsafe extern "C" fn get_threshold(
     _: *mut ffi::PyObject,
     positional: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: CPython calls it as its flags say.
-    unsafe { call(crate::python::gc_functions::get_threshold, positional, keywords) }
+    unsafe { call(Replaced::GetThreshold, positional, keywords) }
 }
 
 unsafe extern "C" fn set_threshold(
@@ -78,7 +79,7 @@ unsafe extern "C" fn set_threshold(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: as above.
-    unsafe { call(crate::python::gc_functions::set_threshold, positional, keywords) }
+    unsafe { call(Replaced::SetThreshold, positional, keywords) }
 }
 
 unsafe extern "C" fn collect(
@@ -87,32 +88,15 @@ unsafe extern "C" fn collect(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: as above.
-    unsafe { call(crate::python::gc_functions::collect, positional, keywords) }
+    unsafe { call(Replaced::Collect, positional, keywords) }
 }
 
-/// Calls a function of ours. Nothing may unwind into the interpreter.
+/// Calls our function, whose panics go no further: it is one of an extension module as any other.
 ///
 /// # Safety
 /// CPython must have called, with a tuple and a dictionary or null.
-unsafe fn call(body: Body, positional: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    Python::attach(|py| {
-        let called = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: the caller's promise; both are borrowed for the time of the call.
-            let (positional, keywords) = unsafe {
-                let keywords = Borrowed::from_ptr_or_opt(py, keywords);
-                (Borrowed::from_ptr(py, positional), keywords)
-            };
-            let positional = positional.cast::<PyTuple>()?;
-            let keywords = keywords.as_ref().map(|keywords| keywords.cast::<PyDict>()).transpose()?;
-            body(&positional, keywords.as_deref())
-        }));
-        let failed = || Err(PyRuntimeError::new_err("neurogc has failed here"));
-        match called.unwrap_or_else(|_| failed()) {
-            Ok(answer) => answer.into_ptr(),
-            Err(error) => {
-                error.restore(py);
-                std::ptr::null_mut()
-            }
-        }
-    })
+unsafe fn call(replaced: Replaced, positional: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let ours = OURS[replaced as usize].load(Ordering::Acquire);
+    // SAFETY: the caller's promise; the function was stored before there was a stand-in.
+    unsafe { ffi::PyObject_Call(ours, positional, keywords) }
 }

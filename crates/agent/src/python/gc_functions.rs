@@ -34,7 +34,8 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
         }
         let original = gc.getattr(name)?;
         if !stand_ins.contains(name)? {
-            stand_ins.set_item(name, replaced.stand_in(&gc, &original)?)?;
+            let ours = py.import("neurogc._agent")?.getattr(name)?;
+            stand_ins.set_item(name, replaced.stand_in(&gc, &original, ours)?)?;
         }
         originals.set_item(name, &original)?;
         gc.setattr(name, stand_ins.get_item(name)?)?;
@@ -68,12 +69,12 @@ static SWITCHED: AtomicBool = AtomicBool::new(false);
 
 /// Gives back what the policy before had displaced, and puts the stand-ins in place that this one needs. The caller holds
 /// the GIL.
-pub(crate) fn follow_switch() {
+pub(crate) fn follow_switch(py: Python<'_>) {
     if SWITCHED.load(Ordering::Relaxed)
         && SWITCHED.swap(false, Ordering::Acquire)
         && let Some(agent) = current()
     {
-        let followed = Python::attach(|py| restore(py, &agent).and_then(|()| take_over(py, &agent)));
+        let followed = restore(py, &agent).and_then(|()| take_over(py, &agent));
         if let Err(error) = followed {
             let _ = agent.actor.troubles.push(format!("the policy could not be changed: {error}"));
         }
@@ -94,11 +95,11 @@ pub(crate) fn leave_to_cpython(agent: &Agent) {
 }
 
 /// Restores them, if that was asked for. The caller holds the GIL.
-pub(crate) fn restore_if_left() {
+pub(crate) fn restore_if_left(py: Python<'_>) {
     if LEAVE.load(Ordering::Relaxed)
         && LEAVE.swap(false, Ordering::Relaxed)
         && let Some(agent) = current()
-        && let Err(reason) = Python::attach(|py| agent.actor.loans.repay(&agent.vm(py)))
+        && let Err(reason) = agent.actor.loans.repay(&agent.vm(py))
     {
         let _ = agent.actor.troubles.push(format!("the program's thresholds could not be restored: {reason}"));
     }
@@ -146,6 +147,8 @@ fn books(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyDict>)> {
 }
 
 /// The thresholds that the program has set.
+#[pyfunction]
+#[pyo3(signature = (*positional, **keywords))]
 pub(crate) fn get_threshold<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
@@ -160,6 +163,8 @@ pub(crate) fn get_threshold<'py>(
 }
 
 /// Sets the thresholds. A program that does so is left alone from then on.
+#[pyfunction]
+#[pyo3(signature = (*positional, **keywords))]
 pub(crate) fn set_threshold<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
@@ -195,6 +200,8 @@ pub(crate) fn set_threshold<'py>(
 }
 
 /// Collects. A full collection becomes due instead, and happens in a gap.
+#[pyfunction]
+#[pyo3(signature = (*positional, **keywords))]
 pub(crate) fn collect<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,

@@ -71,6 +71,8 @@ mod _agent {
         quiet, shutdown, status_json, uninstall,
     };
     #[pymodule_export]
+    use crate::python::gc_functions::{collect, get_threshold, set_threshold};
+    #[pymodule_export]
     use crate::python::moments::{gap, gc_event, is_due, on_request_end, passing, progress};
     #[pymodule_export]
     use crate::python::prefork::forks_workers;
@@ -249,7 +251,7 @@ fn after_fork_in_parent() {
     if agent.interpreter.version.counts_threads_after_fork_hooks() {
         RESUME.store(true, Ordering::Relaxed);
         // Where it cannot be called, the next collection or status report resumes.
-        call_soon(resume);
+        call_soon(|_| resume());
     } else {
         start(&agent);
     }

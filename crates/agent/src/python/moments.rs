@@ -19,9 +19,9 @@ use crate::lifecycle::agent::{Agent, lock};
 #[pyfunction]
 pub(crate) fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     resume();
-    restore_if_left();
-    follow_switch();
     let py = phase.py();
+    restore_if_left(py);
+    follow_switch(py);
     let Some(agent) = current_now() else { return };
     if agent.is_foreign() {
         return leave_in_native_child(py, &agent);
@@ -95,7 +95,7 @@ pub(crate) fn passing(py: Python<'_>) -> bool {
 }
 
 fn at(py: Python<'_>, moment: Moment) -> bool {
-    follow_switch();
+    follow_switch(py);
     let Some(agent) = current_now().filter(|agent| !agent.is_foreign()) else { return false };
     if !agent.vm(py).is_collecting() {
         stand_last(py);
@@ -131,12 +131,12 @@ fn serve(py: Python<'_>, agent: &Agent) {
 /// Asks the main thread to come by as soon as it runs Python code; `idle` says that the program has nothing to do. The
 /// caller needs no GIL.
 pub(crate) fn call_main_thread(idle: bool) -> bool {
-    let [in_gap, passing]: [fn(); 2] = [
-        || {
-            Python::attach(gap);
+    let [in_gap, passing]: [fn(Python<'_>); 2] = [
+        |py| {
+            gap(py);
         },
-        || {
-            Python::attach(passing);
+        |py| {
+            passing(py);
         },
     ];
     call_soon(if idle { in_gap } else { passing })
