@@ -52,11 +52,6 @@ impl<'a> Attendant<'a> {
         Self { agent, switches: None, wants_looks: false, memory_due: 0, called_at: 0, said_stuck: false }
     }
 
-    /// Whether looks must be close to each other, whatever the program does.
-    pub(crate) fn wants_close_looks(&self) -> bool {
-        self.wants_looks || self.agent.settings.trace.is_some()
-    }
-
     /// One round. `idle_ns` is how long the GIL has been free, `None` while it is held. Gives how soon the next round
     /// should come, where it matters.
     pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {

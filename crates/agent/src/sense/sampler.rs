@@ -31,7 +31,7 @@ const RARE_STEP_NS: u64 = 5_000_000;
 const LONGEST_STEP_NS: u64 = 50_000_000;
 
 /// A program that has been idle for this long is looked at once a second, unless an event wakes the sampler.
-const DOZE_AFTER_NS: u64 = 200_000_000;
+const DOZE_AFTER_NS: u64 = SECOND_NS;
 const DOZE_NS: u64 = SECOND_NS;
 
 /// How often the collector's counters go into the trace.
@@ -148,7 +148,6 @@ impl Sampler<'_> {
             settled: self.watch.is_settled(),
             idle,
             stall: self.agent.settings.stall.as_nanos() as u64,
-            close: self.attendant.wants_close_looks(),
         });
         wanted.map_or(step, |wanted| step.min(wanted))
     }
@@ -185,24 +184,21 @@ struct Pace {
     idle: u64,
     /// What counts as a stall.
     stall: u64,
-    /// Whether every gap is to be seen, for a trace or a policy.
-    close: bool,
 }
 
 /// Looks are close together while something may become a stall, and grow rarer the longer nothing changes.
 fn next_step(pace: Pace) -> u64 {
     let rare = pace.stall.min(RARE_STEP_NS);
-    let usual = if pace.close { STEP_NS.min(rare) } else { rare };
+    let usual = STEP_NS.min(rare);
     let close = CLOSE_STEP_NS.min(pace.stall / 2);
     let (step, shortest, longest) = match pace {
         Pace { stretch, settled: true, .. } if stretch > 0 => (stretch / 4, close, LONGEST_STEP_NS),
         Pace { stretch, .. } if stretch > SECOND_NS => (stretch / 200, close, LONGEST_STEP_NS),
         Pace { stretch, .. } if stretch > pace.stall / 4 => (stretch / 8, close, rare),
-        Pace { stretch, .. } if stretch > 0 => (usual / 2, close, rare),
-        Pace { idle, close: true, .. } if idle < SECOND_NS => (idle / 32, usual, rare),
+        Pace { stretch, .. } if stretch > 0 => (usual, usual, rare),
         // A request or a collection wakes it; only other work may go unseen for so long.
         Pace { idle, .. } if idle > DOZE_AFTER_NS => (idle, LONGEST_STEP_NS, DOZE_NS),
-        Pace { idle, .. } => (idle / 2, usual, LONGEST_STEP_NS),
+        Pace { idle, .. } => (idle / 32, usual, rare),
     };
     step.clamp(shortest, longest.max(shortest))
 }
@@ -263,8 +259,7 @@ mod tests {
 
     #[test]
     fn looks_are_closest_where_a_stretch_may_become_a_stall() {
-        check(Pace { stretch: 1, ..Pace::default() }, 2.5);
-        check(Pace { stretch: 1, close: true, ..Pace::default() }, 1.0);
+        check(Pace { stretch: 1, ..Pace::default() }, 2.0);
         check(Pace { stretch: 2 * MS, ..Pace::default() }, 1.0);
         check(Pace { stretch: 16 * MS, ..Pace::default() }, 2.0);
         check(Pace { stretch: 400 * MS, ..Pace::default() }, 5.0);
@@ -274,17 +269,9 @@ mod tests {
 
     #[test]
     fn an_idle_program_is_looked_at_once_a_second() {
-        check(Pace::default(), 5.0);
-        check(Pace { idle: 40 * MS, ..Pace::default() }, 20.0);
-        check(Pace { idle: 250 * MS, ..Pace::default() }, 250.0);
-        check(Pace { idle: 50_000 * MS, ..Pace::default() }, 1000.0);
-    }
-
-    #[test]
-    fn every_gap_is_seen_where_that_is_wanted() {
-        check(Pace { close: true, ..Pace::default() }, 2.0);
-        check(Pace { close: true, idle: 900 * MS, ..Pace::default() }, 5.0);
-        check(Pace { close: true, idle: 5_000 * MS, ..Pace::default() }, 1000.0);
+        check(Pace::default(), 2.0);
+        check(Pace { idle: 900 * MS, ..Pace::default() }, 5.0);
+        check(Pace { idle: 1_100 * MS, ..Pace::default() }, 1000.0);
     }
 
     #[test]
