@@ -136,7 +136,7 @@ impl Remote {
 /// Collects, or does the next step of that; the outcome when it is over.
 fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Option<Outcome> {
     if job.drive.is_none() && vm.now() >= job.taken_on + FORGOTTEN_NS {
-        // Whoever asked has gone, and the program is not stopped for a question of long ago.
+        // The client that asked has gone, and the program is not stopped for a question of long ago.
         return Some(Outcome::Failed("no thread of the program came by in time".to_owned()));
     }
     let drive = &mut job.drive;

@@ -477,7 +477,7 @@ impl Snapshots {
     pub(crate) fn leave_to_parent(&self, py: Python<'_>, collector: Option<Collector>) {
         let by = self.aside_by.load(Ordering::Relaxed);
         if let Some(collector) = collector.filter(|_| by != 0 && by != pthread_self()) {
-            // SAFETY: the thread that has filled the list is not in this process, and nobody else uses it.
+            // SAFETY: the thread that has filled the list is not in this process, and no other thread uses it.
             unsafe { collector.generations(py).bring_back_in_child(self.aside.0.get()) };
         }
         // A lock that another thread of the parent held is never let go of here; the mappings then stay.

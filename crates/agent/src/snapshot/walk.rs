@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
     /// Takes the objects of all lists into the table, with their references.
     ///
     /// # Safety
-    /// They must be well-formed lists that nobody changes.
+    /// They must be well-formed lists that no thread changes.
     pub(super) unsafe fn enlist(&mut self, lists: &Lists) -> Result<(), Trouble> {
         for list in lists.each() {
             // SAFETY: the caller's promise.
