@@ -186,6 +186,11 @@ impl Heap {
         seen
     }
 
+    /// Objects that a walk of new ones would see, as of the last launch.
+    pub(crate) fn new_objects(&self) -> f64 {
+        self.new
+    }
+
     fn all_seen(&mut self) {
         (self.seen, self.new, self.new_garbage) = (self.clock, 0.0, 0.0);
         (self.launched, self.recent, self.recent_garbage) = (self.clock, 0.0, 0.0);

@@ -27,6 +27,8 @@ struct Flight {
     objects: f64,
     /// Objects that it finds unreachable.
     found: f64,
+    /// Objects that are no longer new after it.
+    older: f64,
     /// Objects that had become old before it.
     promoted: f64,
     /// What copies have cost the program so far, in nanoseconds.
@@ -180,6 +182,7 @@ impl<'m> Machine<'m> {
         let costs = &self.model.costs;
         let lasted = self.stop(costs.clone.at(self.rss()));
         let (objects, found) = self.heap.launch(scope);
+        let older = (objects - found - self.heap.new_objects()).max(0.0);
         self.flight = Some(Flight {
             scope,
             began: self.now,
@@ -187,6 +190,7 @@ impl<'m> Machine<'m> {
             clone: lasted,
             objects,
             found,
+            older,
             promoted: self.heap.pending(),
             lost: 0.0,
             landed: false,
@@ -217,6 +221,7 @@ impl<'m> Machine<'m> {
             copied: Duration::from_nanos(flight.lost as u64),
             objects: flight.objects as u64,
             found: flight.found as u64,
+            older: flight.older as u64,
         };
         if flight.found < 1.0 {
             self.end_flight();

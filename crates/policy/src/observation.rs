@@ -111,6 +111,8 @@ pub struct Flown {
     pub objects: u64,
     /// Objects that it found unreachable.
     pub found: u64,
+    /// Reachable objects that are no longer new after a walk of everything: walks of new objects leave them out.
+    pub older: u64,
 }
 
 /// What a full collection costs for each object, before one has been measured.

@@ -225,5 +225,6 @@ fn flown(at: Duration, latest: &Latest) -> Flown {
         copied: latest.copied(),
         objects: latest.tracked,
         found: latest.candidates,
+        older: latest.older,
     }
 }

@@ -26,6 +26,8 @@ struct Garbage {
     numbers: *mut u32,
     mask: usize,
     count: usize,
+    /// Those of them that come before the objects that stay new.
+    older: u64,
 }
 
 /// What the visitor needs.
@@ -47,6 +49,8 @@ pub(super) unsafe fn write(
 ) -> Result<(), Trouble> {
     let mut count = 0;
     walk.each(NONE_LEFT, MANY, |_, _, _| count += 1)?;
+    let older = &shared.control().older;
+    older.store(walk.older, Ordering::Relaxed);
     if count == 0 {
         return Ok(());
     }
@@ -58,6 +62,7 @@ pub(super) unsafe fn write(
     // SAFETY: the caller's promise.
     unsafe {
         garbage.gather(walk, lists, count)?;
+        older.fetch_sub(garbage.older, Ordering::Relaxed);
         garbage.join(walk, layout)?;
     }
     // SAFETY: as above; the shared memory has the room that it says.
@@ -73,7 +78,7 @@ impl Garbage {
         if objects.is_null() || leads.is_null() || numbers.is_null() {
             return Err(Trouble::NoMemory);
         }
-        Ok(Self { objects, leads, numbers, mask: slots - 1, count: 0 })
+        Ok(Self { objects, leads, numbers, mask: slots - 1, count: 0, older: 0 })
     }
 
     /// Finds all garbage in the order of the lists.
@@ -89,6 +94,7 @@ impl Garbage {
             unsafe {
                 if is_garbage(*leaf.byte(place)) && self.count < count {
                     self.add(leaf.head(place) + Head::SIZE);
+                    self.older += u64::from((number as u64) < walk.older);
                 }
             }
         }
@@ -97,6 +103,7 @@ impl Garbage {
 
     /// The same along the lists themselves, for a heap so large that their order was not kept.
     unsafe fn gather_again(&mut self, walk: &mut Walk<'_>, lists: &Lists, count: usize) -> Result<(), Trouble> {
+        let mut number = 0;
         for list in lists.each() {
             // SAFETY: the caller's promise: these are well-formed lists, and `count` members of them are garbage.
             unsafe {
@@ -108,7 +115,9 @@ impl Garbage {
                     let byte = walk.byte_of(at + Head::SIZE);
                     if !byte.is_null() && is_garbage(*byte) {
                         self.add(at + Head::SIZE);
+                        self.older += u64::from(number < walk.older);
                     }
+                    number += 1;
                     at = next;
                 }
             }

@@ -20,6 +20,8 @@ pub(super) struct Control {
     pub(super) candidates: AtomicU64,
     pub(super) components: AtomicU64,
     pub(super) largest: AtomicU64,
+    /// Reachable objects that are no longer new.
+    pub(super) older: AtomicU64,
     /// Garbage that found no room.
     pub(super) left_out: AtomicU64,
     /// Memory that the walk took for itself.

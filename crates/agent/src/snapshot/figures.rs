@@ -62,6 +62,8 @@ pub(crate) struct Latest {
     pub(crate) components: u64,
     pub(crate) largest: u64,
     pub(crate) left_out: u64,
+    /// Reachable objects that are no longer new.
+    pub(crate) older: u64,
     /// Memory that the walk took for itself.
     pub(crate) own_bytes: u64,
     /// Large memory without Python objects that was left out of the clone.
@@ -107,6 +109,7 @@ impl Latest {
             components: read(&control.components),
             largest: read(&control.largest),
             left_out: read(&control.left_out),
+            older: read(&control.older),
             own_bytes: read(&control.own_bytes),
             apart_bytes,
             faults: flight.faults(),

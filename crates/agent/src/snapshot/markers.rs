@@ -17,6 +17,15 @@ pub(super) struct Markers {
     second: Marker,
 }
 
+/// The markers' heads, as far as they stand where they were put.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    /// Everything behind it in its list is new.
+    pub(super) first: Option<usize>,
+    /// Everything behind it became old after the last launch.
+    pub(super) second: Option<usize>,
+}
+
 #[derive(Debug)]
 struct Marker {
     object: Py<PyAny>,
@@ -32,9 +41,12 @@ impl Markers {
         Self { first: Marker::make(py), second: Marker::make(py) }
     }
 
-    /// The head behind which everything in its list is new, where there is one.
-    pub(super) fn since(&self, generations: Generations<'_>, full: u64) -> Option<usize> {
-        self.first.stands(generations, full).then(|| self.first.object.as_ptr() as usize - Head::SIZE)
+    /// Where both stand now.
+    pub(super) fn places(&self, generations: Generations<'_>, full: u64) -> Places {
+        let place = |marker: &Marker| {
+            marker.stands(generations, full).then(|| marker.object.as_ptr() as usize - Head::SIZE)
+        };
+        Places { first: place(&self.first), second: place(&self.second) }
     }
 
     /// A snapshot is launched, and the young objects become old next.

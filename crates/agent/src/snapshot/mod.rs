@@ -36,7 +36,7 @@ pub(crate) use failure::Failure;
 pub(crate) use figures::{Figures, Latest};
 use flight::{Flight, Plan, Standing};
 use harvest::{Harvest, Portion};
-use markers::Markers;
+use markers::{Markers, Places};
 use neurogc_policy::Scope;
 use pyo3::prelude::*;
 use walk::Lists;
@@ -243,12 +243,13 @@ impl Snapshots {
         arenas::keep();
         let estimate = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
         let full = self.full.load(Ordering::Relaxed);
-        let since = lock(&self.markers).as_ref().and_then(|markers| markers.since(generations, full));
-        let since = since.filter(|_| sortie.scope == Scope::New);
+        let places = lock(&self.markers).as_ref().map_or(Places::default(), |markers| markers.places(generations, full));
+        let since = places.first.filter(|_| sortie.scope == Scope::New);
+        let newer = places.second.filter(|_| since.is_none());
         let plan = Plan {
             collector,
             layout,
-            lists: Lists { heads: generations.heads(), since },
+            lists: Lists { heads: generations.heads(), since, newer },
             scope: if since.is_some() { Scope::New } else { Scope::All },
             full,
             polite: sortie.polite,

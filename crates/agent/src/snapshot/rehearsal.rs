@@ -121,7 +121,9 @@ impl Graph {
         let control = shared.control();
         let watch = Watch::new(control, system::parent(), u64::MAX, None);
         let mut walk = Walk::new(layout, watch)?;
-        let lists = Lists { heads: head_addresses, since: None };
+        // What comes from here on stays new; it is in the first list.
+        let newer = count / 6;
+        let lists = Lists { heads: head_addresses, since: None, newer: Some(addresses[newer] - Head::SIZE) };
         // SAFETY: the lists are well formed, and nobody changes them.
         unsafe {
             walk.enlist(&lists)?;
@@ -130,6 +132,9 @@ impl Graph {
             candidates::write(&mut walk, &lists, layout, &shared)?;
         }
         assert_eq!(control.tracked.load(Ordering::Relaxed), count as u64);
+        let garbage = self.garbage();
+        let older = (0..newer).filter(|index| !garbage.contains(index)).count();
+        assert_eq!(control.older.load(Ordering::Relaxed), older as u64);
         let (found, sizes) = shared.found();
         let mut found = found.iter().map(|candidate| {
             assert!(candidate.kind == kind.as_ptr() as usize && candidate.is_small());

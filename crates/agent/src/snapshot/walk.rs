@@ -96,6 +96,8 @@ pub(super) struct Lists {
     pub(super) heads: [usize; 4],
     /// The member of the first list behind which new objects begin, where only those are walked.
     pub(super) since: Option<usize>,
+    /// The member of the first list behind which objects stay new after a walk of everything.
+    pub(super) newer: Option<usize>,
 }
 
 /// One of them.
@@ -129,6 +131,8 @@ pub(super) struct Walk<'a> {
     stack: *mut usize,
     height: usize,
     pub(super) order: Order,
+    /// Objects that come before those that stay new.
+    pub(super) older: u64,
 }
 
 impl<'a> Walk<'a> {
@@ -136,7 +140,7 @@ impl<'a> Walk<'a> {
         let stack: *mut usize = system::map(STACK * size_of::<usize>()).cast();
         match (Shadow::new(), Counts::new(), Order::new()) {
             (Some(shadow), Some(counts), Some(order)) if !stack.is_null() => {
-                Ok(Self { shadow, watch, layout, counts, stack, height: 0, order })
+                Ok(Self { shadow, watch, layout, counts, stack, height: 0, order, older: u64::MAX })
             }
             _ => Err(Trouble::NoMemory),
         }
@@ -154,6 +158,7 @@ impl<'a> Walk<'a> {
             let sum = if list.frozen { &control.frozen } else { &control.tracked };
             sum.fetch_add(count, Ordering::Relaxed);
         }
+        self.older = self.older.min(self.watch.control.tracked.load(Ordering::Relaxed));
         Ok(())
     }
 
@@ -169,6 +174,9 @@ impl<'a> Walk<'a> {
                 }
                 let next = (*(at as *const Head)).next;
                 prefetch(next);
+                if Some(at) == lists.newer {
+                    self.older = count;
+                }
                 count += 1;
                 self.watch.step()?;
                 // What is not aligned, or where no memory can be, keeps all that it refers to.

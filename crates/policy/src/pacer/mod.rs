@@ -39,6 +39,9 @@ const HEAVY_FEWEST: f64 = 100.0;
 /// New objects are walked alone where they are at least this part of the room, and at most this part of all objects.
 const NEW_PARTS: (f64, f64) = (0.25, 0.5);
 
+/// Where memory has crept up by this share over walks of new objects, one of everything is due: they leave something.
+const CREPT: f64 = 0.05;
+
 /// Growth that is worth a walk, as a share of what is alive.
 const WORTH: f64 = 0.04;
 
@@ -144,8 +147,9 @@ pub struct Pacer {
     /// What the last walk of everything, or full collection, left; and whether there was one.
     live: f64,
     known: bool,
-    /// Resident memory at the end of the last cycle.
+    /// Resident memory at the end of the last cycle, and of the last one that looked at everything.
     live_bytes: Bytes,
+    all_bytes: Bytes,
     out: Option<Out>,
     /// Growth in the last flight, and whether the last walk was poor.
     growth_in_flight: f64,
@@ -179,6 +183,7 @@ impl Pacer {
             live: 0.0,
             known: false,
             live_bytes: 0,
+            all_bytes: 0,
             out: None,
             growth_in_flight: 0.0,
             poor: false,
@@ -267,7 +272,7 @@ impl Pacer {
         self.objects.left(objects.max(0.0));
         self.live = self.objects.now();
         self.known = true;
-        self.live_bytes = collected.rss;
+        (self.live_bytes, self.all_bytes) = (collected.rss, collected.rss);
         self.poor = false;
         self.out = None;
         self.plain_cost = collected.pause.as_secs_f64() / (objects + collected.freed as f64).max(1.0);
@@ -295,7 +300,7 @@ impl Pacer {
         self.poor = found < POOR * objects;
         match flown.scope {
             Scope::All => {
-                self.objects.walked_all(objects);
+                self.objects.walked_all(objects, flown.older as f64);
                 self.live = (objects - found).max(0.0);
                 self.known = true;
                 self.new_walks.walked_all(found / self.room());
@@ -333,7 +338,12 @@ impl Pacer {
         if let Some(Out { scope, landed: Some((_, found)), freed, .. }) = self.out.take() {
             match scope {
                 // What finalizers have brought back to life is alive.
-                Scope::All => self.live += (found - freed).max(0.0),
+                Scope::All => {
+                    let brought_back = (found - freed).max(0.0);
+                    self.live += brought_back;
+                    self.objects.brought_back(brought_back);
+                    self.all_bytes = resident;
+                }
                 Scope::New if freed < found / 2.0 => self.new_walks.in_vain(),
                 Scope::New => {}
             }
@@ -398,7 +408,8 @@ impl Pacer {
     pub fn scope(&self) -> Scope {
         let new = self.objects.new_objects();
         let enough = new >= NEW_PARTS.0 * self.room() && new <= NEW_PARTS.1 * self.objects.now();
-        if self.known && self.new_walks.may_pay() && enough { Scope::New } else { Scope::All }
+        let crept = self.live_bytes as f64 > (1.0 + CREPT) * self.all_bytes as f64;
+        if self.known && self.new_walks.may_pay() && enough && !crept { Scope::New } else { Scope::All }
     }
 
     fn ceiling(&self, observation: &Observation) -> Option<Bytes> {

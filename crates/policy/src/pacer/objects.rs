@@ -35,10 +35,10 @@ pub(super) struct Objects {
     counted: f64,
     /// Objects freed from what snapshots found, since the beginning.
     freed: f64,
-    /// The last moment at which the number was known, and what walks of new objects have seen beyond what was counted
-    /// since.
+    /// The last moment at which the number was known.
     known: Mark,
-    missed: f64,
+    /// Objects that walks of new ones leave out, as the last walk of everything saw them.
+    older: f64,
     /// The sums when the last snapshot was launched, and at the launch before the last one of everything: what has become old
     /// since then is new. Beside that, objects that were freed since, and both as they were before the last launch.
     launched: Mark,
@@ -58,7 +58,7 @@ impl Objects {
             counted: 0.0,
             freed: 0.0,
             known: Mark::default(),
-            missed: 0.0,
+            older: 0.0,
             launched: Mark::default(),
             all: Mark::default(),
             new_freed: 0.0,
@@ -73,7 +73,7 @@ impl Objects {
     /// The number now.
     pub(super) fn now(&self) -> f64 {
         let grown = self.factor * (self.counted - self.known.counted);
-        (self.known.objects + self.missed + grown - (self.freed - self.known.freed)).max(0.0)
+        (self.known.objects + grown - (self.freed - self.known.freed)).max(0.0)
     }
 
     /// Objects that become old in a second.
@@ -105,7 +105,7 @@ impl Objects {
     /// A full collection has left so many.
     pub(super) fn left(&mut self, objects: f64) {
         self.known = Mark { objects, ..self.mark() };
-        self.missed = 0.0;
+        self.older = objects;
         self.launched = self.known;
         (self.all, self.new_freed) = (self.known, 0.0);
     }
@@ -121,26 +121,31 @@ impl Objects {
         self.launched = self.mark();
     }
 
-    /// A walk of everything has seen so many objects.
-    pub(super) fn walked_all(&mut self, objects: f64) {
+    /// A walk of everything has seen so many objects, and walks of new ones will leave out so many of them.
+    pub(super) fn walked_all(&mut self, objects: f64, older: f64) {
+        self.older = older;
+        self.seen(objects);
+    }
+
+    /// A walk of new objects has seen so many. Only a walk of everything can tell how many of the others are left.
+    pub(super) fn walked_new(&mut self, objects: f64) {
+        self.seen(self.older + objects);
+    }
+
+    /// What finalizers have brought back to life.
+    pub(super) fn brought_back(&mut self, objects: f64) {
+        self.older += objects;
+    }
+
+    /// There were so many objects at the launch.
+    fn seen(&mut self, objects: f64) {
         let (from, to) = (self.known, self.launched);
         let counted = to.counted - from.counted;
         if from.objects > 0.0 && counted > FEWEST_FOR_FACTOR {
             self.correct((objects - from.objects + (to.freed - from.freed)) / counted);
         }
         self.known = Mark { objects, ..to };
-        self.missed = 0.0;
         self.launched.objects = objects;
-    }
-
-    /// A walk of new objects has seen so many. Where these are more than were counted, the number is raised, or errors would
-    /// add up from one such walk to the next; only a walk of everything can tell that there are fewer.
-    pub(super) fn walked_new(&mut self, objects: f64) {
-        let counted = self.launched.counted - self.all.counted;
-        if counted > FEWEST_FOR_FACTOR {
-            self.factor = (objects / counted).clamp(self.factor, MOST_FACTOR.max(self.factor));
-        }
-        self.missed = self.missed.max(objects - self.factor * counted);
     }
 
     /// A snapshot has come to nothing: what it would have seen is still new.
@@ -194,7 +199,7 @@ mod tests {
             objects.collected(round * SECOND, 300_000.0, 0.0);
             real += 200_000.0;
             objects.launched(Scope::All, 0.0);
-            objects.walked_all(real);
+            objects.walked_all(real, real);
             assert!((objects.now() - real).abs() < 1.0);
         }
         objects.collected(9 * SECOND, 300_000.0, 0.0);

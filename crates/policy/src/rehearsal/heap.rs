@@ -292,11 +292,13 @@ impl Heap {
         let (scope, seen, found) = (flight.scope, flight.seen, flight.found);
         let flight = lands - flight.began;
         // What became old since the launch before the last walk of everything stays new.
+        let mut older = 0.0;
         if scope == Scope::All {
             let recent = self.recent[1].min(self.aboard.live);
             self.aboard.live -= recent;
             self.new.live += recent;
             self.old.take(&mut self.aboard);
+            older = self.old.all();
         } else {
             self.new.take(&mut self.aboard);
         }
@@ -311,6 +313,7 @@ impl Heap {
             copied: flight / 10,
             objects: seen as u64,
             found: found as u64,
+            older: older as u64,
         })
     }
 

@@ -125,6 +125,7 @@ impl FakeSnapshots {
                             flight_ns: now - began,
                             tracked: 10 * found + 100_000,
                             candidates: found,
+                            older: 9 * found + 100_000,
                             ..Latest::default()
                         };
                         Phase::Landed { left: found, full }
