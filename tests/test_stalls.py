@@ -46,9 +46,7 @@ def test_the_cause_is_told(cause):
     undisturbed = [each for each in stall(cause, INJECTED) if not each["disturbed"]]
     if len(undisturbed) < INJECTED:
         too_busy()
-    # A wait for a processor before or after the injected stall has no site, and is no label of it.
-    labels = [{seen for seen in zip(each["seen"], each["sites"]) if seen != ("cpu_starved", "")} for each in undisturbed]
-    wrong = [each for each, told in zip(undisturbed, labels) if {seen for seen, _ in told} != {cause}]
+    wrong = [each for each in undisturbed if set(each["seen"]) != {cause}]
     assert len(wrong) <= 0.05 * INJECTED, wrong
 
 

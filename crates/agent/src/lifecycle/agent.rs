@@ -1,6 +1,6 @@
 //! One installed agent: its state, its threads, and how they are stopped around a fork.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use crate::act::remote::Remote;
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
 use crate::cpython::vm::ThisProcess;
+use crate::lifecycle::rounds::{Rounds, wait_until};
 use crate::lifecycle::threads::{Crew, Member, catch};
 use crate::python::gc_functions::leave_to_cpython;
 use crate::sense::children::Proportions;
@@ -33,6 +34,9 @@ const BLOCKS: usize = 16;
 
 /// The stack of our threads, which never run Python.
 const STACK: usize = 256 * 1024;
+
+/// How long a report waits for fresh figures.
+const FRESH_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long a fork waits for the threads to end.
 const FORK_PATIENCE: Duration = Duration::from_millis(100);
@@ -73,7 +77,9 @@ pub(crate) struct Agent {
     ledger: Mutex<Ledger>,
     stop: AtomicBool,
     threads: Mutex<Threads>,
-    pub(crate) rounds: Rounds,
+    /// The sampler's and the uplink's, so that a report can wait for fresh figures.
+    pub(crate) sampler_rounds: Rounds,
+    pub(crate) uplink_rounds: Rounds,
 }
 
 /// What the agent was told about its process.
@@ -82,15 +88,6 @@ pub(crate) struct Host {
     pub(crate) command: String,
     pub(crate) thresholds: [u32; 3],
     pub(crate) owns_trace: bool,
-}
-
-/// How often each thread has gone round, so that somebody can wait for fresh figures.
-#[derive(Debug, Default)]
-pub(crate) struct Rounds {
-    pub(crate) sampler: AtomicU64,
-    pub(crate) uplink: AtomicU64,
-    /// Somebody wants the process to be looked at now.
-    pub(crate) wanted: AtomicBool,
 }
 
 /// The threads there are, and whether there should be any.
@@ -139,7 +136,8 @@ impl Agent {
             ledger: Mutex::new(ledger),
             stop: AtomicBool::new(false),
             threads: Mutex::default(),
-            rounds: Rounds::default(),
+            sampler_rounds: Rounds::default(),
+            uplink_rounds: Rounds::default(),
         }
     }
 
@@ -276,21 +274,13 @@ impl Agent {
 
     /// Waits, for a short while, until everything that has happened is in the books.
     pub(crate) fn refresh(&self) {
-        let before = self.rounds();
-        self.rounds.wanted.store(true, Ordering::Release);
-        let deadline = Instant::now() + Duration::from_millis(100);
-        while Instant::now() < deadline {
-            match &lock(&self.threads).running {
-                Some(running) if self.pid == std::process::id() => running.unpark(),
-                _ => return,
-            }
-            let now = self.rounds();
-            // The round that was running when we asked may have looked too early; the next one has not.
-            if now.0 >= before.0 + 2 && now.1 >= before.1 + 2 {
-                return;
-            }
-            std::thread::sleep(Duration::from_micros(50));
+        let (sampler, uplink) = (self.sampler_rounds.ask(), self.uplink_rounds.ask());
+        match &lock(&self.threads).running {
+            Some(running) if self.pid == std::process::id() => running.unpark(),
+            _ => return,
         }
+        let are_done = || self.sampler_rounds.has_answered(sampler) && self.uplink_rounds.has_answered(uplink);
+        wait_until(are_done, FRESH_PATIENCE);
     }
 
     /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.
@@ -301,10 +291,6 @@ impl Agent {
             }
             UPLINK.wake();
         }
-    }
-
-    fn rounds(&self) -> (u64, u64) {
-        (self.rounds.sampler.load(Ordering::Acquire), self.rounds.uplink.load(Ordering::Acquire))
     }
 }
 

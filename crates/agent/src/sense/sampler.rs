@@ -1,7 +1,6 @@
 //! The thread that senses: it empties the program's queue, looks at the GIL and judges stalls. It never takes the GIL;
 //! what the policy orders is carried out by threads of the program.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use neurogc_wire::trace::BlockWriter;
@@ -57,8 +56,9 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
     };
     agent.hooks.be_sampled_by_this_thread();
     while !agent.stopping() {
+        let round = agent.sampler_rounds.begin();
         let step = sampler.round();
-        agent.rounds.sampler.fetch_add(1, Ordering::AcqRel);
+        agent.sampler_rounds.end(round);
         // Without a look at the GIL there is nothing to be in time for, and each event would wake it.
         // Only in an idle program: one that runs on would wake it with each of its collections.
         agent.hooks.doze(sampler.idle && step > Duration::from_nanos(LONGEST_STEP_NS));

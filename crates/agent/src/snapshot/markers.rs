@@ -43,9 +43,8 @@ impl Markers {
 
     /// Where both stand now.
     pub(super) fn places(&self, generations: Generations<'_>, full: u64) -> Places {
-        let place = |marker: &Marker| {
-            marker.stands(generations, full).then(|| marker.object.as_ptr() as usize - Head::SIZE)
-        };
+        let place =
+            |marker: &Marker| marker.stands(generations, full).then(|| marker.object.as_ptr() as usize - Head::SIZE);
         Places { first: place(&self.first), second: place(&self.second) }
     }
 

@@ -243,7 +243,8 @@ impl Snapshots {
         arenas::keep();
         let estimate = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
         let full = self.full.load(Ordering::Relaxed);
-        let places = lock(&self.markers).as_ref().map_or(Places::default(), |markers| markers.places(generations, full));
+        let places =
+            lock(&self.markers).as_ref().map_or(Places::default(), |markers| markers.places(generations, full));
         let since = places.first.filter(|_| sortie.scope == Scope::New);
         let newer = places.second.filter(|_| since.is_none());
         let plan = Plan {

@@ -23,6 +23,7 @@ use nix::poll::PollFd;
 
 use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::rounds::wait_until;
 use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
 use crate::sense::process::ceiling;
@@ -36,10 +37,9 @@ use trace_file::TraceFile;
 /// The process is looked at no more often while there is neither a hub nor a trace.
 const UNHEARD_LOOK_NS: u64 = 1_000_000_000;
 
-/// How long a report waits for the sampler to book what has happened, and how often it looks. It takes no longer than
-/// the sampler needs to get a processor.
+/// How long a report waits for the sampler to book what has happened. It takes no longer than the sampler needs
+/// to get a processor.
 const BOOKED: Duration = Duration::from_millis(5);
-const BOOKED_LOOK: Duration = Duration::from_micros(20);
 
 /// How long a forked child may take before it is heard and recorded.
 const AWAIT_EXEC: Duration = Duration::from_millis(20);
@@ -54,6 +54,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
     let mut upkeep = Upkeep::default();
     let mut left_behind = LeftBehind::new();
     while !agent.stopping() {
+        let round = agent.uplink_rounds.begin();
         uplink.round(false);
         if let Some(lost) = crew.lost()
             && !agent.stopping()
@@ -61,7 +62,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
             agent.ledger().trouble(lost.to_owned());
             leave_to_cpython(agent);
         }
-        agent.rounds.uplink.fetch_add(1, Ordering::AcqRel);
+        agent.uplink_rounds.end(round);
         left_behind.look(&agent.snapshots);
         let upkeep = upkeep.round();
         waiter.wait(uplink.polled(), uplink.pause().min(upkeep));
@@ -78,7 +79,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
 /// that nobody listens on, and an empty trace. Somebody who asks is not kept waiting.
 fn await_exec(agent: &Agent, waiter: &Waiter) {
     let until = Instant::now() + AWAIT_EXEC;
-    while Instant::now() < until && !agent.stopping() && !agent.rounds.wanted.load(Ordering::Acquire) {
+    while Instant::now() < until && !agent.stopping() && !agent.uplink_rounds.is_asked() {
         waiter.wait(Vec::new(), until.saturating_duration_since(Instant::now()));
     }
 }
@@ -119,7 +120,7 @@ impl<'a> Uplink<'a> {
 
     fn round(&mut self, last: bool) {
         let now = monotonic_ns();
-        let asked = self.agent.rounds.wanted.swap(false, Ordering::AcqRel);
+        let asked = self.agent.uplink_rounds.is_asked();
         if now >= self.look_due || asked || last || self.listeners.want_figures(now) {
             self.look(now, asked);
         }
@@ -144,13 +145,9 @@ impl<'a> Uplink<'a> {
     /// Makes everything fresh that a report is made of. A request that has ended is not in flight any more, so it must
     /// be counted: the sampler books it.
     fn catch_up(&mut self, now: u64) {
-        let rounds = || self.agent.rounds.sampler.load(Ordering::Acquire);
-        // The round that is running may have looked too early; the next one has not.
-        let (wanted, until) = (rounds() + 2, Instant::now() + BOOKED);
-        while rounds() < wanted && Instant::now() < until && !self.agent.stopping() {
-            self.crew.wake_sampler();
-            std::thread::sleep(BOOKED_LOOK);
-        }
+        let round = self.agent.sampler_rounds.ask();
+        self.crew.wake_sampler();
+        wait_until(|| self.agent.sampler_rounds.has_answered(round) || self.agent.stopping(), BOOKED);
         self.look(now, true);
     }
 
