@@ -52,6 +52,11 @@ impl<'a> Attendant<'a> {
         Self { agent, switches: None, wants_looks: false, memory_due: 0, called_at: 0, said_stuck: false }
     }
 
+    /// Whether the policy wants the program to be looked at all the time.
+    pub(crate) fn wants_looks(&self) -> bool {
+        self.wants_looks
+    }
+
     /// One round. `idle_ns` is how long the GIL has been free, `None` while it is held. Gives how soon the next round
     /// should come, where it matters.
     pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {

@@ -26,7 +26,7 @@ use crate::sense::hooks::Hooks;
 use crate::sense::process::Process;
 use crate::snapshot::Snapshots;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
-use crate::sys::wake::UPLINK;
+use crate::sys::wake::{SAMPLER, UPLINK};
 use crate::{sense::sampler, uplink};
 
 /// Trace blocks that may wait to be written.
@@ -297,6 +297,7 @@ impl Agent {
 impl Running {
     fn unpark(&self) {
         UPLINK.wake();
+        SAMPLER.wake();
         self.uplink.thread().unpark();
         if let Some(sampler) = &*lock(&self.sampler) {
             sampler.unpark();

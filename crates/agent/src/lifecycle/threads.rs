@@ -13,6 +13,7 @@ use nix::sys::signal::kill;
 use nix::unistd::{Pid, gettid};
 
 use crate::sys::heap;
+use crate::sys::wake::SAMPLER;
 
 /// A thread of ours.
 #[derive(Debug)]
@@ -81,6 +82,7 @@ impl Crew {
 
     /// Has the sampler look now.
     pub(crate) fn wake_sampler(&self) {
+        SAMPLER.wake();
         if let Some(sampler) = &self.sampler {
             sampler.thread().unpark();
         }
@@ -93,8 +95,8 @@ impl Crew {
 
     /// Waits for its end.
     pub(crate) fn join(self) {
+        self.wake_sampler();
         if let Some(sampler) = self.sampler {
-            sampler.thread().unpark();
             sampler.join();
         }
     }

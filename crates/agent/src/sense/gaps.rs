@@ -4,6 +4,9 @@ use neurogc_wire::status::Gil;
 
 use super::spans::{Spans, ms};
 
+/// Processor time between two samples that is more than the agent's own.
+const WORKED_NS: u64 = 1_000_000;
+
 /// A busy span and the gap after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
@@ -32,13 +35,17 @@ impl Default for Gaps {
 }
 
 impl Gaps {
-    /// Takes a sample and gives the busy-idle pair that it closes.
-    pub(crate) fn look(&mut self, at: u64, held: bool) -> Option<Gap> {
+    /// Takes a sample and gives the busy-idle pair that it closes. `used` is the processor time of the program since the
+    /// last sample: in a light program samples are rare, and it has worked between two of them that found the GIL free.
+    pub(crate) fn look(&mut self, at: u64, held: bool, used: u64) -> Option<Gap> {
         let Some((last_at, last_held)) = self.last.replace((at, held)) else {
             self.since = at;
             return None;
         };
         let step = at - last_at;
+        if !last_held && !held && used >= WORKED_NS && step > used {
+            return self.worked_between(last_at, at, used);
+        }
         if last_held == held {
             *(if held { &mut self.busy_ns } else { &mut self.idle_ns }) += step;
             return None;
@@ -57,6 +64,18 @@ impl Gaps {
             self.before = Some((began, length));
             None
         }
+    }
+
+    /// Both samples found the GIL free, and it was held in between: in the middle, on average.
+    fn worked_between(&mut self, last_at: u64, at: u64, used: u64) -> Option<Gap> {
+        let began = last_at + (at - last_at - used) / 2;
+        let idle = began - self.since;
+        self.since = began + used;
+        self.busy_ns += used;
+        self.idle_ns += at - last_at - used;
+        self.idle.add(idle);
+        self.busy.add(used);
+        self.before.replace((began, used)).map(|(at, busy)| Gap { at, busy, idle })
     }
 
     /// How long the GIL has been free.
@@ -84,7 +103,7 @@ mod tests {
     fn alternating_samples_become_spans() {
         let mut gaps = Gaps::default();
         let looks = [(0, false), (10, true), (20, true), (30, false), (50, false), (60, true)];
-        let closed: Vec<_> = looks.iter().filter_map(|&(at, held)| gaps.look(at * 1_000_000, held)).collect();
+        let closed: Vec<_> = looks.iter().filter_map(|&(at, held)| gaps.look(at * 1_000_000, held, 0)).collect();
         assert_eq!(closed, [Gap { at: 5_000_000, busy: 20_000_000, idle: 30_000_000 }]);
         let report = gaps.report();
         assert_eq!((report.busy.count, report.idle.count), (1, 2));
@@ -94,11 +113,21 @@ mod tests {
     #[test]
     fn an_idle_program_shows_for_how_long() {
         let mut gaps = Gaps::default();
-        gaps.look(0, true);
-        gaps.look(10, false);
-        gaps.look(100, false);
+        gaps.look(0, true, 0);
+        gaps.look(10, false, 0);
+        gaps.look(100, false, 0);
         assert_eq!(gaps.idle_for(), 95);
-        gaps.look(110, true);
+        gaps.look(110, true, 0);
         assert_eq!(gaps.idle_for(), 0);
+    }
+
+    #[test]
+    fn work_between_two_samples_ends_a_gap() {
+        let mut gaps = Gaps::default();
+        assert_eq!(gaps.look(0, false, 0), None);
+        assert_eq!(gaps.look(50_000_000, false, 10_000_000), None);
+        let gap = gaps.look(100_000_000, false, 4_000_000);
+        assert_eq!(gap, Some(Gap { at: 20_000_000, busy: 10_000_000, idle: 43_000_000 }));
+        assert_eq!((gaps.idle_for(), gaps.report().busy_percent), (23_000_000, 14.0));
     }
 }

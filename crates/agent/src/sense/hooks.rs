@@ -12,6 +12,7 @@ use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::Place;
 
 use crate::sys::native::monotonic_ns;
+use crate::sys::wake::SAMPLER;
 
 /// How many events may wait for the sampler. It empties the queue at least every 50 ms, so this lasts for 20 000
 /// requests per second. A longer queue would cost the program more: every event goes to memory that is not in its cache.
@@ -200,6 +201,7 @@ impl Hooks {
 
     /// Wakes the sampler, without waiting for it.
     pub(crate) fn wake(&self) {
+        SAMPLER.wake();
         if let Ok(sampler) = self.sampler.try_lock()
             && let Some(sampler) = &*sampler
         {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use neurogc_wire::trace::BlockWriter;
+use nix::poll::{PollFd, PollFlags};
 
 use crate::cpython::frames::Sample;
 use crate::cpython::gil::Gil;
@@ -13,7 +14,9 @@ use crate::lifecycle::agent::Agent;
 use crate::sense::hooks::Event;
 use crate::sense::schedule::{Schedule, Scheduler, processor, voluntary_switches};
 use crate::sense::stalls::{Evidence, Look, Watch};
-use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
+use crate::sys::native::{Descriptors, monotonic_ns, process_cpu_ns, thread_cpu_ns};
+use crate::sys::wake::{SAMPLER, Waiter};
+use crate::sys::work::Work;
 
 /// Step of the looks; no shorter span of the GIL is seen.
 pub(crate) const STEP_NS: u64 = 2_000_000;
@@ -33,6 +36,13 @@ const LONGEST_STEP_NS: u64 = 50_000_000;
 const DOZE_AFTER_NS: u64 = SECOND_NS;
 const DOZE_NS: u64 = SECOND_NS;
 
+/// A program that uses less than this share of one processor is light, as of this time: it is not looked at regularly, but
+/// when it has used so much processor time.
+const LIGHT: f64 = 0.25;
+const LATELY_NS: f64 = 100e6;
+const LIGHT_WORK: Duration = Duration::from_millis(6);
+const LIGHT_STEP_NS: u64 = 500_000_000;
+
 /// How often the collector's counters go into the trace.
 const COUNTS_NS: u64 = 100_000_000;
 
@@ -47,6 +57,8 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         agent,
         watch: Watch::new(agent.settings.stall.as_nanos() as u64),
         eyes: Eyes { interpreter: &agent.interpreter, scheduler: Scheduler::new(descriptors) },
+        work: Work::new(descriptors),
+        load: Load::default(),
         counts: [0; 3],
         counts_due: 0,
         block_due: monotonic_ns() + BLOCK_NS,
@@ -55,15 +67,17 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         attendant: Attendant::new(agent),
     };
     agent.hooks.be_sampled_by_this_thread();
+    let waiter = Waiter::new(&SAMPLER, descriptors);
     while !agent.stopping() {
         let round = agent.sampler_rounds.begin();
         let step = sampler.round();
         agent.sampler_rounds.end(round);
         // Without a look at the GIL there is nothing to be in time for, and each event would wake it.
         // Only in an idle program: one that runs on would wake it with each of its collections.
-        agent.hooks.doze(sampler.idle && step > Duration::from_nanos(LONGEST_STEP_NS));
-        std::thread::park_timeout(step);
+        agent.hooks.doze(sampler.idle && step > Duration::from_nanos(LIGHT_STEP_NS));
+        sampler.wait(&waiter, step);
     }
+    drop(waiter);
     sampler.round();
     agent.close_block(&mut agent.ledger());
 }
@@ -72,6 +86,9 @@ struct Sampler<'a> {
     agent: &'a Agent,
     watch: Watch,
     eyes: Eyes<'a>,
+    /// Tells when the program works, where the kernel can.
+    work: Option<Work>,
+    load: Load,
     counts: [u32; 3],
     counts_due: u64,
     block_due: u64,
@@ -122,18 +139,35 @@ impl Sampler<'_> {
         }
     }
 
+    /// Waits for the next round.
+    fn wait(&mut self, waiter: &Waiter, step: Duration) {
+        let Some(work) = self.work.as_mut().filter(|_| self.load.is_light) else {
+            return waiter.wait(Vec::new(), step);
+        };
+        if work.expect(LIGHT_WORK) {
+            waiter.wait(vec![PollFd::new(work.descriptor(), PollFlags::POLLIN)], step);
+            work.forget();
+        } else {
+            // It cannot be relied on any more.
+            self.work = None;
+        }
+    }
+
     fn look(&mut self, gil: Gil, now: u64) -> u64 {
         let hooks = &self.agent.hooks;
+        let was_light = self.load.is_light;
+        let used = self.load.look(now, process_cpu_ns());
         let look = Look {
             at: now,
             held: gil.is_held(),
             holder: gil.last_holder(),
             progress: hooks.progress_made().wrapping_add(gil.switches() << 32),
             collecting_since: hooks.collecting_since(),
+            used: was_light.then_some(used),
         };
         let verdict = self.watch.look(look, &mut self.eyes);
         let mut ledger = self.agent.ledger();
-        if let Some(gap) = ledger.gaps.look(now, look.held) {
+        if let Some(gap) = ledger.gaps.look(now, look.held, if was_light { used } else { 0 }) {
             ledger.gap(gap);
         }
         if let Some(verdict) = verdict {
@@ -143,11 +177,14 @@ impl Sampler<'_> {
         self.idle = !look.held;
         drop(ledger);
         let wanted = self.attendant.round(now, (!look.held).then_some(idle));
+        let is_told = self.work.is_some() && !self.attendant.wants_looks();
+        self.load.is_light = is_told && !look.held && self.load.share < LIGHT;
         let step = next_step(Pace {
             stretch: self.watch.stretch_age(now),
             settled: self.watch.is_settled(),
             idle,
             stall: self.agent.settings.stall.as_nanos() as u64,
+            light: self.load.is_light,
         });
         wanted.map_or(step, |wanted| step.min(wanted))
     }
@@ -184,6 +221,8 @@ struct Pace {
     idle: u64,
     /// What counts as a stall.
     stall: u64,
+    /// Whether the program uses its processors little, and more of it would end the wait.
+    light: bool,
 }
 
 /// Looks are close together while something may become a stall, and grow rarer the longer nothing changes.
@@ -198,9 +237,35 @@ fn next_step(pace: Pace) -> u64 {
         Pace { stretch, .. } if stretch > 0 => (usual, usual, rare),
         // A request or a collection wakes it; only other work may go unseen for so long.
         Pace { idle, .. } if idle > DOZE_AFTER_NS => (idle, LONGEST_STEP_NS, DOZE_NS),
+        Pace { light: true, .. } => (LIGHT_STEP_NS, LIGHT_STEP_NS, LIGHT_STEP_NS),
         Pace { idle, .. } => (idle / 32, usual, rare),
     };
     step.clamp(shortest, longest.max(shortest))
+}
+
+/// How much the program uses its processors.
+#[derive(Debug, Default)]
+struct Load {
+    /// The last look, and the processor time of the process then.
+    last: Option<(u64, u64)>,
+    /// The share of one processor that it has used lately.
+    share: f64,
+    /// Whether that is so little that looks are far apart now.
+    is_light: bool,
+}
+
+impl Load {
+    /// Takes note of a look and gives what was used since the last one.
+    fn look(&mut self, now: u64, total: u64) -> u64 {
+        let Some((at, before)) = self.last.replace((now, total)) else {
+            self.share = 1.0;
+            return 0;
+        };
+        let (passed, used) = (now.saturating_sub(at).max(1), total.saturating_sub(before));
+        let weight = (passed as f64 / LATELY_NS).min(1.0);
+        self.share += weight * (used as f64 / passed as f64 - self.share);
+        used
+    }
 }
 
 /// Evidence from the running process.
@@ -272,6 +337,19 @@ mod tests {
         check(Pace::default(), 2.0);
         check(Pace { idle: 900 * MS, ..Pace::default() }, 5.0);
         check(Pace { idle: 1_100 * MS, ..Pace::default() }, 1000.0);
+    }
+
+    #[test]
+    fn a_light_program_is_looked_at_when_it_works() {
+        check(Pace { light: true, idle: MS, ..Pace::default() }, 500.0);
+        check(Pace { light: true, stretch: 2 * MS, ..Pace::default() }, 1.0);
+        let mut load = Load::default();
+        for at in 0..1_000 {
+            load.look(at * 2 * MS, at * MS / 5);
+        }
+        assert!((load.share - 0.1).abs() < 0.01, "{}", load.share);
+        (0..50).for_each(|at| _ = load.look((2_000 + 2 * at) * MS, 200 * MS + 2 * at * MS));
+        assert!(load.share > 0.5, "{}", load.share);
     }
 
     #[test]

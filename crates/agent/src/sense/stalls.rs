@@ -29,6 +29,8 @@ pub(crate) struct Look {
     /// A number that changes whenever the program could have done something else.
     pub(crate) progress: u64,
     pub(crate) collecting_since: Option<u64>,
+    /// Processor time of the program since the last look, where the looks are too far apart to tell when it began to work.
+    pub(crate) used: Option<u64>,
 }
 
 /// Where the state machine gets its evidence from.
@@ -125,9 +127,9 @@ impl Watch {
         let Some(stretch) = &self.stretch else {
             let starved = self.look_between(look, evidence);
             if look.held {
-                // It began between the two looks: in the middle, on average.
-                let free_at = self.free_at.unwrap_or(look.at);
-                self.begin(look, free_at + (look.at - free_at) / 2);
+                // It began between the two looks: in the middle, on average, or later where it has worked for less.
+                let before = (look.at - self.free_at.unwrap_or(look.at)) / 2;
+                self.begin(look, look.at - look.used.map_or(before, |used| used.min(before)));
             }
             self.free_at = (!look.held).then_some(look.at);
             return starved;
@@ -421,7 +423,7 @@ mod tests {
         let mut fake = Fake { now: 100 * MS, doing: Doing::Python, waited: 0, slices: 0, shared };
         let mut verdicts = Vec::new();
         let mut look = |fake: &mut Fake, held| {
-            let look = Look { at: fake.now, held, holder: THREAD, progress: 0, collecting_since: None };
+            let look = Look { at: fake.now, held, holder: THREAD, progress: 0, collecting_since: None, used: None };
             verdicts.extend(watch.look(look, fake));
             fake.now += MS;
         };
@@ -493,7 +495,14 @@ mod tests {
         let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
         for step in 0..40 {
             fake.now = step * MS;
-            let look = Look { at: fake.now, held: true, holder: THREAD, progress: step / 4, collecting_since: None };
+            let look = Look {
+                at: fake.now,
+                held: true,
+                holder: THREAD,
+                progress: step / 4,
+                collecting_since: None,
+                used: None,
+            };
             assert_eq!(watch.look(look, &mut fake), None);
         }
     }
@@ -503,7 +512,8 @@ mod tests {
         let mut watch = Watch::new(5 * MS);
         let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
         let mut look = |fake: &mut Fake, at: u64| {
-            let look = Look { at: at * MS, held: false, holder: THREAD, progress: 0, collecting_since: None };
+            let look =
+                Look { at: at * MS, held: false, holder: THREAD, progress: 0, collecting_since: None, used: None };
             watch.look(look, fake)
         };
         assert_eq!(look(&mut fake, 0), None);
@@ -517,8 +527,14 @@ mod tests {
     fn a_long_collection_is_a_stall_of_its_own() {
         let mut watch = Watch::new(5 * MS);
         let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
-        let look =
-            |at: u64, held, collecting_since| Look { at: at * MS, held, holder: THREAD, progress: 0, collecting_since };
+        let look = |at: u64, held, collecting_since| Look {
+            at: at * MS,
+            held,
+            holder: THREAD,
+            progress: 0,
+            collecting_since,
+            used: None,
+        };
         watch.look(look(0, false, None), &mut fake);
         (1..5).for_each(|at| assert_eq!(watch.look(look(at, true, Some(MS)), &mut fake), None));
         watch.look(look(20, true, Some(MS)), &mut fake);

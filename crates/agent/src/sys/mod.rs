@@ -7,3 +7,4 @@ pub(crate) mod huge;
 pub(crate) mod memory;
 pub(crate) mod native;
 pub(crate) mod wake;
+pub(crate) mod work;

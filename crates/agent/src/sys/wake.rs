@@ -7,15 +7,19 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering, fence};
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeSpec;
 use nix::unistd::gettid;
 
 use super::native::Descriptors;
 
 /// Wakes the uplink's thread. There is one per process.
 pub(crate) static UPLINK: Waker = Waker::new();
+
+/// Wakes the sampler's thread, likewise.
+pub(crate) static SAMPLER: Waker = Waker::new();
 
 /// Its default is to be ignored, and programs that send it to threads of their own do not know ours.
 const SIGNAL: Signal = Signal::SIGURG;
@@ -88,9 +92,7 @@ impl Waiter {
     pub(crate) fn wait<'a>(&'a self, mut polled: Vec<PollFd<'a>>, most: Duration) {
         let Some(signals) = &self.signals else { return park(&polled, most) };
         polled.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
-        // Rounded up: a wait that ends too early would only be followed by another one.
-        let timeout = most.as_nanos().div_ceil(1_000_000).min(60_000) as u16;
-        let ready = poll(&mut polled, PollTimeout::from(timeout));
+        let ready = ppoll(&mut polled, Some(TimeSpec::from_duration(most)), None);
         let signalled = polled.pop().is_some_and(|signals| signals.any().unwrap_or(false));
         match self.waker.state.load(Ordering::SeqCst) {
             SENT => {
