@@ -325,12 +325,15 @@ fn effective_settings(py: Python<'_>, keywords: &Bound<'_, PyDict>) -> PyResult<
         .collect::<PyResult<Vec<_>>>()?;
     // Python's view of the environment: programs change it without telling the C library.
     let environ = py.import("os")?.getattr("environ")?;
-    let environment = environ
-        .call_method0("items")?
-        .try_iter()?
-        .filter_map(|item| item.ok()?.extract::<(String, String)>().ok())
-        .filter(|(name, _)| name.starts_with(neurogc_settings::ENVIRONMENT_PREFIX))
-        .collect::<Vec<_>>();
+    let mut environment = Vec::new();
+    // Not by `collect`: it would ask for a length, and so import a module that the program may never need.
+    for item in environ.call_method0("items")?.try_iter()? {
+        if let Ok((name, value)) = item.and_then(|item| item.extract::<(String, String)>())
+            && name.starts_with(neurogc_settings::ENVIRONMENT_PREFIX)
+        {
+            environment.push((name, value));
+        }
+    }
     let named = environment.iter().find(|(name, _)| name == env::CONFIG).map(|(_, path)| PathBuf::from(path));
     let file = match read_file(named) {
         Ok(file) => file,

@@ -13,6 +13,7 @@ use crate::sys::native::{monotonic_ns, process_cpu_ns};
 /// How much of a core `smaps_rollup` may cost: it is read again after this many times what the last read took.
 const ROLLUP_RARITY: u64 = 1000;
 const ROLLUP_SOONEST_NS: u64 = 10_000_000_000;
+const ROLLUP_FIRST_NS: u64 = 1_000_000_000;
 
 /// When somebody asks for a report and the last read took less than this, it is read again.
 const ROLLUP_CHEAP_NS: u64 = 5_000_000;
@@ -39,6 +40,7 @@ pub(crate) struct Process {
     /// The clock and the processor time when the running window began.
     cpu_before: (u64, u64),
     net_before: Option<Net>,
+    limit_due: u64,
     rollup_due: u64,
     rollup_took: u64,
 }
@@ -50,7 +52,9 @@ impl Process {
             seen: Seen::default(),
             cpu_before: (monotonic_ns(), process_cpu_ns()),
             net_before: None,
-            rollup_due: 0,
+            limit_due: 0,
+            // Most processes that start do not live to see it.
+            rollup_due: monotonic_ns() + ROLLUP_FIRST_NS,
             rollup_took: 0,
         }
     }
@@ -86,6 +90,10 @@ impl Process {
             memory.peak_rss = kilobytes(&status, "VmHWM:").unwrap_or(0).max(memory.rss);
             memory.swap = kilobytes(&status, "VmSwap:").unwrap_or(0);
         }
+        if now >= self.limit_due {
+            memory.limit = cgroup::memory_limit(Path::new("/"));
+            self.limit_due = now + ROLLUP_SOONEST_NS;
+        }
         if now >= self.rollup_due {
             let rollup = read_slowly("/proc/self/smaps_rollup");
             memory.pss = rollup.as_deref().and_then(|text| kilobytes(text, "Pss:"));
@@ -96,7 +104,6 @@ impl Process {
                         + kilobytes(text, "Private_Hugetlb:").unwrap_or(0),
                 )
             });
-            memory.limit = cgroup::memory_limit(Path::new("/"));
             self.rollup_took = monotonic_ns() - now;
             self.rollup_due = now + (self.rollup_took * ROLLUP_RARITY).max(ROLLUP_SOONEST_NS);
         }

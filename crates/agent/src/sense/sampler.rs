@@ -40,7 +40,7 @@ const DOZE_NS: u64 = SECOND_NS;
 /// when it has used so much processor time.
 const LIGHT: f64 = 0.25;
 const LATELY_NS: f64 = 100e6;
-const LIGHT_WORK: Duration = Duration::from_millis(6);
+const LIGHT_WORK: Duration = Duration::from_millis(8);
 const LIGHT_STEP_NS: u64 = 500_000_000;
 
 /// How often the collector's counters go into the trace.

@@ -121,7 +121,8 @@ impl<'a> Uplink<'a> {
     fn round(&mut self, last: bool) {
         let now = monotonic_ns();
         let asked = self.agent.uplink_rounds.is_asked();
-        if now >= self.look_due || asked || last || self.listeners.want_figures(now) {
+        let last_for_others = last && self.is_heard();
+        if now >= self.look_due || asked || last_for_others || self.listeners.want_figures(now) {
             self.look(now, asked);
         }
         if last {
@@ -151,9 +152,14 @@ impl<'a> Uplink<'a> {
         self.look(now, true);
     }
 
+    /// Whether figures go anywhere without being asked for.
+    fn is_heard(&self) -> bool {
+        self.trace.is_some() || self.listeners.are_there()
+    }
+
     /// Looks at the process. Whoever has `asked` gets fresh figures unless they are expensive.
     fn look(&mut self, now: u64, asked: bool) {
-        let least = if self.trace.is_some() || self.listeners.are_there() { 0 } else { UNHEARD_LOOK_NS };
+        let least = if self.is_heard() { 0 } else { UNHEARD_LOOK_NS };
         self.look_due = now + (self.agent.settings.sample.as_nanos() as u64).max(least);
         let seen = lock(&self.agent.process).look(asked);
         let ceiling = ceiling(seen.memory.rss, seen.memory.limit);
