@@ -179,6 +179,9 @@ impl Upkeep {
     /// How long an arena must have been out of use before its half of a page is given back.
     const THIN: Duration = Duration::from_secs(1);
 
+    /// How long it rests where there is nothing to do.
+    const QUIET: Duration = Duration::from_secs(4);
+
     /// Does a little of what is due, and says when there is more. The page that the program begins after a quiet time
     /// wakes the thread, and so does the end of a snapshot.
     ///
@@ -208,7 +211,7 @@ impl Upkeep {
         match self.prepared {
             _ if self.unfinished => Self::PAUSE,
             Some(last) if huge && CHUNKS.have_begun() => (last + Self::PREPARE).saturating_duration_since(began),
-            _ => Self::THIN,
+            _ => Self::QUIET,
         }
     }
 }

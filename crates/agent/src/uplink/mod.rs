@@ -35,7 +35,7 @@ use listeners::Listeners;
 use trace_file::TraceFile;
 
 /// The process is looked at no more often while there is neither a hub nor a trace.
-const UNHEARD_LOOK_NS: u64 = 4_000_000_000;
+const UNHEARD_LOOK_NS: u64 = 10_000_000_000;
 
 /// How long a report waits for the sampler to book what has happened. It takes no longer than the sampler needs
 /// to get a processor.
