@@ -63,6 +63,10 @@ const WALK: (Duration, Duration) = (Duration::from_nanos(200), Duration::from_mi
 /// Slices that the program's own collections carry: the shortest, the longest, and the longest above the goal.
 const SLICE: (f64, f64, f64) = (1e-3, 4e-3, 7e-3);
 
+/// What was found has been freed by the time that this share of it has come anew: later, the heap would go on growing;
+/// earlier, the slices would crowd behind the walk, which has slowed the program down already.
+const SPREAD: f64 = 0.6;
+
 /// Slices together take at most half of the time, and three quarters of it where the room is nearly filled: that is cheaper
 /// than to hold the program up. So many seconds may be saved up.
 const CREDIT: f64 = 20e-3;

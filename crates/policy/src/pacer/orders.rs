@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    BACKSTOP, CREDIT, EARNED, GROWN_PART, HEAVY_FEWEST, LATE, NEARLY, Out, Pacer, SLICE, SMALL_HEAP, THROTTLE,
+    BACKSTOP, CREDIT, EARNED, GROWN_PART, HEAVY_FEWEST, LATE, NEARLY, Out, Pacer, SLICE, SMALL_HEAP, SPREAD, THROTTLE,
     THROTTLE_LEAST, THROTTLE_SPAN,
 };
 use crate::observation::{Decision, Moment, Observation, Order, Scope, Snapshot};
@@ -113,7 +113,7 @@ impl Pacer {
         let grown = (self.objects.grown_since_launch() - grown_at_landing).max(0.0);
         let after = self.objects.now() - left;
         let until = self.live + self.room() - self.expected_growth(Scope::All) - after + grown;
-        let until = until.min(grown_at_landing).max(5_000.0);
+        let until = until.min(SPREAD * found).max(5_000.0);
         let allowed = found * (1.0 - grown / until).max(0.0);
         let behind = if filled > 1.0 { left } else { left - allowed };
         let (since, saved) = self.credit;
