@@ -9,8 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use super::control::{Candidate, Shared, Trouble};
-use super::counts::spread;
-use super::shadow::{BLACK, GREY, MANY, NONE_LEFT, NOTHING};
+use super::shadow::{BLACK, GREY, LEAF, MANY, NONE_LEFT, NOTHING, Shadow, place};
 use super::system;
 use super::walk::{Lists, Walk, prefetch, traverse};
 use crate::cpython::arenas;
@@ -22,13 +21,17 @@ struct Garbage {
     objects: *mut usize,
     /// Another number of the same component, smaller or the same.
     leads: *mut u32,
-    /// By address: a number plus one, or zero.
+    /// By leaf and place: a number plus one, or zero. Objects that refer to each other mostly lie near each other, so this
+    /// is found in the processor's caches more often than a hash table is.
     numbers: *mut u32,
-    mask: usize,
     count: usize,
     /// Those of them that come before the objects that stay new.
     older: u64,
 }
+
+/// A tracked object takes 32 bytes at least with its head, so of these places one at most is that of a head.
+const HEADS_APART: usize = 2;
+const NUMBERS: usize = LEAF / HEADS_APART;
 
 /// What the visitor needs.
 struct Joining<'a, 'w> {
@@ -58,7 +61,7 @@ pub(super) unsafe fn write(
     if count >= u32::MAX as usize {
         return Err(Trouble::NoMemory);
     }
-    let mut garbage = Garbage::with_room_for(count)?;
+    let mut garbage = Garbage::with_room_for(count, walk.shadow.leaves())?;
     // SAFETY: the caller's promise.
     unsafe {
         garbage.gather(walk, lists, count)?;
@@ -70,15 +73,14 @@ pub(super) unsafe fn write(
 }
 
 impl Garbage {
-    fn with_room_for(count: usize) -> Result<Self, Trouble> {
-        let slots = (2 * count).next_power_of_two();
+    fn with_room_for(count: usize, leaves: usize) -> Result<Self, Trouble> {
         let objects: *mut usize = system::map(count * size_of::<usize>()).cast();
         let leads: *mut u32 = system::map(count * size_of::<u32>()).cast();
-        let numbers: *mut u32 = system::map(slots * size_of::<u32>()).cast();
+        let numbers: *mut u32 = system::map(leaves * NUMBERS * size_of::<u32>()).cast();
         if objects.is_null() || leads.is_null() || numbers.is_null() {
             return Err(Trouble::NoMemory);
         }
-        Ok(Self { objects, leads, numbers, mask: slots - 1, count: 0, older: 0 })
+        Ok(Self { objects, leads, numbers, count: 0, older: 0 })
     }
 
     /// Finds all garbage in the order of the lists.
@@ -93,7 +95,7 @@ impl Garbage {
             // SAFETY: it is a byte of the table; no more garbage comes than was counted.
             unsafe {
                 if is_garbage(*leaf.byte(place)) && self.count < count {
-                    self.add(leaf.head(place) + Head::SIZE);
+                    self.add(&walk.shadow, leaf.head(place) + Head::SIZE);
                     self.older += u64::from((number as u64) < walk.older);
                 }
             }
@@ -114,7 +116,7 @@ impl Garbage {
                     walk.watch.step()?;
                     let byte = walk.byte_of(at + Head::SIZE);
                     if !byte.is_null() && is_garbage(*byte) {
-                        self.add(at + Head::SIZE);
+                        self.add(&walk.shadow, at + Head::SIZE);
                         self.older += u64::from(number < walk.older);
                     }
                     number += 1;
@@ -125,19 +127,23 @@ impl Garbage {
         Ok(())
     }
 
-    unsafe fn add(&mut self, object: usize) {
+    unsafe fn add(&mut self, shadow: &Shadow, object: usize) {
         let number = self.count as u32;
-        // SAFETY: there is room for one more, and a free slot: at most half of them are used.
+        // SAFETY: there is room for one more.
         unsafe {
             *self.objects.add(self.count) = object;
             *self.leads.add(self.count) = number;
-            let mut slot = spread(object) & self.mask;
-            while *self.numbers.add(slot) != 0 {
-                slot = (slot + 1) & self.mask;
-            }
-            *self.numbers.add(slot) = number + 1;
+            *self.number_of(shadow, object) = number + 1;
         }
         self.count += 1;
+    }
+
+    /// Where the number of an object is. It must be in the table.
+    #[inline(always)]
+    unsafe fn number_of(&self, shadow: &Shadow, object: usize) -> *mut u32 {
+        let head = object - Head::SIZE;
+        // SAFETY: there are so many numbers for each leaf.
+        unsafe { self.numbers.add(shadow.number(head) as usize * NUMBERS + place(head) / HEADS_APART) }
     }
 
     fn object(&self, number: u32) -> usize {
@@ -146,16 +152,16 @@ impl Garbage {
         unsafe { *self.objects.add(number as usize) }
     }
 
-    /// The number of an object that is garbage.
-    fn number(&self, object: usize) -> Option<u32> {
-        let mut slot = spread(object) & self.mask;
-        loop {
-            // SAFETY: the slot is masked, and there are free ones.
-            match unsafe { *self.numbers.add(slot) } {
-                0 => return None,
-                number if self.object(number - 1) == object => return Some(number - 1),
-                _ => slot = (slot + 1) & self.mask,
+    /// The number of an object, if it is garbage.
+    #[inline(always)]
+    fn number(&self, walk: &Walk<'_>, object: usize) -> Option<u32> {
+        let byte = walk.byte_of(object);
+        // SAFETY: where there is a byte, it is one of the table.
+        unsafe {
+            if byte.is_null() || !is_garbage(*byte) {
+                return None;
             }
+            (*self.number_of(&walk.shadow, object)).checked_sub(1)
         }
     }
 
@@ -194,14 +200,14 @@ impl Garbage {
                 }
                 let object = self.object(number);
                 traverse(layout, object, visit, (&raw mut joining).cast());
-                self.join_weak_references(object, number, layout);
+                self.join_weak_references(&*joining.walk, object, number, layout);
             }
         }
         Ok(())
     }
 
     /// Weak references to an object that are garbage themselves belong to it.
-    unsafe fn join_weak_references(&self, object: usize, number: u32, layout: &Layout) {
+    unsafe fn join_weak_references(&self, walk: &Walk<'_>, object: usize, number: u32, layout: &Layout) {
         // SAFETY: the layout is that of the object's interpreter: its type says where the first one is, if it can have
         // any, and each leads to the next.
         unsafe {
@@ -212,7 +218,7 @@ impl Garbage {
             }
             let mut weak = *(object.wrapping_add_signed(offset) as *const usize);
             while weak != 0 {
-                if let Some(other) = self.number(weak) {
+                if let Some(other) = self.number(walk, weak) {
                     self.unite(number, other);
                 }
                 weak = *((weak + layout.weakref_next) as *const usize);
@@ -278,12 +284,8 @@ fn is_garbage(byte: u8) -> bool {
 unsafe extern "C" fn visit(object: *mut c_void, joining: *mut c_void) -> c_int {
     // SAFETY: `join` passes this struct, and changes nothing in it until the traversal is over.
     let joining = unsafe { &*joining.cast::<Joining<'_, '_>>() };
-    // SAFETY: as above; where there is a byte, it is one of the table.
-    let is_garbage = unsafe {
-        let byte = (*joining.walk).byte_of(object as usize);
-        !byte.is_null() && is_garbage(*byte)
-    };
-    if is_garbage && let Some(number) = joining.garbage.number(object as usize) {
+    // SAFETY: as above.
+    if let Some(number) = joining.garbage.number(unsafe { &*joining.walk }, object as usize) {
         joining.garbage.unite(joining.current, number);
     }
     0
