@@ -166,6 +166,8 @@ pub(crate) struct Upkeep {
     thinned: Option<Instant>,
     /// There was more to do than the last round had time for.
     unfinished: bool,
+    /// Whether the process had room to spare at the last look.
+    has_room: bool,
 }
 
 impl Upkeep {
@@ -188,7 +190,10 @@ impl Upkeep {
     /// A write to memory that is shared with a clone breaks a huge page up into 512 small ones, and the next clone would
     /// copy an entry for each: they are put back together. The next pages get their memory before the program needs
     /// them. Of pages of which only a half is in use, the other half is given back.
-    pub(crate) fn round(&mut self) -> Duration {
+    ///
+    /// Where the process has no room to spare, no memory is held ready, and no page is put together: that takes another
+    /// one for a moment, and gives memory to parts that had none.
+    pub(crate) fn round(&mut self, has_room: impl Fn() -> bool) -> Duration {
         if OUT.load(Ordering::Acquire) {
             return Self::THIN;
         }
@@ -197,7 +202,8 @@ impl Upkeep {
         let huge = HUGE.load(Ordering::Relaxed);
         if huge && is_due(self.prepared, if CHUNKS.have_begun() { Self::PREPARE } else { Self::THIN }) {
             self.prepared = Some(began);
-            CHUNKS.prepare();
+            self.has_room = has_room();
+            CHUNKS.prepare(self.has_room);
         }
         if is_due(self.thinned, Self::THIN) {
             self.thinned = Some(began);
@@ -206,7 +212,7 @@ impl Upkeep {
         }
         if self.unfinished || CHUNKS.have_to_be_mended() {
             let enough = || began.elapsed() >= Self::BUDGET || OUT.load(Ordering::Acquire);
-            self.unfinished = CHUNKS.thin(enough) || CHUNKS.mend(enough);
+            self.unfinished = CHUNKS.thin(enough) || (self.has_room && CHUNKS.mend(enough));
         }
         match self.prepared {
             _ if self.unfinished => Self::PAUSE,

@@ -161,7 +161,8 @@ pub(crate) fn has_room(resident: u64, share: f64) -> bool {
 /// What this process may come to where its cgroup has a limit: others in the same cgroup take their part of it.
 pub(crate) fn ceiling(resident: u64, limit: Option<u64>) -> Option<u64> {
     let limit = limit?;
-    Some(cgroup::memory_left(Path::new("/")).map_or(limit, |left| limit.min(resident.saturating_add(left))))
+    // Not the limit itself: files that are mapped into the process may be charged to others.
+    Some(cgroup::memory_left(Path::new("/")).map_or(limit, |left| resident.saturating_add(left)))
 }
 
 /// All memory of the machine, in bytes.

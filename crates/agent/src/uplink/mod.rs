@@ -26,7 +26,7 @@ use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::rounds::wait_until;
 use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
-use crate::sense::process::ceiling;
+use crate::sense::process::{ceiling, has_room, resident};
 use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::sys::wake::{UPLINK, Waiter};
@@ -34,8 +34,13 @@ use control::Control;
 use listeners::Listeners;
 use trace_file::TraceFile;
 
-/// The process is looked at no more often while there is neither a hub nor a trace.
+/// The process is looked at no more often while there is neither a hub nor a trace; the second holds where its memory is
+/// limited, and others may take a part of what is left.
 const UNHEARD_LOOK_NS: u64 = 10_000_000_000;
+const LIMITED_LOOK_NS: u64 = 1_000_000_000;
+
+/// Memory is held ready for the program where it could still get this share of what it has.
+const ROOM_TO_SPARE: f64 = 0.25;
 
 /// How long a report waits for the sampler to book what has happened. It takes no longer than the sampler needs
 /// to get a processor.
@@ -64,7 +69,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
         }
         agent.uplink_rounds.end(round);
         left_behind.look(&agent.snapshots);
-        let upkeep = upkeep.round();
+        let upkeep = upkeep.round(|| resident().is_none_or(|resident| has_room(resident, ROOM_TO_SPARE)));
         waiter.wait(uplink.polled(), uplink.pause().min(upkeep));
     }
     drop(waiter);
@@ -159,9 +164,13 @@ impl<'a> Uplink<'a> {
 
     /// Looks at the process. Whoever has `asked` gets fresh figures unless they are expensive.
     fn look(&mut self, now: u64, asked: bool) {
-        let least = if self.is_heard() { 0 } else { UNHEARD_LOOK_NS };
-        self.look_due = now + (self.agent.settings.sample.as_nanos() as u64).max(least);
         let seen = lock(&self.agent.process).look(asked);
+        let least = match seen.memory.limit {
+            _ if self.is_heard() => 0,
+            Some(_) => LIMITED_LOOK_NS,
+            None => UNHEARD_LOOK_NS,
+        };
+        self.look_due = now + (self.agent.settings.sample.as_nanos() as u64).max(least);
         let ceiling = ceiling(seen.memory.rss, seen.memory.limit);
         self.agent.actor.ceiling.store(ceiling.unwrap_or(0), Ordering::Relaxed);
         let mut ledger = self.agent.ledger();

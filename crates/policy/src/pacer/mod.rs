@@ -36,6 +36,9 @@ const YOUNG_PART: f64 = 0.125;
 /// Where memory has grown in bytes, so few new objects may be all of it.
 const HEAVY_FEWEST: f64 = 100.0;
 
+/// Where garbage has filled so much of the room in bytes, it is freed at once.
+const HEAVY_FILLED: f64 = 0.5;
+
 /// New objects are walked alone where they are at least this part of the room, and at most this part of all objects.
 const NEW_PARTS: (f64, f64) = (0.25, 0.5);
 
@@ -91,12 +94,16 @@ const PLAIN_SHARE: f64 = 0.5;
 const BARRED: Duration = Duration::from_secs(2);
 const BARRED_MOST: Duration = Duration::from_secs(600);
 
+/// After so many in a row the next one is not waited for.
+const FAILURES_MANY: u32 = 2;
+
 /// Middle collections that CPython waits for beyond the present count until it collects everything itself. Every
 /// collection moves this on; without the agent CPython takes over.
 const FULL_SWITCH: u32 = 100;
 
-/// Near its ceiling, memory must have grown by this part of it before it is worth another look.
-const GROWN_PART: u64 = 100;
+/// Near its ceiling, memory must have grown by this part of what is left, and this part of the ceiling, before it is worth
+/// another look.
+const GROWN: (u64, u64) = (4, 100);
 
 /// How the pacer's promise stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -272,14 +279,15 @@ impl Pacer {
             self.objects.collected(collected.at, f64::from(collected.gathered), collected.freed as f64);
             return;
         }
-        let objects = collected.objects.map_or_else(|| self.objects.now() - collected.freed as f64, |left| left as f64);
-        self.objects.left(objects.max(0.0));
+        let freed = collected.freed as f64;
+        let objects = collected.objects.map_or_else(|| self.objects.now() - freed, |left| left as f64);
+        self.objects.collected_all(f64::from(collected.gathered), freed, objects.max(0.0));
         self.live = self.objects.now();
         self.known = true;
         (self.live_bytes, self.all_bytes) = (collected.rss, collected.rss);
         self.poor = false;
         self.out = None;
-        self.plain_cost = collected.pause.as_secs_f64() / (objects + collected.freed as f64).max(1.0);
+        self.plain_cost = collected.pause.as_secs_f64() / (objects + freed).max(1.0);
         let again = |share: f64| collected.at + collected.pause.mul_f64(1.0 / share - 1.0);
         self.plain_at = (again(PLAIN_SHARE), again(self.limits.gc_share));
     }
@@ -436,6 +444,12 @@ impl Pacer {
     fn goal_bytes(&self) -> Bytes {
         let room = (self.live_bytes as f64 * self.limits.growth_share) as Bytes;
         self.live_bytes + room.max(self.limits.growth_least)
+    }
+
+    /// How much of the room in bytes is filled.
+    fn filled_in_bytes(&self, observation: &Observation) -> f64 {
+        let room = (self.goal_bytes() - self.live_bytes) as f64;
+        if self.live_bytes == 0 { 0.0 } else { observation.rss.saturating_sub(self.live_bytes) as f64 / room.max(1.0) }
     }
 
     /// How much of the room is filled.

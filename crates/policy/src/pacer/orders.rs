@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    BACKSTOP, CREDIT, EARNED, GROWN_PART, HEAVY_FEWEST, LATE, NEARLY, Out, Pacer, SLICE, SMALL_HEAP, SPREAD, THROTTLE,
-    THROTTLE_LEAST, THROTTLE_SPAN,
+    BACKSTOP, CREDIT, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE, NEARLY, Out, Pacer, SLICE,
+    SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
 };
 use crate::observation::{Decision, Moment, Observation, Order, Scope, Snapshot};
 
@@ -36,7 +36,7 @@ impl Pacer {
     fn begin_cycle(&mut self, observation: &Observation, filled: f64) -> Option<Order> {
         let can_fly = observation.snapshot == Snapshot::Idle && !self.is_barred(observation.now);
         let small = self.objects.now() < SMALL_HEAP as f64;
-        let bytes = observation.rss > self.goal_bytes() && self.live_bytes > 0;
+        let bytes = self.filled_in_bytes(observation) > 1.0;
         let new = self.objects.now() - self.live;
         let heavy = bytes && new > HEAVY_FEWEST && observation.now >= self.plain_at.1;
         let may_be_plain = observation.now >= self.plain_at.0;
@@ -52,8 +52,11 @@ impl Pacer {
             let reason = "memory has grown since the last cycle";
             return heavy.then(|| Order::at_once(Decision::Snapshot { scope }, reason));
         }
-        // Where snapshots only rest after a failure, the next one may still come in time.
-        let most = if observation.snapshot == Snapshot::Idle && !small { BACKSTOP.0 } else { 1.0 };
+        // Where snapshots only rest after a failure, the next one may still come in time, as long as there is memory for
+        // that.
+        let rests = observation.snapshot == Snapshot::Idle && self.failures < FAILURES_MANY;
+        let may_wait = rests && !small && !self.is_near(observation, self.limits.ceiling_share);
+        let most = if may_wait { BACKSTOP.0 } else { 1.0 };
         if filled > most && may_be_plain {
             let reason = if small {
                 "a small heap has reached its goal"
@@ -115,7 +118,9 @@ impl Pacer {
         let until = self.live + self.room() - self.expected_growth(Scope::All) - after + grown;
         let until = until.min(SPREAD * found).max(5_000.0);
         let allowed = found * (1.0 - grown / until).max(0.0);
-        let behind = if filled > 1.0 { left } else { left - allowed };
+        // Heavy objects fill the room in bytes first, and then there is no time to spread it.
+        let over = filled > 1.0 || self.filled_in_bytes(observation) > HEAVY_FILLED;
+        let behind = if over { left } else { left - allowed };
         let (since, saved) = self.credit;
         let ratio = if filled > NEARLY { EARNED.1 } else { EARNED.0 };
         let saved = (saved + ratio * observation.now.saturating_sub(since).as_secs_f64()).min(CREDIT);
@@ -129,7 +134,7 @@ impl Pacer {
             let budget = Duration::from_secs_f64((1.5 * left * self.reap_cost).max(SLICE.2).min(2.0 * whole_pause));
             return Some(Order::forced(Decision::Reap { budget }, "the heap is far above its goal"));
         }
-        let longest = if filled > 1.0 { SLICE.2 } else { SLICE.1 };
+        let longest = if over { SLICE.2 } else { SLICE.1 };
         let wanted = (behind * self.reap_cost / 0.7).max(SLICE.0);
         let budget = wanted.min(longest).min(saved);
         // A piece that is larger than a slice goes whole where that is not long, or where there is no other way.
@@ -154,7 +159,8 @@ impl Pacer {
         }
         let ceiling = self.ceiling(observation)?;
         // What the last cycle has left is alive: another one would find nothing before there is more.
-        let grown = !self.known || observation.rss > self.live_bytes + ceiling / GROWN_PART;
+        let left = ceiling.saturating_sub(self.live_bytes);
+        let grown = !self.known || observation.rss > self.live_bytes + (left / GROWN.0).max(ceiling / GROWN.1);
         if let Snapshot::Ready { objects, .. } = observation.snapshot {
             let budget = Duration::from_secs_f64((1.5 * objects as f64 * self.reap_cost).max(SLICE.2));
             return Some(Order::forced(Decision::Reap { budget }, "memory is near its ceiling"));

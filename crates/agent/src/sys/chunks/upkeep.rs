@@ -61,7 +61,8 @@ impl Chunks {
 
     /// Sees to it that a page has its memory when the program begins it: in one piece that takes the program a while.
     /// There are more of them while it begins many.
-    pub(crate) fn prepare(&self) {
+    /// Where memory is short there are none.
+    pub(crate) fn prepare(&self, has_room: bool) {
         let begun = self.begun.swap(0, Ordering::Relaxed) as u32;
         let ready = |region: &Region| region.ready.load(Ordering::Relaxed);
         let (mut in_use, mut there) = (0, 0);
@@ -71,10 +72,11 @@ impl Chunks {
         }
         let wanted = match (in_use, begun) {
             (0, _) => 0,
+            _ if !has_room => 0,
             (_, 0) => 1,
             _ => (2 + 2 * begun).min(MOST_READY).min(1 + in_use / READY_EACH),
         };
-        if begun == 0 && there > wanted {
+        if (begun == 0 || !has_room) && there > wanted {
             self.regions().iter().flat_map(|region| region.take_ready()).take((there - wanted) as usize).for_each(drop);
         }
         for _ in there..wanted {
