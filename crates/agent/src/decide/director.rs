@@ -185,7 +185,9 @@ impl Director {
     fn note_failure(&mut self, now: Duration, failure: &Failure, advice: &mut Advice) -> Snapshot {
         advice.failed = true;
         if *failure == Failure::ShortOfMemory {
-            self.guarded.called_off();
+            if self.guarded.short_of_memory() {
+                return Snapshot::Idle;
+            }
             self.short_until = now + SHORT;
             return Snapshot::Unavailable;
         }

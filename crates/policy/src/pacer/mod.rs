@@ -287,6 +287,7 @@ impl Pacer {
         (self.live_bytes, self.all_bytes) = (collected.rss, collected.rss);
         self.poor = false;
         self.out = None;
+        self.new_walks.collected_all();
         self.plain_cost = collected.pause.as_secs_f64() / (objects + freed).max(1.0);
         let again = |share: f64| collected.at + collected.pause.mul_f64(1.0 / share - 1.0);
         self.plain_at = (again(PLAIN_SHARE), again(self.limits.gc_share));
@@ -368,6 +369,13 @@ impl Pacer {
         if self.out.take().is_some() {
             self.objects.failed();
         }
+    }
+
+    /// There is no memory for the copies that the program makes while a snapshot is out. True where a snapshot of new objects,
+    /// which takes less, is to be tried instead.
+    pub fn short_of_memory(&mut self) -> bool {
+        self.called_off();
+        self.known && self.new_walks.try_first()
     }
 
     /// A snapshot came to nothing.
