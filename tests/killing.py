@@ -12,7 +12,7 @@ from pathlib import Path
 PTRACE_GETREGS, PTRACE_SETREGS, PTRACE_DETACH = 12, 13, 17
 PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
 WAIT_FOR_THREADS = 0x40000000
-SYS_EXIT, SYS_POLL, SYS_FUTEX = 60, 7, 202
+SYS_EXIT, SYS_FUTEX, SYS_PPOLL = 60, 202, 271
 SYSCALL = b"\x0f\x05"
 
 # The places of registers among the 27 words of `user_regs_struct`.
@@ -57,7 +57,7 @@ def _exits(pid, thread):
     os.waitpid(thread, WAIT_FOR_THREADS)
     words = (ctypes.c_ulonglong * 27)()
     _trace(PTRACE_GETREGS, thread, 0, ctypes.addressof(words))
-    sleeps = words[ORIG_RAX] in (SYS_FUTEX, SYS_POLL)
+    sleeps = words[ORIG_RAX] in (SYS_FUTEX, SYS_PPOLL)
     if sleeps:
         words[RAX], words[RDI], words[RIP] = SYS_EXIT, 0, _a_syscall(pid)
         # No system call that would be begun again.

@@ -132,11 +132,6 @@ impl Guarded {
         self.pacer.failed(now);
     }
 
-    /// There is no memory for a snapshot. True where a smaller one is to be tried.
-    pub fn short_of_memory(&mut self) -> bool {
-        self.pacer.short_of_memory()
-    }
-
     /// The snapshot that was out has been called off.
     pub fn called_off(&mut self) {
         self.pacer.called_off();

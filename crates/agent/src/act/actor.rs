@@ -30,7 +30,7 @@ const RESIDENT_NS: u64 = 5_000_000;
 
 /// The share of its memory that a program may copy while a snapshot is out, before it has been measured, at the least,
 /// and how much more than measured is asked for.
-const COPIES: [f64; 2] = [0.3, 0.15];
+const COPIES: f64 = 0.3;
 const COPIES_LEAST: f64 = 0.05;
 const COPIES_CAUTION: f64 = 1.3;
 
@@ -78,9 +78,8 @@ pub(crate) struct Actor {
     resident_before: AtomicU64,
     /// What memory may not exceed, as the uplink sees it; zero for no limit.
     pub(crate) ceiling: AtomicU64,
-    /// What flights have taken besides, as a share of resident memory, in thousandths: those that looked at everything, and
-    /// those that looked at new objects.
-    copies: [AtomicU32; 2],
+    /// What flights have taken besides, as a share of resident memory, in thousandths.
+    copies: AtomicU32,
     /// The program's own threshold for young objects while a higher one is in force; zero otherwise.
     own_young: AtomicU32,
     pub(crate) loans: Loans,
@@ -123,7 +122,7 @@ impl Actor {
             resident_at: AtomicU64::new(0),
             resident_before: AtomicU64::new(0),
             ceiling: AtomicU64::new(0),
-            copies: COPIES.map(|copies| AtomicU32::new((copies * 1e3) as u32)),
+            copies: AtomicU32::new((COPIES * 1e3) as u32),
             own_young: AtomicU32::new(0),
             loans,
         }
@@ -318,12 +317,8 @@ impl Actor {
             let _ = self.landings.push(latest);
             let share = latest.extra() as f64 / self.resident.load(Ordering::Relaxed).max(1) as f64;
             let copies = (share * COPIES_CAUTION).clamp(COPIES_LEAST, 1.0);
-            self.copies_of(latest.scope).store((copies * 1e3) as u32, Ordering::Relaxed);
+            self.copies.store((copies * 1e3) as u32, Ordering::Relaxed);
         }
-    }
-
-    fn copies_of(&self, scope: Scope) -> &AtomicU32 {
-        &self.copies[usize::from(scope == Scope::New)]
     }
 
     fn tune(&self, vm: &impl Vm, wanted: Thresholds) {
@@ -378,7 +373,7 @@ impl Actor {
 
     /// Launches a snapshot, if memory has room for the copies that the program makes meanwhile.
     pub(crate) fn launch(&self, vm: &impl Vm, hooks: &Hooks, sortie: Sortie) -> Result<(), Failure> {
-        let share = f64::from(self.copies_of(sortie.scope).load(Ordering::Relaxed)) / 1e3;
+        let share = f64::from(self.copies.load(Ordering::Relaxed)) / 1e3;
         if !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
             vm.refuse(&Failure::ShortOfMemory);
             return Err(Failure::ShortOfMemory);

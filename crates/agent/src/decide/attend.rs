@@ -10,7 +10,7 @@ use super::models::policy_of;
 use crate::lifecycle::agent::Agent;
 use crate::python::moments::call_main_thread;
 use crate::sense::process::{has_room, resident};
-use crate::snapshot::{Failure, Progress};
+use crate::snapshot::Progress;
 
 /// How often resident memory is read while the program runs, and how often the flight that is out is looked at.
 const MEMORY_NS: u64 = 5_000_000;
@@ -122,7 +122,7 @@ impl<'a> Attendant<'a> {
             Progress::InFlight { .. } => {
                 if now >= self.memory_due && !has_room(self.agent.actor.resident_seen(), COPIES_LEAST) {
                     // The kernel would end the walk before the program, but others may live in the same cgroup.
-                    self.agent.snapshots.cancel(&Failure::ShortOfMemory);
+                    self.agent.snapshots.cancel();
                 }
                 Some(FLIGHT_NS)
             }

@@ -185,9 +185,7 @@ impl Director {
     fn note_failure(&mut self, now: Duration, failure: &Failure, advice: &mut Advice) -> Snapshot {
         advice.failed = true;
         if *failure == Failure::ShortOfMemory {
-            if self.guarded.short_of_memory() {
-                return Snapshot::Idle;
-            }
+            self.guarded.called_off();
             self.short_until = now + SHORT;
             return Snapshot::Unavailable;
         }

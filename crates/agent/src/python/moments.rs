@@ -47,7 +47,7 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     let (vm, kind) = (agent.vm(py), StopKind::of_generation(generation));
     let (by, order) = agent.actor.ordered(&vm);
     if generation == 2 {
-        agent.snapshots.full_collection_ended(py, agent.interpreter.collector);
+        agent.snapshots.full_collection_ended();
     }
     let Some(began) = agent.hooks.collection_stops(kind, by, order, collected, uncollectable) else { return };
     let gathered = agent.hooks.gathered();

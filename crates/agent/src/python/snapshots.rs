@@ -14,7 +14,7 @@ use crate::act::drive::{Drive, Next};
 use crate::act::vm::Vm;
 use crate::lifecycle::agent::Agent;
 use crate::sense::hooks::Ordered;
-use crate::snapshot::{Failure, Figures, Progress, Reaped};
+use crate::snapshot::{Figures, Progress, Reaped};
 
 /// Collects everything by way of a snapshot and gives what was found, or nothing where there can be none.
 #[pyfunction]
@@ -100,7 +100,7 @@ pub(crate) fn snapshot_reap(
 /// Calls it off.
 #[pyfunction]
 pub(crate) fn snapshot_cancel() -> PyResult<()> {
-    agent()?.snapshots.cancel(&Failure::Cancelled);
+    agent()?.snapshots.cancel();
     Ok(())
 }
 

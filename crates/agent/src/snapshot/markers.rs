@@ -48,17 +48,6 @@ impl Markers {
         Places { first: place(&self.first), second: place(&self.second) }
     }
 
-    /// Whether a snapshot has ever been launched.
-    pub(super) fn are_in_use(&self) -> bool {
-        self.second.full != u64::MAX
-    }
-
-    /// Everything is old, and the young objects become old next: new is what comes from then on.
-    pub(super) fn begin_anew(&mut self, generations: Generations<'_>, full: u64) {
-        self.first.put(generations, full);
-        self.second.put(generations, full);
-    }
-
     /// A snapshot is launched, and the young objects become old next.
     pub(super) fn launched(&mut self, generations: Generations<'_>, full: u64, scope: Scope) {
         if scope == Scope::All {

@@ -278,20 +278,9 @@ impl Snapshots {
         }
     }
 
-    /// A full collection has ended. Where snapshots are taken, the next one may look at new objects only: what is there now
-    /// is old.
-    pub(crate) fn full_collection_ended(&self, py: Python<'_>, collector: Option<Collector>) {
-        let full = self.full.fetch_add(1, Ordering::Relaxed) + 1;
-        let Ok(mut markers) = self.markers.try_lock() else { return };
-        let Some((markers, collector)) = markers.as_mut().filter(|markers| markers.are_in_use()).zip(collector) else {
-            return;
-        };
-        if !self.is_foreign() && is_main_interpreter() {
-            let generations = collector.generations(py);
-            markers.begin_anew(generations, full);
-            // What the callbacks of this collection have made goes along.
-            generations.make_all_old();
-        }
+    /// A full collection has ended.
+    pub(crate) fn full_collection_ended(&self) {
+        self.full.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How it stands. It waits for no thread and needs no GIL.
@@ -430,14 +419,14 @@ impl Snapshots {
     }
 
     /// Calls it off. The process is killed and seen to be gone by a later look.
-    pub(crate) fn cancel(&self, why: &Failure) {
+    pub(crate) fn cancel(&self) {
         let mut state = lock(&self.state);
         if self.is_foreign() {
             return;
         }
         match &mut state.phase {
-            Phase::Flying(flight) => flight.give_up(why.clone()),
-            Phase::Landed(_) => self.fail(&mut state, why.clone()),
+            Phase::Flying(flight) => flight.give_up(Failure::Cancelled),
+            Phase::Landed(_) => self.fail(&mut state, Failure::Cancelled),
             Phase::Reaping => state.called_off = true,
             Phase::Idle | Phase::Failed(_) => {}
         }
@@ -445,7 +434,7 @@ impl Snapshots {
 
     /// Calls it off and waits a short while until nothing is left of it. A slice that is being freed is left to end.
     pub(crate) fn shut_down(&self) {
-        self.cancel(&Failure::Cancelled);
+        self.cancel();
         let mut state = lock(&self.state);
         if self.is_foreign() {
             return;

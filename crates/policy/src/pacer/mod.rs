@@ -37,7 +37,7 @@ const YOUNG_PART: f64 = 0.125;
 const HEAVY_FEWEST: f64 = 100.0;
 
 /// Where garbage has filled so much of the room in bytes, it is freed at once.
-const HEAVY_FILLED: f64 = 0.5;
+const HEAVY_FILLED: f64 = 0.25;
 
 /// New objects are walked alone where they are at least this part of the room, and at most this part of all objects.
 const NEW_PARTS: (f64, f64) = (0.25, 0.5);
@@ -287,7 +287,6 @@ impl Pacer {
         (self.live_bytes, self.all_bytes) = (collected.rss, collected.rss);
         self.poor = false;
         self.out = None;
-        self.new_walks.collected_all();
         self.plain_cost = collected.pause.as_secs_f64() / (objects + freed).max(1.0);
         let again = |share: f64| collected.at + collected.pause.mul_f64(1.0 / share - 1.0);
         self.plain_at = (again(PLAIN_SHARE), again(self.limits.gc_share));
@@ -369,13 +368,6 @@ impl Pacer {
         if self.out.take().is_some() {
             self.objects.failed();
         }
-    }
-
-    /// There is no memory for the copies that the program makes while a snapshot is out. True where a snapshot of new objects,
-    /// which takes less, is to be tried instead.
-    pub fn short_of_memory(&mut self) -> bool {
-        self.called_off();
-        self.known && self.new_walks.try_first()
     }
 
     /// A snapshot came to nothing.

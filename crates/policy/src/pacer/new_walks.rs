@@ -37,19 +37,6 @@ impl NewWalks {
         self.has_paid
     }
 
-    /// There is no memory for a walk of everything. True where one of new objects has not been tried lately.
-    pub(super) fn try_first(&mut self) -> bool {
-        let untried = !self.may_pay && self.rests == 0;
-        self.may_pay |= untried;
-        untried
-    }
-
-    /// A full collection counts as a walk of everything, but tells nothing about where garbage lies.
-    pub(super) fn collected_all(&mut self) {
-        self.rests = self.rests.saturating_sub(1);
-        self.in_a_row = 0;
-    }
-
     /// A walk of everything has found so many rooms of garbage.
     pub(super) fn walked_all(&mut self, found: f64) {
         self.may_pay |= self.rests == 0 && found >= MUCH;
@@ -72,22 +59,5 @@ impl NewWalks {
         (self.may_pay, self.has_paid) = (false, false);
         self.in_vain = (self.in_vain + 1).min(REST_MOST);
         self.rests = 1 << self.in_vain;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_memory_for_everything_new_objects_are_tried_once() {
-        let mut walks = NewWalks::default();
-        assert!(!walks.may_pay() && walks.try_first() && walks.may_pay());
-        walks.walked_new(0.0, 0.0);
-        assert!(!walks.may_pay() && !walks.try_first());
-        // It rests for two of everything.
-        walks.collected_all();
-        walks.collected_all();
-        assert!(walks.try_first());
     }
 }
