@@ -8,8 +8,8 @@ With `--load light` each server answers 100 requests a second, about a tenth of 
 all processes of the server, from the kernel's account of each thread. Two equal runs differ by ten percent and more; what the
 agent's own threads use is exact, and what it adds to the program's threads is a few microseconds a request.
 
-With `--load saturated` each process of the server has a large heap, and eight clients ask again at once. Memory is the most
-that all processes of the server had resident at a time, without the clones that walk the heap.
+With `--load saturated` each process of the server has a large heap, and eight clients ask again at once. Memory is the sum of
+the most that each process of the server had resident, without the clones that walk the heap.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import collections
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -89,9 +90,13 @@ async def asgi(scope, receive, send):
 def tree(pid: int) -> list[int]:
     """A process and its descendants."""
     found = [pid]
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        for child in (thread / "children").read_text().split():
-            found += tree(int(child))
+    try:
+        children = [(thread / "children").read_text().split() for thread in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        # It has just ended, as the clones that walk a heap do.
+        return found
+    for child in itertools.chain.from_iterable(children):
+        found += tree(int(child))
     return found
 
 
@@ -163,16 +168,11 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
 
-    def resident(self) -> int:
-        """What its processes have in memory now, without the clones that walk their heaps."""
-        total = 0
-        for pid in tree(self.process.pid):
-            try:
-                if Path(f"/proc/{pid}/comm").read_text().strip() != "neurogc-walk":
-                    total += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            except OSError:
-                continue
-        return total * os.sysconf("SC_PAGE_SIZE")
+    def peak(self, pids: list[int]) -> int:
+        """The most that these processes have ever had in memory, each by itself."""
+        there = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+        lines = [line for pid in there for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def light(words: str, policy: str | None, seconds: float) -> tuple[float, float]:
@@ -188,7 +188,10 @@ def light(words: str, policy: str | None, seconds: float) -> tuple[float, float]
 def saturated(words: str, policy: str | None, seconds: float) -> tuple[float, float, float]:
     """Requests a second, the 99.9th percentile of what they took in milliseconds, and the most memory in megabytes."""
     with Server(words, policy, SATURATED_RECORDS) as server:
-        until, times, peak = time.monotonic() + seconds, [], 0
+        # Those that are there from the beginning to the end: not the clones that walk their heaps.
+        time.sleep(1.0)
+        pids = tree(server.process.pid)
+        until, times = time.monotonic() + seconds, []
 
         def client() -> None:
             while (began := time.monotonic()) < until:
@@ -198,11 +201,10 @@ def saturated(words: str, policy: str | None, seconds: float) -> tuple[float, fl
         threads = [threading.Thread(target=client) for _ in range(8)]
         for thread in threads:
             thread.start()
-        while any(thread.is_alive() for thread in threads):
-            peak = max(peak, server.resident())
-            time.sleep(0.05)
+        for thread in threads:
+            thread.join()
         times.sort()
-        return len(times) / seconds, times[int(len(times) * 0.999)] * 1000, peak / 1e6
+        return len(times) / seconds, times[int(len(times) * 0.999)] * 1000, server.peak(pids) / 1e6
 
 
 def show_light(name: str, pairs: list) -> dict:
