@@ -145,7 +145,8 @@ def beat():
         gc.collect(0)
 LOOP
 everything_ran_once()
-print(beats > 10, met > 0)
+# One beat may take as long as a snapshot, where it meets one.
+print(beats > 3, met > 0)
 """
 IN_MAIN = """
 while not told:
