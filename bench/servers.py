@@ -38,7 +38,7 @@ from trial import environment  # noqa: E402
 SERVERS = {
     "uvicorn": "-m uvicorn servers:asgi --port {port} --log-level warning --no-access-log",
     "uvicorn, 4 workers": "-m uvicorn servers:asgi --port {port} --log-level warning --no-access-log --workers 4",
-    "hypercorn": "-m hypercorn servers:asgi --bind 127.0.0.1:{port} --log-level warning",
+    "hypercorn": "-m hypercorn servers:asgi --bind 127.0.0.1:{port} --log-level error",
     "gunicorn sync": "-m gunicorn servers:wsgi --bind 127.0.0.1:{port} --log-level warning",
     "gunicorn sync, 4 workers": "-m gunicorn servers:wsgi --bind 127.0.0.1:{port} --log-level warning --workers 4",
     "gunicorn gthread": "-m gunicorn servers:wsgi --bind 127.0.0.1:{port} --log-level warning --threads 8",
@@ -73,14 +73,10 @@ def wsgi(_environ, start_response):
     return [body]
 
 
-async def asgi(scope, receive, send):
+async def asgi(scope, _receive, send):
     """The application of uvicorn and hypercorn."""
-    if scope["type"] == "lifespan":
-        while True:
-            message = await receive()
-            await send({"type": message["type"] + ".complete"})
-            if message["type"] == "lifespan.shutdown":
-                return
+    if scope["type"] != "http":
+        raise NotImplementedError(scope["type"])
     body = work()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
