@@ -218,6 +218,8 @@ impl<'m> Machine<'m> {
             scope: flight.scope,
             clone: Duration::from_nanos(flight.clone),
             flight: Duration::from_nanos(walked),
+            // It does not tell a walk that waits for a processor from one that works.
+            worked: Duration::from_nanos(walked),
             copied: Duration::from_nanos(flight.lost as u64),
             objects: flight.objects as u64,
             found: flight.found as u64,

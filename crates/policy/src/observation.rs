@@ -103,8 +103,10 @@ pub struct Flown {
     pub scope: Scope,
     /// How long the program stood still for it.
     pub clone: Duration,
-    /// How long the walk took.
+    /// How long the walk took, and the processor time that it used.
     pub flight: Duration,
+    /// See `flight`.
+    pub worked: Duration,
     /// How long the program has spent on copying pages meanwhile, about.
     pub copied: Duration,
     /// Objects that it saw.

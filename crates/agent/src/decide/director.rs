@@ -222,6 +222,7 @@ fn flown(at: Duration, latest: &Latest) -> Flown {
         scope: latest.scope,
         clone: Duration::from_nanos(latest.clone_ns),
         flight: Duration::from_nanos(latest.flight_ns),
+        worked: Duration::from_nanos(latest.worked_ns),
         copied: latest.copied(),
         objects: latest.tracked,
         found: latest.candidates,

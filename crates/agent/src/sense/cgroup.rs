@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, TryLockError};
+use std::time::{Duration, Instant};
 
 /// Above this a version-1 limit means "none".
 const NO_LIMIT: u64 = 1 << 60;
@@ -11,18 +13,40 @@ pub(crate) fn memory_limit(root: &Path) -> Option<u64> {
     limits(root)?.into_iter().map(|limit| limit.bytes).min()
 }
 
-/// What is left below the limits. Cached files that nobody has looked at lately count as free: the kernel takes them.
-pub(crate) fn memory_left(root: &Path) -> Option<u64> {
-    let left = |limit: Limit| {
+/// How long limits count as known. To find them the kernel writes a list of all mounts.
+const KNOWN_FOR: Duration = Duration::from_secs(5);
+
+/// The limits that were found last, and when.
+static KNOWN: Mutex<Option<(Instant, Vec<Limit>)>> = Mutex::new(None);
+
+/// What is left below the limits of this process. It may not know a limit that was set less than `KNOWN_FOR` ago.
+pub(crate) fn memory_left_here() -> Option<u64> {
+    let root = Path::new("/");
+    let mut known = match KNOWN.try_lock() {
+        Ok(known) => known,
+        Err(TryLockError::Poisoned(known)) => known.into_inner(),
+        // Another thread looks at this moment, or did when this process was forked.
+        Err(TryLockError::WouldBlock) => return memory_left(&limits(root)?),
+    };
+    if known.as_ref().is_none_or(|(since, _)| since.elapsed() >= KNOWN_FOR) {
+        *known = Some((Instant::now(), limits(root)?));
+    }
+    known.as_ref().and_then(|(_, limits)| memory_left(limits))
+}
+
+/// What is left below these limits. Cached files that were not used lately count as free: the kernel takes them.
+fn memory_left(limits: &[Limit]) -> Option<u64> {
+    let left = |limit: &Limit| {
         let used: u64 = fs::read_to_string(limit.folder.join(limit.names.usage)).ok()?.trim().parse().ok()?;
         let stat = fs::read_to_string(limit.folder.join("memory.stat")).unwrap_or_default();
         let cached = stat.lines().find_map(|line| line.strip_prefix(limit.names.cached)?.trim().parse().ok());
         Some(limit.bytes.saturating_sub(used.saturating_sub(cached.unwrap_or(0))))
     };
-    limits(root)?.into_iter().filter_map(left).min()
+    limits.iter().filter_map(left).min()
 }
 
 /// A limit and where it is set.
+#[derive(Debug)]
 struct Limit {
     bytes: u64,
     folder: PathBuf,
@@ -30,6 +54,7 @@ struct Limit {
 }
 
 /// How the files of a version are called.
+#[derive(Debug)]
 struct Names {
     limit: &'static str,
     usage: &'static str,
@@ -159,7 +184,8 @@ mod tests {
             ("sys/fs/cgroup/memory.max", "5000\n"),
             ("sys/fs/cgroup/memory.current", "4900\n"),
         ];
-        assert_eq!(check_by(memory_left, "left", "0::/a\n", V2, &files[..3]), Some(450));
-        assert_eq!(check_by(memory_left, "above", "0::/a\n", V2, &files), Some(100));
+        let left = |root: &Path| memory_left(&limits(root)?);
+        assert_eq!(check_by(left, "left", "0::/a\n", V2, &files[..3]), Some(450));
+        assert_eq!(check_by(left, "above", "0::/a\n", V2, &files), Some(100));
     }
 }

@@ -162,7 +162,7 @@ pub(crate) fn has_room(resident: u64, share: f64) -> bool {
 pub(crate) fn ceiling(resident: u64, limit: Option<u64>) -> Option<u64> {
     let limit = limit?;
     // Not the limit itself: files that are mapped into the process may be charged to others.
-    Some(cgroup::memory_left(Path::new("/")).map_or(limit, |left| resident.saturating_add(left)))
+    Some(cgroup::memory_left_here().map_or(limit, |left| resident.saturating_add(left)))
 }
 
 /// All memory of the machine, in bytes.
@@ -173,7 +173,7 @@ pub(crate) fn machine_memory() -> Option<u64> {
 /// Memory that this process could still get: what the machine has, and what its cgroup leaves.
 fn headroom() -> Option<u64> {
     let available = kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
-    Some(cgroup::memory_left(Path::new("/")).map_or(available, |left| left.min(available)))
+    Some(cgroup::memory_left_here().map_or(available, |left| left.min(available)))
 }
 
 fn parse_io(text: &str) -> Option<Io> {

@@ -11,6 +11,7 @@ use super::control::{Shared, Trouble};
 use super::walk::{Lists, Walk, Watch};
 use super::{candidates, mappings, system};
 use crate::cpython::layout::Layout;
+use crate::sys::native::process_cpu_ns;
 
 /// What the process has to do.
 pub(super) struct Mission<'a> {
@@ -58,6 +59,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
                 mappings::tell_untouched(control);
             }
             control.own_bytes.store(system::minor_faults() * system::PAGE as u64, Ordering::Relaxed);
+            control.worked_ns.store(process_cpu_ns(), Ordering::Relaxed);
             control.say_done();
             system::exit(0)
         }

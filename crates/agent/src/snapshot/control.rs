@@ -26,6 +26,8 @@ pub(super) struct Control {
     pub(super) left_out: AtomicU64,
     /// Memory that the walk took for itself.
     pub(super) own_bytes: AtomicU64,
+    /// Processor time that it used.
+    pub(super) worked_ns: AtomicU64,
     /// When each step was over.
     pub(super) ended: [AtomicU64; STEPS],
     /// Large memory that the walk has not touched, from and to.

@@ -56,6 +56,8 @@ pub(crate) struct Latest {
     pub(crate) scope: Scope,
     pub(crate) clone_ns: u64,
     pub(crate) flight_ns: u64,
+    /// Processor time that the walk used.
+    pub(crate) worked_ns: u64,
     pub(crate) tracked: u64,
     pub(crate) frozen: u64,
     pub(crate) candidates: u64,
@@ -103,6 +105,7 @@ impl Latest {
             scope: flight.scope,
             clone_ns: flight.clone_ns,
             flight_ns: system::now().saturating_sub(flight.began),
+            worked_ns: read(&control.worked_ns),
             tracked: read(&control.tracked),
             frozen: read(&control.frozen),
             candidates: read(&control.candidates),

@@ -8,6 +8,10 @@ use neurogc_policy::Scope;
 use super::control::{Candidate, Shared};
 use super::pools::Pools;
 use crate::cpython::collector::Collector;
+use crate::cpython::generations::Head;
+
+/// So many candidates have their pools noted with each slice, beside its own.
+const NOTED_AHEAD: usize = 20_000;
 
 /// The candidates that are left.
 #[derive(Debug)]
@@ -26,8 +30,9 @@ pub(super) struct Harvest {
     /// What was walked, and how many full collections there had been when it was cloned.
     pub(super) scope: Scope,
     pub(super) full: u64,
-    /// Where small candidates lie that earlier slices have come to.
+    /// Where small candidates lie, of the first so many candidates.
     pub(super) pools: Pools,
+    noted: usize,
 }
 
 /// What may be freed at a time.
@@ -57,6 +62,7 @@ impl Harvest {
             scope,
             full,
             pools: Pools::default(),
+            noted: 0,
         }
     }
 
@@ -81,6 +87,15 @@ impl Harvest {
 
     pub(super) fn candidates(&self, range: Range<usize>) -> &[Candidate] {
         self.shared.found().0.get(range).unwrap_or(&[])
+    }
+
+    /// Notes the pools of some more candidates: neighbours of a slice's candidates lie in the pools of later ones.
+    pub(super) fn note_ahead(&mut self, pools: &mut Pools) {
+        let until = (self.noted + NOTED_AHEAD).min(self.shared.found().0.len());
+        let candidates = self.candidates(self.noted..until);
+        let small = candidates.iter().filter(|candidate| candidate.is_small());
+        small.for_each(|candidate| pools.note(candidate.object() - Head::SIZE));
+        self.noted = until;
     }
 
     /// Takes whole components out, as many as the portion allows. One that is too large waits until a portion that may

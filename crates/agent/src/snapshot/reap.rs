@@ -43,7 +43,9 @@ const NOBODY: Member = Member { head: 0, next: 0, previous: 0 };
 pub(super) fn verified(harvest: &mut Harvest, ranges: &[Range<usize>]) -> Vec<usize> {
     let mut pools = std::mem::take(&mut harvest.pools);
     let all_are_kept = arenas::all_are_kept();
-    if !all_are_kept {
+    if all_are_kept {
+        harvest.note_ahead(&mut pools);
+    } else {
         pools.forget();
     }
     let mut members = members(harvest, ranges, all_are_kept, &mut pools);

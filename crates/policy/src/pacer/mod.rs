@@ -27,6 +27,11 @@ use crate::policies::Thresholds;
 /// A heap may always grow by as many objects as gather before CPython even considers a full collection, within these bounds.
 const LEAST_ROOM: (f64, f64) = (20_000.0, 200_000.0);
 
+/// A walk that gets less than the first share of a processor takes its time from the program, and one that gets the second
+/// share or less takes all of it. Then the heap may grow by this much more of its share, so that walks are rarer.
+const CROWDED: (f64, f64) = (0.9, 0.5);
+pub(crate) const CROWDED_ROOM: f64 = 0.4;
+
 /// Below this many objects a full collection is shorter than all that a snapshot takes.
 pub const SMALL_HEAP: u64 = 50_000;
 
@@ -168,6 +173,8 @@ pub struct Pacer {
     new_walks: NewWalks,
     /// What a walk takes for each object, in seconds.
     walk_cost: f64,
+    /// The share of a processor that walks get.
+    processor: f64,
     /// What freeing an object takes, in seconds.
     reap_cost: f64,
     credit: (Duration, f64),
@@ -200,6 +207,7 @@ impl Pacer {
             poor: false,
             new_walks: NewWalks::default(),
             walk_cost: WALK.0.as_secs_f64(),
+            processor: 1.0,
             reap_cost: 0.6e-6,
             credit: (Duration::ZERO, CREDIT),
             throttle_at: Duration::ZERO,
@@ -308,6 +316,8 @@ impl Pacer {
         self.growth_in_flight = self.objects.grown_since_launch();
         let cost = (flown.flight.saturating_sub(WALK.1)).as_secs_f64() / objects.max(1.0);
         self.walk_cost = cost.max(0.7 * self.walk_cost).max(20e-9);
+        let processor = flown.worked.as_secs_f64() / flown.flight.as_secs_f64().max(1e-6);
+        self.processor = f64::midpoint(self.processor, processor.min(1.0));
         self.failures = 0;
         self.poor = found < POOR * objects;
         match flown.scope {
@@ -438,11 +448,17 @@ impl Pacer {
     }
 
     fn room_above(&self, live: f64) -> f64 {
-        (live * self.limits.growth_share).max(self.least_room)
+        (live * self.growth_share()).max(self.least_room)
+    }
+
+    /// By how much the heap may grow, as a share of what is alive.
+    fn growth_share(&self) -> f64 {
+        let crowded = ((CROWDED.0 - self.processor) / (CROWDED.0 - CROWDED.1)).clamp(0.0, 1.0);
+        self.limits.growth_share * (1.0 + CROWDED_ROOM * crowded)
     }
 
     fn goal_bytes(&self) -> Bytes {
-        let room = (self.live_bytes as f64 * self.limits.growth_share) as Bytes;
+        let room = (self.live_bytes as f64 * self.growth_share()) as Bytes;
         self.live_bytes + room.max(self.limits.growth_least)
     }
 

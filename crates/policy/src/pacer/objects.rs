@@ -29,6 +29,16 @@ struct Mark {
     freed: f64,
 }
 
+/// Objects that walks of new ones look at: those that have become old since the launch before the last walk of everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct New {
+    /// How many there were when so many had been counted: none, or as many as the last walk of them has seen.
+    objects: f64,
+    counted: f64,
+    /// Objects that were freed since.
+    freed: f64,
+}
+
 /// The number of objects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Objects {
@@ -40,12 +50,11 @@ pub(super) struct Objects {
     known: Mark,
     /// Objects that walks of new ones leave out, as the last walk of everything saw them.
     older: f64,
-    /// The sums when the last snapshot was launched, and at the launch before the last one of everything: what has become old
-    /// since then is new. Beside that, objects that were freed since, and both as they were before the last launch.
+    /// The sums when the last snapshot was launched.
     launched: Mark,
-    all: Mark,
-    new_freed: f64,
-    before: (Mark, f64),
+    /// New objects, and how they stood before the last launch.
+    new: New,
+    before: New,
     /// Tracked objects for each that was counted, and what the last walk alone said about that.
     factor: f64,
     measured: f64,
@@ -61,9 +70,8 @@ impl Objects {
             known: Mark::default(),
             older: 0.0,
             launched: Mark::default(),
-            all: Mark::default(),
-            new_freed: 0.0,
-            before: (Mark::default(), 0.0),
+            new: New::default(),
+            before: New::default(),
             factor: 1.0,
             measured: 1.0,
             window: (Duration::ZERO, 0.0),
@@ -89,7 +97,8 @@ impl Objects {
 
     /// New objects that are still there: what a walk of them would see.
     pub(super) fn new_objects(&self) -> f64 {
-        (self.factor * (self.counted - self.all.counted) - self.new_freed).max(0.0)
+        let New { objects, counted, freed } = self.new;
+        (objects + self.factor * (self.counted - counted) - freed).max(0.0)
     }
 
     /// A young or middle collection has ended: so many objects are older now.
@@ -115,16 +124,16 @@ impl Objects {
         self.known = Mark { objects, ..self.mark() };
         self.older = objects;
         self.launched = self.known;
-        (self.all, self.new_freed) = (self.known, 0.0);
+        self.new = New { counted: self.counted, ..New::default() };
     }
 
     /// A snapshot is launched, which makes all young objects old.
     pub(super) fn launched(&mut self, scope: Scope, young: f64) {
         self.counted += young;
-        self.before = (self.all, self.new_freed);
+        self.before = self.new;
         if scope == Scope::All {
             // What became old since the launch before stays new: much of it is about to die.
-            (self.all, self.new_freed) = (self.launched, 0.0);
+            self.new = New { counted: self.launched.counted, ..New::default() };
         }
         self.launched = self.mark();
     }
@@ -137,6 +146,8 @@ impl Objects {
 
     /// A walk of new objects has seen so many. Only a walk of everything can tell how many of the others are left.
     pub(super) fn walked_new(&mut self, objects: f64) {
+        // Nothing has been freed since the launch: what is found is freed after the walk.
+        self.new = New { objects, counted: self.launched.counted, freed: 0.0 };
         self.seen(self.older + objects);
     }
 
@@ -155,13 +166,13 @@ impl Objects {
 
     /// A snapshot has come to nothing: what it would have seen is still new.
     pub(super) fn failed(&mut self) {
-        (self.all, self.new_freed) = self.before;
+        self.new = self.before;
     }
 
     /// A slice has freed so many of what a snapshot found. Most of them were new.
     pub(super) fn reaped(&mut self, freed: f64) {
         self.freed += freed;
-        self.new_freed += freed;
+        self.new.freed += freed;
     }
 
     /// There were so many objects at a moment: this tells how many are tracked of those that were counted.

@@ -81,6 +81,7 @@ impl Nature {
 struct Flight {
     scope: Scope,
     began: Duration,
+    worked: Duration,
     lands: Option<Duration>,
     landed: bool,
     seen: f64,
@@ -276,10 +277,10 @@ impl Heap {
             self.known += std::mem::take(&mut self.old.garbage);
             seen = self.aboard.all() + self.old.all() + self.known;
         }
-        let walk = Duration::from_nanos((self.nature.walk * seen) as u64);
-        let lands = starved.map(|starved| self.now + (WALK_BASE + walk).mul_f64(starved));
+        let worked = WALK_BASE + Duration::from_nanos((self.nature.walk * seen) as u64);
+        let lands = starved.map(|starved| self.now + worked.mul_f64(starved));
         let found = self.known;
-        self.flight = Some(Flight { scope, began: self.now, lands, landed: false, seen, found, stuck: false });
+        self.flight = Some(Flight { scope, began: self.now, worked, lands, landed: false, seen, found, stuck: false });
         CLONE
     }
 
@@ -289,7 +290,7 @@ impl Heap {
         let flight = self.flight.as_mut()?;
         let lands = flight.lands.filter(|lands| *lands <= now && !flight.landed)?;
         flight.landed = true;
-        let (scope, seen, found) = (flight.scope, flight.seen, flight.found);
+        let (scope, worked, seen, found) = (flight.scope, flight.worked, flight.seen, flight.found);
         let flight = lands - flight.began;
         // What became old since the launch before the last walk of everything stays new.
         let mut older = 0.0;
@@ -310,6 +311,7 @@ impl Heap {
             scope,
             clone: CLONE,
             flight,
+            worked,
             copied: flight / 10,
             objects: seen as u64,
             found: found as u64,

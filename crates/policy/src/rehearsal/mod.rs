@@ -12,7 +12,7 @@ pub(crate) use self::heap::{Heap, Nature};
 use crate::guards::{Guarded, Limits};
 use crate::name::Name;
 use crate::observation::{Bytes, Decision, Generation, Moment, Observation, Order};
-use crate::pacer::SMALL_HEAP;
+use crate::pacer::{CROWDED_ROOM, SMALL_HEAP};
 use crate::policies::{Thresholds, Tuning, policy};
 
 /// How long the program works or rests at a time.
@@ -87,6 +87,8 @@ pub(crate) struct Rehearsal {
     idle_since: Option<Duration>,
     requests: u64,
     growth_share: f64,
+    /// Whether a walk had to wait for a processor.
+    crowded: bool,
     /// Until then no plain collection may run: they take half of the time at most.
     plain_again: Duration,
     urgent: Option<(Order, Observation)>,
@@ -110,6 +112,7 @@ impl Rehearsal {
             idle_since: None,
             requests: 0,
             growth_share: limits.growth_share,
+            crowded: false,
             plain_again: Duration::ZERO,
             urgent: None,
         };
@@ -240,6 +243,7 @@ impl Rehearsal {
             }
             Decision::Snapshot { scope } => {
                 let young = self.heap.counts()[0];
+                self.crowded |= tick.starved.is_some_and(|starved| starved > 1.0);
                 let pause = self.heap.launch(scope, tick.starved, tick.dies_soon);
                 self.guarded.launched(self.heap.now, scope, young);
                 pause
@@ -279,7 +283,8 @@ impl Rehearsal {
     }
 
     fn room(&self) -> f64 {
-        (self.heap.left() * self.growth_share).max(LEAST_ROOM)
+        let crowded = if self.crowded { 1.0 + CROWDED_ROOM } else { 1.0 };
+        (self.heap.left() * self.growth_share * crowded).max(LEAST_ROOM)
     }
 
     fn filled(&self) -> f64 {

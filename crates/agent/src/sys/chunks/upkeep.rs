@@ -11,6 +11,10 @@ const PAGES: usize = REGION / huge::PAGE;
 const MOST_READY: u32 = 8;
 const READY_EACH: u32 = 32;
 
+/// Where fewer pages are in use, a clone is short even if all of them are broken up, and to mend them takes the processor
+/// longer than it saves.
+const FEWEST_TO_MEND: u32 = 128;
+
 impl Chunks {
     /// The program is about to fork. Pages that it shares with a child are not mended: that would copy them.
     pub(crate) fn share_all(&self) {
@@ -21,7 +25,8 @@ impl Chunks {
 
     /// Pages may be broken up since a clone: mending begins anew.
     pub(crate) fn begin_mending(&self) {
-        if !self.regions().is_empty() && huge::can_be_mended() {
+        let pages = self.regions().iter().map(Region::pages_in_use).sum::<u32>();
+        if pages >= FEWEST_TO_MEND && huge::can_be_mended() {
             self.mended.store(0, Ordering::Release);
         }
     }
@@ -67,7 +72,7 @@ impl Chunks {
         let ready = |region: &Region| region.ready.load(Ordering::Relaxed);
         let (mut in_use, mut there) = (0, 0);
         for region in self.regions().iter().filter(|region| region.base().is_some()) {
-            in_use += PAGES as u32 - (empty_pages(region.used.now()) & FIRSTS).count_ones();
+            in_use += region.pages_in_use();
             there += (ready(region) & FIRSTS).count_ones();
         }
         let wanted = match (in_use, begun) {
@@ -119,6 +124,10 @@ impl Chunks {
 }
 
 impl Region {
+    fn pages_in_use(&self) -> u32 {
+        PAGES as u32 - (empty_pages(self.used.now()) & FIRSTS).count_ones()
+    }
+
     fn thin(&self, arena: u32) {
         if !self.used.take_this_half(arena) {
             return;
