@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
     #[arg(value_parser = process::number)]
     pid: u32,
-    /// What to collect: young objects, the full heap while the program waits, or the full heap from a snapshot
+    /// What to collect: young objects; the full heap, which stops the program; or the full heap from a snapshot. auto:
+    /// a snapshot for 50,000 objects or more, otherwise full
     #[arg(long, default_value = "auto", value_parser = ways())]
     how: How,
     /// Print the outcome as JSON

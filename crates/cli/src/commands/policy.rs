@@ -18,7 +18,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// Change the policy of a running process
 ///
-/// It holds until the process ends or is told otherwise; children that it forks from then on inherit it.
+/// The policy stays in force until the process ends or the policy is changed again. Child processes forked from then on
+/// inherit it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc policy 4242 gap\n  neurogc policy 4242 observe\n  \
                         neurogc policy 4242 threshold:50000,10,10")]

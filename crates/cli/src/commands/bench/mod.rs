@@ -32,9 +32,9 @@ const KEPT: &str = "neurogc-bench";
 
 /// Compare policies side by side: latency, pauses, memory, processor
 ///
-/// Scenarios and contenders take turns, each trial in a new process, and what came of it is kept with a report: run.json,
-/// report.html, report.md and plots/. Without a scenario it runs all of them with their usual contenders, which takes half an
-/// hour. Load goes to this machine only.
+/// Scenarios and contenders take turns, each trial in a new process. The results are kept with a report: run.json,
+/// report.html, report.md and plots/. Without a scenario, the default scenarios run with their default contenders,
+/// which takes half an hour. Load goes to this machine only.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -49,35 +49,36 @@ const KEPT: &str = "neurogc-bench";
 pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// What to run; --list names them all
+    /// Scenarios to run; --list shows all of them
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Who takes part, with commas; by default each scenario has its own
+    /// Contenders, separated by commas; each scenario has its own default
     #[arg(long, value_name = "P,…")]
     policies: Option<String>,
-    /// The interpreter, with what the scenarios need installed
+    /// The interpreter, with the packages that the scenarios need
     #[arg(long, value_name = "EXE")]
     python: Option<PathBuf>,
-    /// How often everybody runs: below five, bounds say little
+    /// Number of runs of each contender; use at least five for useful bounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
-    /// The folder of the run; by default a new one in neurogc-bench/
+    /// Directory of the run; by default a new one in neurogc-bench/
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How requests arrive in open-loop scenarios: poisson, bursts:N,S (N at once, every S seconds), ramp:FROM,TO (percent
-    /// of what the service can do), or as recorded in FILE: a trace, or a time in seconds on each line
+    /// How requests arrive in open-loop scenarios: poisson, bursts:N,S (N at once, every S seconds), ramp:FROM,TO
+    /// (percent of the capacity of the service), or a FILE with recorded arrivals: a trace, or one time in seconds per
+    /// line
     #[arg(long, value_name = "A", default_value = "poisson")]
     arrivals: String,
-    /// How long figures count in each trial, in seconds; by default each scenario has its own
+    /// Length of the measured part of each trial, in seconds; each scenario has its own default
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
-    /// Small heaps and short trials: a look that proves nothing
+    /// Small heaps and short trials; results are not conclusive
     #[arg(long)]
     quick: bool,
     /// Print the run as JSON, not as Markdown
     #[arg(long)]
     json: bool,
-    /// List the scenarios and end
+    /// List the scenarios and exit
     #[arg(long)]
     list: bool,
 }

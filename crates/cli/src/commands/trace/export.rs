@@ -12,9 +12,9 @@ use crate::failure::{Failure, Outcome};
 use crate::notice::say;
 use crate::trace::{csv, load, parquet, perfetto};
 
-/// Turn a trace into a table or a timeline
+/// Convert a trace to a table or a timeline
 ///
-/// parquet and csv hold one row per record; perfetto opens at ui.perfetto.dev.
+/// parquet and csv have one row per record; open perfetto files at ui.perfetto.dev.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc trace export service.ngct --to parquet\n  \
     neurogc trace export service.ngct --to csv -o - | head\n  \
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// The format
     #[arg(long, value_name = "FORMAT")]
     to: Format,
-    /// Where to write; - is standard output [default: FILE with the format's extension]
+    /// File to write; - is standard output [default: FILE with the format's extension]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Overwrite an existing file
