@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
                 writeln!(out, "process {pid}: {found} unreachable objects found ({how}), stopped for {pause}")?;
             }
         }
-        other => return Err(Failure::failed(format!("process {pid} did something else: {other:?}"))),
+        other => return Err(Failure::failed(format!("process {pid} gave an unexpected answer: {other:?}"))),
     }
     Ok(())
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         return Err(Failure::usage(wrong));
     };
     if with.policy.is_none() {
-        return Err(Failure::usage(format!("{} is no policy of NeuroGC; gap is one", with.name)));
+        return Err(Failure::usage(format!("{} is not a policy of NeuroGC; use gap, for example", with.name)));
     }
     let interrupt = Interrupt::watch()?;
     let home = Home::find().map_err(Failure::failed)?;
@@ -180,7 +180,7 @@ impl Demo<'_> {
             return Err(interrupted());
         }
         if best <= 0.0 {
-            return Err(Failure::failed("the demo's services answer nothing"));
+            return Err(Failure::failed("the demo's services do not answer"));
         }
         Ok((best * UTILISATION).max(1.0))
     }
@@ -256,7 +256,7 @@ impl Demo<'_> {
         for ((((drove, window), service), before), side) in
             drove.into_iter().zip(windows).zip(services).zip(before).zip(sides)
         {
-            let outcome: Drove = drove.map_err(|_| Failure::failed("the load generator broke down"))??;
+            let outcome: Drove = drove.map_err(|_| Failure::failed("the load generator failed"))??;
             let seen = window.close();
             let word = trial::ask(service.target, "/report").map_err(failed)?;
             let mut trial = trial::of_service(&outcome, Some(seen), before.as_ref(), &word).map_err(failed)?;

@@ -143,9 +143,9 @@ pub(crate) fn with_address(url: &str) -> Result<String, String> {
         return Ok(url.to_owned());
     }
     let named = if host.contains(':') { host.to_owned() } else { format!("{host}:{HUB_PORT}") };
-    let found = named.to_socket_addrs().map_err(|error| format!("there is no machine {host} for --hub: {error}"))?;
+    let found = named.to_socket_addrs().map_err(|error| format!("cannot resolve the host {host} of --hub: {error}"))?;
     let address =
-        found.min_by_key(SocketAddr::is_ipv6).ok_or_else(|| format!("there is no machine {host} for --hub"))?;
+        found.min_by_key(SocketAddr::is_ipv6).ok_or_else(|| format!("cannot resolve the host {host} of --hub"))?;
     Ok(format!("http://{address}{path}"))
 }
 

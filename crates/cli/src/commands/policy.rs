@@ -40,9 +40,14 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     match Rendezvous::of_this_machine().have_done(*pid, ask, PATIENCE, LONGEST).map_err(Failure::failed)? {
         Done::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
         Done::Policy { before, after } => {
-            writeln!(out, "process {pid}: policy {}, before {}", figures::plain(&after), figures::plain(&before))?;
+            writeln!(
+                out,
+                "process {pid}: policy changed from {} to {}",
+                figures::plain(&before),
+                figures::plain(&after)
+            )?;
         }
-        other => return Err(Failure::failed(format!("process {pid} did something else: {other:?}"))),
+        other => return Err(Failure::failed(format!("process {pid} gave an unexpected answer: {other:?}"))),
     }
     Ok(())
 }

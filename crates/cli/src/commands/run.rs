@@ -130,7 +130,7 @@ fn not_found(name: &OsStr) -> Failure {
     let shown = name.to_string_lossy();
     let message = if shown.contains('/') {
         match fs::read_link(name) {
-            Ok(target) => format!("{shown} leads to {}, which is not there or not for you", target.display()),
+            Ok(target) => format!("{shown} points to {}, which does not exist or is not accessible", target.display()),
             Err(_) => format!("there is no file {shown}. Check the path"),
         }
     } else if Path::new(name).is_file() {

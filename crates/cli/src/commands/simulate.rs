@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What an imagined service has: so many objects that stay, and so many new ones for each request.
+/// What a made-up service has: so many objects that stay, and so many new ones for each request.
 const IMAGINED: (f64, f64) = (500_000.0, 700.0);
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         let mut like = Workload::new(Start { at: 0, tenured: live, pending: 0.0 });
         like.requests = imagined(1000, objects, arguments.seed);
         let (model, workload) = (Model::default(), made_up(arguments, shape, &like));
-        comparisons.push(Comparison::of("an imagined service", &scene(&model, &workload), &rules)?);
+        comparisons.push(Comparison::of("a made-up service", &scene(&model, &workload), &rules)?);
     }
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&comparisons)?)?;
@@ -141,7 +141,7 @@ fn policies(lists: &[String]) -> Result<Vec<Name>, String> {
 pub(super) fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
-        _ => Err("write a number that is not below zero".to_owned()),
+        _ => Err("it must be a number of at least 0".to_owned()),
     }
 }
 

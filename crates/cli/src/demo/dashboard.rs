@@ -70,9 +70,9 @@ impl Dashboard {
             Ok(address) => Ok(Self { address, hub }),
             Err(_) if hub.is_finished() => Err(match hub.join() {
                 Ok(Err(error)) => error.to_string(),
-                _ => "the hub ended before it began".to_owned(),
+                _ => "the hub ended before it had started".to_owned(),
             }),
-            Err(_) => Err("the hub does not begin".to_owned()),
+            Err(_) => Err("the hub does not start".to_owned()),
         }
     }
 

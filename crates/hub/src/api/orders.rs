@@ -57,7 +57,7 @@ pub(super) async fn policy(
     let name: Name = order.policy.parse().map_err(|error: NameError| ApiError::bad_request(error.to_string()))?;
     match have_it_done(&app, &id, Ask::Policy(name.to_string())).await? {
         Outcome::Policy { before, after } => Ok(Json(json!({"before": before, "after": after})).into_response()),
-        other => Err(ApiError::refused(format!("the process did something else: {other:?}"))),
+        other => Err(ApiError::refused(format!("the process gave an unexpected answer: {other:?}"))),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn collect(
         Outcome::Collected { how, found, pause_ms } => {
             Ok(Json(json!({"how": how, "found": found, "pause_ms": pause_ms})).into_response())
         }
-        other => Err(ApiError::refused(format!("the process did something else: {other:?}"))),
+        other => Err(ApiError::refused(format!("the process gave an unexpected answer: {other:?}"))),
     }
 }
 

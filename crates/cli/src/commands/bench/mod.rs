@@ -144,7 +144,7 @@ fn folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let folder = named.map_or_else(|| Path::new(KEPT).join(moment()), PathBuf::from);
     if folder.join(record::FILE).exists() {
         let shown = folder.display();
-        return Err(Failure::usage(format!("{shown} holds a run already. Name another folder, or remove it")));
+        return Err(Failure::usage(format!("{shown} already contains a run. Name another directory, or remove it")));
     }
     fs::create_dir_all(&folder)
         .map_err(|error| Failure::failed(format!("cannot make the folder {}: {error}", folder.display())))?;
@@ -225,7 +225,7 @@ impl<'b> Bench<'b> {
             }
             self.run.seconds = began.elapsed().as_secs_f64();
             if self.keep().is_err() {
-                progress.say("the run could not be written down; it goes on");
+                progress.say("the run could not be saved; it continues");
             }
         }
         progress.end();
@@ -246,7 +246,7 @@ impl<'b> Bench<'b> {
             if scenario.calibrations() == 0 {
                 continue;
             }
-            let what = format!("{}: what can its service do?", scenario.name);
+            let what = format!("{}: capacity of its service:", scenario.name);
             progress.begin(&what);
             let seconds = scenario.trial_seconds(self.setup.size) * f64::from(scenario.calibrations());
             let measured = &mut self.run.scenarios[at];
@@ -313,7 +313,7 @@ fn write_reports(run: &Run, folder: &Path) -> Outcome {
 }
 
 fn interrupted() -> Failure {
-    Failure::with_code(interrupt::CODE, "interrupted: what was measured until then is kept")
+    Failure::with_code(interrupt::CODE, "interrupted: the results so far are kept")
 }
 
 /// One trial in a few words.
