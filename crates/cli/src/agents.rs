@@ -198,7 +198,7 @@ pub(crate) fn sockets_in(folder: &Path) -> Vec<(u32, PathBuf)> {
 /// Why an agent gave no report.
 #[derive(Debug)]
 pub(crate) enum AskError {
-    /// No socket, or nobody listens on it.
+    /// No socket, or no agent listens on it.
     Nobody,
     /// It did not answer in time.
     Silent(Duration),

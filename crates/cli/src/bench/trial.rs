@@ -263,7 +263,7 @@ fn serve(
         _ => None,
     };
     let mut before = None;
-    // Everybody meets the same arrivals in a run, and others in the next.
+    // All contenders get the same arrivals in one run, and different ones in the next.
     let mut plan = scenario.plan(target, known.capacity, setup.arrivals, 1 + u64::from(run), setup.size);
     if contender.name == EACH {
         // It cannot bear the load of the others, and requests that queue up would hide how little it can do with.

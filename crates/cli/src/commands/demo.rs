@@ -267,7 +267,7 @@ impl Demo<'_> {
         Ok(trials)
     }
 
-    /// Shows both sides until they are done, or somebody has seen enough.
+    /// Shows both sides until they are done, or the user ends the demo.
     fn show(
         &self,
         sides: &[Side; 2],

@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
 /// Every agent and every browser takes one: the hub takes as many as it is allowed to.
 fn have_descriptors() {
     let limits = getrlimit(Resource::Nofile);
-    // Where that is refused, whoever comes too late is sent away.
+    // If the kernel refuses, connections above the limit are refused.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
 }
 

@@ -112,7 +112,7 @@ impl Recording {
     }
 }
 
-/// A program that is ended when nobody needs it any more.
+/// A program that is ended when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {

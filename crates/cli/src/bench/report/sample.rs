@@ -1,4 +1,4 @@
-//! A run that nobody made, for the tests of what is written about runs.
+//! A made-up run, for the tests of the reports.
 
 use crate::bench::course::Courses;
 use crate::bench::machine::Machine;

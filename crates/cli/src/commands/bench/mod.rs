@@ -273,7 +273,7 @@ impl<'b> Bench<'b> {
         Ok(())
     }
 
-    /// A scenario in which nobody could take part was skipped, whoever was asked first.
+    /// Marks a scenario as skipped if none of its contenders could run.
     fn tidy(&mut self) {
         for measured in &mut self.run.scenarios {
             if measured.skipped.is_none() && measured.entries.iter().all(|entry| entry.trials.is_empty()) {

@@ -90,7 +90,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|path| real(other) == Some(path))
 }
 
-/// Writes beside the target and renames, so that nobody ever sees half a file.
+/// Writes to a temporary file and renames it, so that the target is never incomplete.
 fn write_aside(format: Format, trace: &Trace, path: &Path) -> anyhow::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(format!(".{}.part", std::process::id()));
