@@ -109,10 +109,10 @@ async fn have_it_done(app: &Arc<App>, id: &str, ask: Ask) -> Result<Outcome, Api
     match tokio::time::timeout(LONGEST, answer).await.map_err(|_| late())?? {
         Answer::Outcome(Outcome::Failed(reason)) | Answer::Refused(reason) => Err(ApiError::refused(reason)),
         Answer::Outcome(outcome) => Ok(outcome),
-        other => Err(ApiError::refused(format!("the agent gave a strange answer: {other:?}"))),
+        other => Err(ApiError::refused(format!("the agent gave an unexpected answer: {other:?}"))),
     }
 }
 
 fn late() -> ApiError {
-    ApiError::timeout("the process has not come to it in time; it will when one of its threads runs Python code")
+    ApiError::timeout("the process did not run the command in time; it will when one of its threads runs Python code")
 }
