@@ -78,7 +78,7 @@ pub struct Setting {
     pub show: fn(&Settings) -> String,
 }
 
-/// The setting whose value is shown to nobody.
+/// The setting whose value is never shown.
 pub(crate) const HUB_TOKEN: &str = "hub_token";
 
 /// All settings.
