@@ -34,7 +34,8 @@ pub(crate) fn browse(address: &str) {
     if has_screen() {
         let mut open = Command::new("xdg-open");
         open.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // If it fails, the printed address is enough. It may run as long as the browser, so a thread of its own waits for it.
+        // If it fails, the printed address is enough. It may run as long as the browser, so a separate thread waits for
+        // it.
         thread::spawn(move || open.status());
     }
 }

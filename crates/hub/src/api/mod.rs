@@ -107,7 +107,7 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let mut answer = match checked {
         Ok(()) => timeout(LONGEST_REQUEST, next.run(request))
             .await
-            .unwrap_or_else(|_| ApiError::timeout("the request timed out: it was not complete within 120 s").into_response()),
+            .unwrap_or_else(|_| ApiError::timeout("the request timed out").into_response()),
         Err(error) => error.into_response(),
     };
     if answer.status() == StatusCode::PAYLOAD_TOO_LARGE && !is_json(&answer) {
