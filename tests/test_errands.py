@@ -100,7 +100,7 @@ def test_a_policy_is_changed_and_taken_back():
         assert console.evaluate("gc.get_threshold()") == before
         console.evaluate("garbage(30000)")
         eventually(lambda: console.status()["conduct"]["orders"], what="an order of the policy")
-        assert "policy observe, before gap" in neurogc("policy", pid, "observe")
+        assert "policy changed from gap to observe" in neurogc("policy", pid, "observe")
         assert not console.status()["conduct"]["acting"]
         assert console.evaluate("gc.get_threshold()") == before
         # Only what CPython itself would have: no stand-in is left.

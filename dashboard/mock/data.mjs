@@ -39,7 +39,7 @@ export const SERIES = [
   ["stalls.python", "1/s", "mean", "Stalls by long-running Python"],
   ["stalls.cpu_starved", "1/s", "mean", "Stalls for want of a processor"],
   ["stalls.unknown", "1/s", "mean", "Stalls of unknown cause"],
-  ["gil.busy_percent", "percent", "mean", "Share of time in which somebody held the GIL"],
+  ["gil.busy_percent", "percent", "mean", "Share of time in which a thread held the GIL"],
   ["memory.rss", "bytes", "max", "Resident set"],
   ["memory.pss", "bytes", "max", "Proportional set"],
   ["memory.uss", "bytes", "max", "Unique set"],

@@ -235,10 +235,10 @@ const POLICIES = [
   ["auto", "auto", "the best that this process supports"],
   ["observe", "observe", "measures, changes nothing"],
   ["gap", "gap", "collections in gaps, by rules"],
-  ["neural", "neural", "collections in gaps, as a model foresees them"],
+  ["neural", "neural", "collections in gaps, as a model predicts them"],
   ["threshold", "threshold:10000,10,10", "CPython's own collector with these thresholds"],
   ["freeze", "freeze", "one full collection and gc.freeze() in the first gap after start-up"],
-  ["every", "every:100", "no automatic collections, a full one after each N requests"],
+  ["every", "every:100", "a full collection after every N requests"],
 ].map(([name, example, help]) => ({ name, example, help }));
 
 function change(process, body) {

@@ -84,7 +84,7 @@ export function part(name: string): string {
   return encodeURIComponent(name);
 }
 
-/** Whether an error only says that nobody waits for the answer any more. */
+/** Whether an error only says that the request was aborted. */
 export function aborted(error: unknown): boolean {
   return (error as Error)?.name === "AbortError";
 }

@@ -1,4 +1,4 @@
-// Which part of time is shown, as the address says it: a range that ends now, or what somebody has zoomed into.
+// Which part of time is shown, as the address says it: a range that ends now, or a zoomed range.
 
 import type { Actions } from "./charts/group";
 import type { Window } from "./follow";

@@ -138,7 +138,7 @@ whenUnauthorized(() => {
           location.reload();
         },
       },
-      h("h2", {}, "This hub wants a token"),
+      h("h2", {}, "This hub requires a token"),
       h("p", {}, "It is the one that the hub was started with. It is kept for this session of the browser only."),
       h("label", { for: id, class: "field" }, h("span", {}, "Token"), input),
       h("button", { type: "submit", class: "primary" }, "Open"),

@@ -1,7 +1,6 @@
 // The table of code sites at which a process stalls.
 
 import type { siteSummary } from "./charts/catalogue";
-import { CAUSES } from "./charts/catalogue";
 import { h } from "./dom";
 import { ago, count, ms, place } from "./format";
 
@@ -29,7 +28,7 @@ export function sites() {
             "tr",
             {},
             h("th", { scope: "row", class: "text site", title: sum.site }, place(sum.site)),
-            h("td", { class: "text" }, CAUSES[sum.cause] ?? sum.cause),
+            h("td", { class: "text" }, sum.cause),
             h("td", {}, count(sum.count)),
             h("td", {}, ms(sum.total)),
             h("td", {}, ms(sum.longest)),

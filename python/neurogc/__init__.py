@@ -84,7 +84,7 @@ class paused:
 
 
 def _leave_imports_alone():
-    # The submodule is a name of this package once somebody has imported it.
+    # The submodule is a name of this package once it has been imported.
     if "_imports" in globals():
         _imports.unwatch()
 

@@ -89,7 +89,7 @@ def watch():
 
 
 def unwatch():
-    """Puts back all that was replaced, unless somebody else replaced it since."""
+    """Puts back all that was replaced, unless other code has replaced it since."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     while _replaced:

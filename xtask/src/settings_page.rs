@@ -21,13 +21,13 @@ pub(crate) fn text() -> String {
     let mut page = format!(
         "# Settings\n\n\
         <!-- Written by `cargo run -p xtask -- docs` from crates/settings. Change it there. -->\n\n\
-        A setting can be given in four places. The first one in this list that names it wins:\n\n\
+        A setting can be given in four places. The first place in this list that names it takes precedence:\n\n\
         1. a keyword of `neurogc.install(…)`, or `--set NAME=VALUE` of `neurogc run`;\n\
         2. the environment: `{ENVIRONMENT_PREFIX}` and the name in capitals;\n\
         3. the file `{FILE_NAME}` in the working directory, or the file that `{}` names;\n\
         4. the default.\n\n\
-        `neurogc doctor` prints the values in force and where each came from. A name that does not exist and a value \
-        that is not allowed are errors that say what would be right.\n\n\
+        `neurogc doctor` prints the values in force and where each comes from. An unknown name or an invalid value is \
+        an error that suggests a correction.\n\n\
         | setting | environment | default | what it does |\n|---|---|---|---|\n",
         env::CONFIG
     );

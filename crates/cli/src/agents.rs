@@ -198,7 +198,7 @@ pub(crate) fn sockets_in(folder: &Path) -> Vec<(u32, PathBuf)> {
 /// Why an agent gave no report.
 #[derive(Debug)]
 pub(crate) enum AskError {
-    /// No socket, or nobody listens on it.
+    /// No socket, or no agent listens on it.
     Nobody,
     /// It did not answer in time.
     Silent(Duration),
@@ -213,7 +213,7 @@ pub(crate) enum AskError {
 impl fmt::Display for AskError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => write!(to, "nobody listens on its socket; the agent is not running"),
+            Self::Nobody => write!(to, "no agent listens on its socket"),
             Self::Silent(patience) => write!(
                 to,
                 "its agent did not answer within {} ms; the process may be stopped or starved of processor time",
@@ -252,7 +252,7 @@ fn put(path: &Path, question: Ask, patience: Duration) -> Result<Answer, AskErro
     let answer = exchange.ask(&Question::new(question)).map_err(|error| match error {
         MessageError::Broken(error) => match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Silent(patience),
-            io::ErrorKind::UnexpectedEof => AskError::Broken("it hung up without an answer".to_owned()),
+            io::ErrorKind::UnexpectedEof => AskError::Broken("it closed the connection without an answer".to_owned()),
             _ => AskError::Broken(error.to_string()),
         },
         error => AskError::Foreign(error.to_string()),
@@ -401,7 +401,7 @@ mod tests {
         drop(scene.listen(process.0.id()));
         let (reports, warnings) = scene.rendezvous().ask_all(PATIENCE);
         assert_eq!(reports, []);
-        assert!(warnings[0].contains("nobody listens"), "{warnings:?}");
+        assert!(warnings[0].contains("no agent listens"), "{warnings:?}");
         assert!(control::socket_path(&scene.folder, process.0.id()).exists());
     }
 

@@ -46,8 +46,8 @@ fn check(name: &'static str, verdict: Verdict, found: impl Into<String>, consequ
 pub(crate) fn overcommit(text: Option<&str>) -> Check {
     const NAME: &str = "memory overcommit";
     match text.map(str::trim) {
-        Some("0") => check(NAME, Verdict::Ok, "heuristic (0)", "a large process can be copied on write"),
-        Some("1") => check(NAME, Verdict::Ok, "always (1)", "a large process can be copied on write"),
+        Some("0") => check(NAME, Verdict::Ok, "heuristic (0)", "snapshots of large processes are possible"),
+        Some("1") => check(NAME, Verdict::Ok, "always (1)", "snapshots of large processes are possible"),
         Some("2") => check(
             NAME,
             Verdict::Note,
@@ -96,10 +96,10 @@ pub(crate) fn ptrace(text: Option<&str>) -> Check {
         Some("0") => "unrestricted (0)".to_owned(),
         Some("1") => "descendants only (1)".to_owned(),
         Some("2") => "administrators only (2)".to_owned(),
-        Some("3") => "nobody (3)".to_owned(),
+        Some("3") => "not allowed (3)".to_owned(),
         Some(other) => format!("scope {other}"),
     };
-    check("ptrace", Verdict::Ok, found, "not needed: the agent lives in the process that it observes")
+    check("ptrace", Verdict::Ok, found, "not needed: the agent runs inside the process that it observes")
 }
 
 /// `/proc/sys/kernel/perf_event_paranoid`.
@@ -115,13 +115,13 @@ pub(crate) fn run_queue(text: Option<&str>) -> Check {
     let numbers: Vec<u64> = text.unwrap_or_default().split_whitespace().flat_map(str::parse).collect();
     match numbers[..] {
         [on_processor, _, _] if on_processor > 0 => {
-            check(NAME, Verdict::Ok, "visible", "stalls for want of a processor are told from others")
+            check(NAME, Verdict::Ok, "visible", "cpu_starved stalls are detected")
         }
         _ => check(
             NAME,
             Verdict::Degraded,
             "/proc/self/schedstat does not count",
-            "stalls for want of a processor may be labelled unknown. A kernel with CONFIG_SCHED_INFO shows them",
+            "cpu_starved stalls may be reported as unknown. A kernel with CONFIG_SCHED_INFO reports them",
         ),
     }
 }
@@ -206,7 +206,12 @@ pub(crate) fn swap(meminfo: Option<&str>) -> Check {
         .and_then(|text| text.lines().find_map(|line| line.strip_prefix("SwapTotal:")))
         .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     match total {
-        Some(0) => check(NAME, Verdict::Ok, "none", "pauses are never page-ins; memory over the limit kills at once"),
+        Some(0) => check(
+            NAME,
+            Verdict::Ok,
+            "none",
+            "collections never wait for swapped pages; a process over its memory limit is killed at once",
+        ),
         Some(kib) => check(
             NAME,
             Verdict::Note,
@@ -225,11 +230,9 @@ pub(crate) fn cores(usable: Option<usize>) -> Check {
             NAME,
             Verdict::Note,
             "1",
-            "the agent's thread shares it with the program; expect some stalls labelled cpu_starved",
+            "the agent's threads share it with the program; expect some cpu_starved stalls",
         ),
-        Some(usable) => {
-            check(NAME, Verdict::Ok, usable.to_string(), "the agent's thread need not wait for the program")
-        }
+        Some(usable) => check(NAME, Verdict::Ok, usable.to_string(), "the agent's threads can run beside the program"),
         None => check(NAME, Verdict::Note, "not known", "observing is not affected"),
     }
 }
@@ -262,7 +265,7 @@ mod tests {
     #[test]
     fn ptrace_and_perf_are_only_told() {
         expect(&ptrace(None), Ok, "unrestricted (no Yama)");
-        expect(&ptrace(Some("3\n")), Ok, "nobody (3)");
+        expect(&ptrace(Some("3\n")), Ok, "not allowed (3)");
         expect(&perf_events(Some("4\n")), Ok, "paranoid level 4");
     }
 

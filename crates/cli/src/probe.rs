@@ -81,7 +81,7 @@ pub(crate) fn ask(python: &Path, home: &Home) -> Result<Facts, String> {
     let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no error");
     let last = shorten(&plain(last), LONGEST_ERROR);
     Err(match ended {
-        Some(status) => format!("{shown} did not answer as a Python does ({status}): {last}"),
+        Some(status) => format!("{shown} did not answer like a Python interpreter ({status}): {last}"),
         None => format!("{shown} did not answer within {} s: {last}", PATIENCE.as_secs()),
     })
 }

@@ -105,7 +105,7 @@ impl Comparison {
             let _ = writeln!(text, "  not in the trace, taken from other programs: {assumed}");
         }
         if self.closed {
-            text.push_str("  users wait for their answers, so that no schedule can be known before: no oracle\n");
+            text.push_str("  no oracle: users wait for their answers, so arrivals depend on the schedule\n");
         }
         let right = Side::Right;
         let mut table = Table::new(&[

@@ -1,7 +1,7 @@
 //! Agents that report without any program behind them: what a hub has to bear is made by `bench/hub.py` with this.
 //!
-//! `agents FOLDER COUNT EVENTS SECONDS` listens on COUNT sockets in FOLDER; each agent sends EVENTS a second to whoever
-//! follows it, in ten frames, and figures once a second. At the end it prints what was sent.
+//! `agents FOLDER COUNT EVENTS SECONDS` listens on COUNT sockets in FOLDER; each agent sends EVENTS a second to the hub
+//! that follows it, in ten frames, and figures once a second. At the end it prints what was sent.
 #![expect(clippy::print_stdout, reason = "its output is its result")]
 
 use std::env;

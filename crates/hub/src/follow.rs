@@ -78,9 +78,9 @@ async fn follow(hub: &Hub, path: &Path) {
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Nobody listens.
+    /// No agent listens.
     Nobody,
-    /// Somebody does, and says nothing: the process may be stopped.
+    /// An agent listens and does not answer: the process may be stopped.
     Silence,
     /// Reports came, and then no more.
     HungUp,

@@ -18,7 +18,7 @@ pub(crate) struct Gate {
 
 impl std::fmt::Debug for Gate {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not derived: the token is shown to nobody.
+        // Not derived: the token is never shown.
         to.debug_struct("Gate").field("listen", &self.listen).finish_non_exhaustive()
     }
 }
@@ -42,7 +42,7 @@ impl Gate {
         }
         let upgrades = headers.contains_key(header::UPGRADE);
         if (upgrades || !matches!(*method, Method::GET | Method::HEAD)) && !comes_from_here(headers, host) {
-            return Err(ApiError::forbidden("the request comes from a page of somebody else"));
+            return Err(ApiError::forbidden("cross-origin request refused"));
         }
         let guarded = uri.path().starts_with("/api") || uri.path() == "/metrics";
         match &self.token {

@@ -20,7 +20,7 @@ use crate::process::{Process, Source, State, Summary};
 use crate::row::Row;
 use crate::store::{Batch, Entry, Store, Write};
 
-/// Processes that are held at once. More are refused: whoever may report could make them up.
+/// Processes that are held at once. More are refused, because a client that may report could invent processes.
 const MOST: usize = 5000;
 
 /// Processes that have ended stay in the list for this long.

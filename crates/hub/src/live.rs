@@ -67,12 +67,12 @@ impl Clients {
         self.clients.write().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, client));
     }
 
-    /// Tells everybody who watches a process. The message is written only if somebody does.
+    /// Sends a message to all clients that watch a process. The message is built only if there is one.
     pub(crate) fn tell_watchers(&self, id: &str, message: impl FnOnce() -> String) {
         self.tell(|watch| watch.ids.contains(id), message);
     }
 
-    /// Tells everybody who watches the list.
+    /// Sends a message to all clients that watch the list.
     pub(crate) fn tell_list(&self, message: impl FnOnce() -> String) {
         self.tell(|watch| watch.processes, message);
     }
@@ -113,13 +113,13 @@ mod tests {
     fn only_watchers_are_told_and_nothing_is_written_for_nobody() {
         let clients = Clients::default();
         let (client, mut messages) = clients.add();
-        clients.tell_watchers("a", || unreachable!("nobody watches"));
+        clients.tell_watchers("a", || unreachable!("no client watches"));
         client.watch(watch("a"));
-        clients.tell_watchers("b", || unreachable!("nobody watches"));
+        clients.tell_watchers("b", || unreachable!("no client watches"));
         clients.tell_watchers("a", || "x".to_owned());
         assert_eq!(messages.try_recv().as_deref(), Ok("x"));
         clients.remove(&client);
-        clients.tell_watchers("a", || unreachable!("nobody is there"));
+        clients.tell_watchers("a", || unreachable!("there is no client"));
     }
 
     #[test]

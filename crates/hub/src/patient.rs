@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep};
 /// How long the other end may take nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection. Nobody has to say anything on it.
+/// A connection. The peer need not send anything on it.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,

@@ -15,7 +15,7 @@ use crate::row::Row;
 /// A process without a report for this long is silent.
 const SILENT_MS: u64 = 5_000;
 
-/// A silent process whose end nobody could see is taken for gone after this long.
+/// A silent process whose end was not observed counts as gone after this long.
 pub(crate) const LOST_MS: u64 = 60_000;
 
 /// The step of samples, and how far one may be off before the steps begin anew.

@@ -57,7 +57,7 @@ pub(crate) fn events(bytes: &[u8], wish: &Wish) -> Result<Found, TraceError> {
     Ok(choice.made())
 }
 
-/// The header alone. What comes after it is looked at by nobody.
+/// The header alone; the rest is not read.
 fn header_of(bytes: &[u8]) -> Result<Header, TraceError> {
     const LONGEST: usize = 64 * 1024;
     walk(&bytes[..bytes.len().min(LONGEST)], &mut drop).map(|(header, _)| header)

@@ -53,7 +53,7 @@ pub struct Config {
 
 impl std::fmt::Debug for Config {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not derived: the token is shown to nobody.
+        // Not derived: the token is never shown.
         to.debug_struct("Config").field("listen", &self.listen).field("data", &self.data).finish_non_exhaustive()
     }
 }
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Config {
 /// Why a hub does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// Everybody could reach it, and nobody had to say who they are.
+    /// The address is reachable from other machines, and there is no token.
     #[error(
         "listening on {0} lets other machines in, so it needs a token: set NEUROGC_HUB_TOKEN, for instance to the output of \
          `openssl rand -hex 24`"
@@ -152,11 +152,11 @@ async fn accept_all(listener: TcpListener, router: Router) {
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(LONGEST_HEAD);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // No descriptors, most likely: they come back when somebody leaves.
+            // Probably out of descriptors; closed connections free some.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        // Whoever comes when all places are taken is sent away at once.
+        // A connection above the limit is closed at once.
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
         let _ = stream.set_nodelay(true);
         let connection = http

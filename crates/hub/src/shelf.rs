@@ -1,4 +1,4 @@
-//! The recordings there are: uploaded ones, and those of a folder that somebody has named.
+//! The recordings there are: uploaded ones, and those of the folder that `--recordings` names.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Half an hour of an imagined service as a trace, to time a training with: `… --example halfhour -- FILE`.
+//! Half an hour of a made-up service as a trace, to time a training with: `… --example halfhour -- FILE`.
 
 use std::error::Error;
 use std::{env, fs};

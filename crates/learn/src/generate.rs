@@ -138,7 +138,7 @@ impl Clock {
     }
 }
 
-/// Requests of an imagined service: two milliseconds on average, more work making more objects.
+/// Requests of a made-up service: two milliseconds on average, more work making more objects.
 #[must_use]
 pub fn imagined(count: usize, objects: f64, seed: u64) -> Vec<Request> {
     let mut chance = Chance::new(seed);

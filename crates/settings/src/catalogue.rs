@@ -78,7 +78,7 @@ pub struct Setting {
     pub show: fn(&Settings) -> String,
 }
 
-/// The setting whose value is shown to nobody.
+/// The setting whose value is never shown.
 pub(crate) const HUB_TOKEN: &str = "hub_token";
 
 /// All settings.
@@ -94,7 +94,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "trace",
-        help: "file to record a trace in, over what is there; child processes add their pid to the name",
+        help: "file to record a trace to, overwriting it; child processes add their pid to the name",
         apply: |settings, text| {
             settings.trace = (!text.is_empty()).then(|| PathBuf::from(text));
             Ok(())
@@ -103,7 +103,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "hub",
-        help: "hub on another machine to report to, for instance http://10.1.2.3:7077; one on this machine finds its agents by itself",
+        help: "hub on another machine to report to, for instance http://10.1.2.3:7077; a hub on this machine finds its agents automatically",
         apply: |settings, text| {
             settings.hub = if text.is_empty() { None } else { Some(text.parse()?) };
             Ok(())
@@ -112,7 +112,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: HUB_TOKEN,
-        help: "the token of that hub; better in the environment than in a file",
+        help: "token of that hub; prefer the environment to a file",
         apply: |settings, text| {
             settings.hub_token = Secret::new(text)?;
             Ok(())
@@ -130,7 +130,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "sample_ms",
-        help: "how often memory, processor and I/O are looked at, in milliseconds (100 to 60000)",
+        help: "interval at which memory, processor and I/O are read, in milliseconds (100 to 60000)",
         apply: |settings, text| {
             settings.sample = milliseconds(text, 100.0, 60_000.0)?;
             Ok(())
@@ -139,7 +139,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "adapters",
-        help: "measure the requests of known web servers and frameworks by themselves: true or false",
+        help: "measure the requests of known web servers and frameworks automatically: true or false",
         apply: |settings, text| {
             settings.adapters = switch(text)?;
             Ok(())
@@ -148,7 +148,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "explicit_collect",
-        help: "what becomes of a gc.collect() in the program, where a policy acts: keep, or defer it to a gap",
+        help: "what a gc.collect() of the program does, where a policy acts: keep (collect at once), or defer it to a gap",
         apply: |settings, text| {
             settings.explicit_collect = match text.trim() {
                 "keep" => ExplicitCollect::Keep,
@@ -173,7 +173,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "huge_arenas",
-        help: "put small objects into huge pages once they take 16 MiB, where a policy acts; snapshots are quicker: true or false",
+        help: "put small objects into huge pages once they take 16 MiB, where a policy acts, which makes clones faster: true or false",
         apply: |settings, text| {
             settings.huge_arenas = switch(text)?;
             Ok(())
@@ -191,7 +191,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "memory_price",
-        help: "what a megabyte of garbage is worth under neural, in milliseconds of delay for every request (0 to 10)",
+        help: "cost of a megabyte of garbage under neural, in milliseconds of delay for every request (0 to 10)",
         apply: |settings, text| {
             settings.tuning.memory_price = number(text, 0.0, 10.0)?;
             Ok(())
@@ -210,7 +210,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "memory_percent",
-        help: "share of that maximum, or of the cgroup's, at which everything is collected at once (10 to 100)",
+        help: "share of that maximum, or of the cgroup's limit, at which everything is collected at once, in percent (10 to 100)",
         apply: |settings, text| {
             settings.limits.ceiling_share = number(text, 10.0, 100.0)? / 100.0;
             Ok(())
@@ -219,7 +219,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "growth_percent",
-        help: "how far the heap may grow beyond what the last cycle left alive, in percent of that (5 to 1000)",
+        help: "how far the heap may grow beyond what the last whole-heap collection left alive, in percent (5 to 1000)",
         apply: |settings, text| {
             settings.limits.growth_share = number(text, 5.0, 1000.0)? / 100.0;
             Ok(())
@@ -228,7 +228,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "postpone_s",
-        help: "how long a full collection that the program asked for waits for a gap, with explicit_collect=defer, in seconds (0 to 86400)",
+        help: "how long a full collection requested by the program waits for a gap, with explicit_collect=defer, in seconds (0 to 86400)",
         apply: |settings, text| {
             settings.limits.patience = Duration::from_secs_f64(number(text, 0.0, 86_400.0)?);
             Ok(())
@@ -237,7 +237,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "gc_percent",
-        help: "share of time for full collections that only growth in bytes asks for (1 to 100)",
+        help: "share of time for full collections that only growth in bytes asks for, in percent (1 to 100)",
         apply: |settings, text| {
             settings.limits.gc_share = number(text, 1.0, 100.0)? / 100.0;
             Ok(())

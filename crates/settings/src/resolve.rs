@@ -28,7 +28,7 @@ pub enum Origin {
     Environment,
     /// The settings file.
     File(PathBuf),
-    /// Nobody said anything else.
+    /// No source names it.
     Default,
 }
 

@@ -1,7 +1,7 @@
 //! Durations counted in fixed buckets, sixteen to a doubling: they can be added, subtracted, kept and sent.
 //!
-//! Everybody has the same buckets, so a percentile over an hour or over two hundred processes is as exact as one over a
-//! second: within 3 %.
+//! All processes use the same buckets, so a percentile over an hour or over two hundred processes is as exact as one over
+//! a second: within 3 %.
 
 use serde::{Deserialize, Serialize};
 

@@ -54,7 +54,7 @@ pub struct Sample {
     pub pauses: ByStop<Distribution>,
     /// How long stalls lasted.
     pub stalls: Distribution,
-    /// For how long somebody held the GIL, and for how long nobody did.
+    /// For how long a thread held the GIL, and for how long no thread did.
     pub gil_busy_ms: f64,
     /// See `gil_busy_ms`.
     pub gil_idle_ms: f64,

@@ -254,11 +254,11 @@ pub struct Orders {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gil {
-    /// Share of samples in which somebody held it.
+    /// Share of samples in which a thread held it.
     pub busy_percent: f64,
     /// Spans in which it was held.
     pub busy: Spans,
-    /// Spans in which nobody held it: the gaps.
+    /// Spans in which no thread held it: the gaps.
     pub idle: Spans,
 }
 

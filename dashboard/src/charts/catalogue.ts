@@ -46,28 +46,20 @@ export const PAUSES: PausePlan<Collection> = {
   row: (event) => [event.class, event.what, event.place, event.collected, event.uncollectable],
 };
 
-export const CAUSES: Record<string, string> = {
-  gc: "collection",
-  gil_native: "native, GIL held",
-  python: "Python",
-  cpu_starved: "no processor",
-  unknown: "unknown",
-};
-
 export const STALLS: PausePlan<Stall> = {
   id: "stalls",
   title: "Stalls",
-  help: "Times in which the program wanted to run and could not, by cause.",
+  help: "Times in which the program was ready to run and could not, by cause.",
   height: 150,
   kinds: [
     { key: "unknown", label: "unknown", colour: "longest", shape: "circle" },
-    { key: "cpu_starved", label: "no processor", colour: "forced", shape: "triangle" },
-    { key: "python", label: "Python", colour: "reap", shape: "square" },
-    { key: "gil_native", label: "native, GIL held", colour: "clone", shape: "diamond" },
-    { key: "gc", label: "collection", colour: "request", shape: "cross" },
+    { key: "cpu_starved", label: "cpu_starved", colour: "forced", shape: "triangle" },
+    { key: "python", label: "python", colour: "reap", shape: "square" },
+    { key: "gil_native", label: "gil_native", colour: "clone", shape: "diamond" },
+    { key: "gc", label: "gc", colour: "request", shape: "cross" },
   ],
   kindOf: (event) => event.cause,
-  describe: (event) => `${CAUSES[event.cause] ?? event.cause}, ${place(event.site)}`,
+  describe: (event) => `${event.cause}, ${place(event.site)}`,
   head: ["cause", "site"],
   row: (event) => [event.cause, event.site],
 };
@@ -112,7 +104,7 @@ export const CPU: Plan = {
   id: "cpu",
   title: "CPU",
   unit: "percent",
-  help: "Processor use, 100 being one core.",
+  help: "Processor use; 100 is one core.",
   lines: [
     { name: "cpu.percent", label: "process", colour: "p95", fill: 0.1 },
     { name: "agent.cpu_percent", label: "agent", colour: "forced" },
@@ -123,7 +115,7 @@ export const GIL: Plan = {
   id: "gil",
   title: "GIL busy",
   unit: "percent",
-  help: "Share of time in which somebody held the GIL. What is left are gaps.",
+  help: "Share of time in which a thread held the GIL. The rest is gaps.",
   lines: [{ name: "gil.busy_percent", label: "busy", colour: "clone", fill: 0.1 }],
 };
 
@@ -153,7 +145,7 @@ export const COLLECTIONS: Plan = {
   id: "collections",
   title: "Collections",
   unit: "1/s",
-  help: "How often each kind of collection ran.",
+  help: "Collections per second, by kind.",
   lines: [
     { name: "gc.young", label: "young", colour: "gap" },
     { name: "gc.middle", label: "middle", colour: "p95" },
@@ -206,7 +198,7 @@ export const FORECASTS: Plan = {
   id: "forecasts",
   title: "Gaps, expected and real",
   unit: "ms",
-  help: "The latest gap of each second: how long it lasted, and what the model expected of it.",
+  help: "The latest gap of each second: how long it lasted, and what the model predicted.",
   log: "first",
   lines: [
     { name: "conduct.gap_p90_ms", label: "90 % over by", colour: "p50", dash: [4, 3] },

@@ -17,7 +17,7 @@ export interface Line {
   width?: number;
   dash?: number[];
   fill?: number;
-  /** Not shown until somebody asks for it. */
+  /** Hidden until the user switches it on. */
   hidden?: boolean;
   /** A limit: the scale reaches up to it only where the other lines come near it. */
   limit?: boolean;

@@ -12,7 +12,7 @@ const FIGURES: [key: string, title: string, unit: string, note: string][] = [
   ["pause", "Longest pause", "ms", ""],
   ["rss", "RSS", "bytes", ""],
   ["cpu", "CPU", "percent", ""],
-  ["gil", "GIL busy", "percent", "the rest are gaps"],
+  ["gil", "GIL busy", "percent", "the rest is gaps"],
 ];
 
 export function tiles() {

@@ -77,7 +77,7 @@ export abstract class Timeline implements Linked, Inside {
     return this.plot?.ctx.canvas ?? null;
   }
 
-  /** Puts the pointer where it is in the chart that somebody points at. */
+  /** Puts the pointer where it is in the chart under the mouse. */
   protected guide(plot: uPlot, t: number | null): void {
     if (this.guided) return;
     this.guided = true;

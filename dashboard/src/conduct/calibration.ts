@@ -6,7 +6,7 @@ import { type Conduct, type Forecasts, LEVELS, type Status } from "../types";
 
 const MODEL = "Model";
 const LATEST = "Latest gap";
-const ASTRAY = "Gaps outside of the outer two";
+const ASTRAY = "Gaps outside the predicted range";
 
 export function calibration() {
   const list = h("dl", { class: "pairs stacked" });
@@ -27,7 +27,7 @@ export function calibration() {
   const rules = h("p", { class: "model" }, "This policy goes by rules and predicts no lengths: a gap counts once it has lasted.");
   const title = h("caption");
   const body = h("tbody");
-  const heads = ["Share of gaps", "Expected to be over after", "Really over by then"];
+  const heads = ["Share of gaps", "Predicted to end within", "Really ended by then"];
   const table = h("table", { class: "plain calibration", hidden: true }, title, h("thead", {}, h("tr", {}, ...heads.map((name) => h("th", { scope: "col" }, name)))), body);
   return {
     element: h("div", { class: "panel" }, list, rules, table),
@@ -37,9 +37,9 @@ export function calibration() {
         put("Real gaps", idle.count ? `p50 ${ms(idle.p50_ms)}, p99 ${ms(idle.p99_ms)}, longest ${ms(idle.max_ms)}` : "none seen");
         const { in_gap, in_request, forced } = status.gc;
         const all = in_gap.total_ms + in_request.total_ms;
-        put("Pause time that fell into gaps", all ? `${((100 * in_gap.total_ms) / all).toFixed(1)} % of ${ms(all)}` : "no pauses");
+        put("Pause time in gaps", all ? `${((100 * in_gap.total_ms) / all).toFixed(1)} % of ${ms(all)}` : "no pauses");
         put("Longest in a gap, in a request", `${ms(in_gap.max_ms)}, ${ms(in_request.max_ms)}`);
-        put("Forced by guards", forced.count ? `${count(forced.count)}, ${ms(forced.total_ms)} in all, longest ${ms(forced.max_ms)}` : "never");
+        put("Forced", forced.count ? `${count(forced.count)}, ${ms(forced.total_ms)} in all, longest ${ms(forced.max_ms)}` : "never");
         const { snapshot } = status.gc;
         put(
           "Snapshots",
@@ -51,7 +51,7 @@ export function calibration() {
       if (conduct) {
         const given = conduct.orders.filter((order) => !order.guard).reduce((sum, order) => sum + order.count, 0);
         const tried = given + conduct.missed;
-        put("Orders that found their gap open", tried ? `${((100 * given) / tried).toFixed(1)} % of ${count(tried)}` : "none given");
+        put("Orders carried out in their gap", tried ? `${((100 * given) / tried).toFixed(1)} % of ${count(tried)}` : "none given");
       }
       const model = conduct?.model ?? null;
       rules.hidden = model !== null;
@@ -60,7 +60,7 @@ export function calibration() {
       if (!model) return;
       put(MODEL, `${model.family}${standing(model)}`);
       put(LATEST, model.latest ? `${ms(model.latest.lasted_ms)}; expected ${among(model.latest.expected_ms)}` : "none has ended yet");
-      put(ASTRAY, `${percent(model.astray)} of the latest; 20 % where nothing is wrong`);
+      put(ASTRAY, `${percent(model.astray)} of the latest; 20 % is normal`);
       say(title, `Calibration, by ${count(model.gaps)} gaps`);
       body.replaceChildren(
         ...LEVELS.map((level, i) => h("tr", {}, h("th", { scope: "row" }, `${level} %`), h("td", {}, ms(model.gap_ms[i])), h("td", {}, percent(model.covered[i])))),
@@ -71,8 +71,8 @@ export function calibration() {
 
 /** Whether it decides, and how often it could not. */
 function standing({ drifted, drifts }: Forecasts): string {
-  if (drifted) return "; the program is not what it knows, so gap decides at present";
-  return drifts ? `; it could not be relied on ${drifts === 1 ? "once" : `${count(drifts)} times`}` : "";
+  if (drifted) return "; the program differs from its training data, so gap decides at present";
+  return drifts ? `; its predictions were poor ${drifts === 1 ? "once" : `${count(drifts)} times`}` : "";
 }
 
 function among(expected_ms: number[]): string {

@@ -6,7 +6,7 @@ import { count, ms } from "../format";
 import type { Offered, Process } from "../types";
 
 const WAYS: [how: string, label: string, help: string][] = [
-  ["auto", "Collect", "In the way that suits this process"],
+  ["auto", "Collect", "As the policy would: a large heap from a snapshot, a small one at once"],
   ["young", "Young", "The young generation, at once"],
   ["full", "Full", "Everything, at once: this stops the program"],
   ["snapshot", "Snapshot", "Everything, from a copy-on-write snapshot"],
@@ -16,13 +16,13 @@ const WAYS: [how: string, label: string, help: string][] = [
 const HELP: Record<string, string> = {
   auto: "the best that this process supports",
   observe: "measures, changes nothing",
-  cpython: "the same, under the name of the baseline",
+  cpython: "the same as observe, named as the baseline",
   gap: "collections in gaps, by rules",
-  neural: "collections in gaps, as a model foresees them",
+  neural: "collections in gaps, as a model predicts them",
   classic: "the original's network and its formula",
   threshold: "CPython's own collector with these thresholds",
   freeze: "one full collection and gc.freeze() in the first gap after start-up",
-  every: "no automatic collections, a full one after each N requests",
+  every: "a full collection after every N requests",
 };
 
 export function commands(id: string, announce: (text: string, tone?: "good" | "bad") => void, switched: (policy: string) => void) {
@@ -61,7 +61,7 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
     return policy.split(":")[0];
   }
 
-  /** Shows the policy in force, unless somebody is about to choose another one. */
+  /** Shows the policy in force, unless the user is about to choose another one. */
   function follow(): void {
     if (form.contains(document.activeElement) && parameter.value !== current) return;
     for (const radio of choices.querySelectorAll("input")) radio.checked = radio.value === name(current);
@@ -92,7 +92,7 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
   async function collect(how: string): Promise<void> {
     await during("Collecting…", async () => {
       const done = await post<{ how: string; found: number; pause_ms: number }>(`processes/${part(id)}/collect`, { how });
-      return `${done.how}: ${count(done.found)} objects found, the program stood still for ${ms(done.pause_ms)}`;
+      return `${done.how}: ${count(done.found)} objects found, the program was stopped for ${ms(done.pause_ms)}`;
     });
   }
 

@@ -38,10 +38,10 @@ const GUARDS: Guard[] = [
     },
   },
   {
-    title: "Garbage that waits",
+    title: "Garbage to be freed",
     about: "What a snapshot has found is freed in time, in a gap or not.",
     mine: (order) => order.reason.includes("garbage"),
-    near: (_, conduct) => [conduct?.due.startsWith("reap") ? "some waits" : "none waits", null],
+    near: (_, conduct) => [conduct?.due.startsWith("reap") ? "some is waiting" : "none", null],
   },
   {
     title: "Time",

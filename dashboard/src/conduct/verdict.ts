@@ -11,7 +11,7 @@ export function verdict() {
   const why = h("p", { class: "why" });
   const facts = h("dl", { class: "pairs" });
   const pairs = new Map(
-    ["Overdue", "Gaps that were over too soon", "Put off for the program"].map((name) => {
+    ["Overdue", "Missed gaps", "Deferred collections"].map((name) => {
       const value = h("dd", {}, "–");
       facts.append(h("div", {}, h("dt", {}, name), value));
       return [name, value];
@@ -27,28 +27,28 @@ export function verdict() {
       say(chip, process.policy || "–");
       mark(chip, "data-acting", String(acting));
       const [headline, reason] = words(process, acting, due, overdue, conduct?.guards?.postpone_s);
-      say(state, process.state !== "live" ? process.state : !acting ? "watches" : due ? "waits for a gap" : "rests");
+      say(state, process.state !== "live" ? process.state : !acting ? "measures only" : due ? "waits for a gap" : "idle");
       say(what, headline);
       say(why, reason);
       mark(element, "data-tone", overdue > 0 ? "warn" : null);
       say(pairs.get("Overdue") as Element, overdue > 0 ? span(overdue) : "no");
-      say(pairs.get("Gaps that were over too soon") as Element, conduct ? conduct.missed.toLocaleString("en-US") : "–");
-      say(pairs.get("Put off for the program") as Element, conduct ? conduct.deferred.toLocaleString("en-US") : "–");
+      say(pairs.get("Missed gaps") as Element, conduct ? conduct.missed.toLocaleString("en-US") : "–");
+      say(pairs.get("Deferred collections") as Element, conduct ? conduct.deferred.toLocaleString("en-US") : "–");
     },
   };
 }
 
 function words(process: Process, acting: boolean, due: string, overdue: number, postpone: number | undefined): [string, string] {
   if (process.state === "gone") return ["The process has ended.", "What is shown below is its history."];
-  if (process.state === "silent") return ["The process says nothing.", "It may be stopped, starved of processor time, or out of reach."];
+  if (process.state === "silent") return ["The process does not report.", "It may be stopped, starved of processor time, or out of reach."];
   if (!acting) {
     const degraded = process.warnings[0];
-    return ["It only watches.", degraded ? `It stands down: ${degraded}` : "This policy changes nothing: CPython collects by itself, where its thresholds say so."];
+    return ["The policy only measures.", degraded ? `The policy does not act: ${degraded}` : "This policy changes nothing: CPython collects by its own thresholds."];
   }
-  if (!due) return ["Nothing is due.", "The conductor sleeps until enough young objects have gathered, the heap has grown, or a guard speaks up."];
+  if (!due) return ["Nothing is waiting.", "The policy acts when enough young objects have been made, when the heap has grown, or when the pacer orders it."];
   const [what, ...rest] = due.split(": ");
   const reason = rest.join(": ");
   const sentence = reason ? `${reason[0].toUpperCase()}${reason.slice(1)}.` : "";
-  const patience = overdue > 0 ? ` It has waited for ${span(overdue)}; the longer it waits, the shorter a gap it takes, and ${postpone === undefined ? "in the end" : `after ${span(postpone)}`} a guard acts without one.` : " It acts as soon as nobody wants the GIL for long enough.";
+  const patience = overdue > 0 ? ` It has waited for ${span(overdue)}; ${postpone === undefined ? "in the end" : `after ${span(postpone)}`} it runs without a gap.` : " It runs in the next gap.";
   return [`Due: ${what}`, `${sentence}${patience}`];
 }

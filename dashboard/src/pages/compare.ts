@@ -294,7 +294,7 @@ function pair(metric: Metric, group: Group) {
     id: `difference-${metric.title}`,
     title: `${metric.title}: B − A`,
     unit: metric.unit,
-    help: "Below zero B needs less than A.",
+    help: "Below zero, B is lower than A.",
     height: metric.name === "requests.p99_ms" ? 130 : 86,
     difference: true,
     lines: [{ name: "diff", label: "B − A", colour: "good" }],

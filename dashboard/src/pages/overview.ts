@@ -34,10 +34,10 @@ const COLUMNS: Column[] = [
   { key: "p99", title: "p99", help: "99 of 100 requests took less", sort: by("requests.p99_ms") },
   { key: "course", title: "Last minute", help: "The course of p99", text: true, sort: by("requests.p99_ms") },
   { key: "pause", title: "Pause", help: "The longest collection of the last second", sort: by("gc.max_ms") },
-  { key: "waited", title: "GC in requests", help: "Milliseconds of each second that requests waited for collections", sort: by("gc.in_request_ms") },
+  { key: "waited", title: "GC in requests", help: "Milliseconds of each second in which a collection ran during a request", sort: by("gc.in_request_ms") },
   { key: "memory", title: "RSS", help: "Resident set, and its share of the limit", sort: by("memory.rss") },
-  { key: "cpu", title: "CPU", help: "100 being one core", sort: by("cpu.percent") },
-  { key: "gil", title: "GIL", help: "Share of time in which somebody held the GIL", sort: by("gil.busy_percent") },
+  { key: "cpu", title: "CPU", help: "Processor use; 100 is one core", sort: by("cpu.percent") },
+  { key: "gil", title: "GIL", help: "Share of time in which a thread held the GIL", sort: by("gil.busy_percent") },
 ];
 
 interface Row {
@@ -163,7 +163,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     }`);
     say(cells.chip, process.policy || "–");
     mark(cells.chip, "data-acting", String(process.acting));
-    say(cells.due, process.due ? `due: ${process.due.split(":")[0]}` : process.acting ? "nothing due" : "watches only");
+    say(cells.due, process.due ? `due: ${process.due.split(":")[0]}` : process.acting ? "nothing due" : "measures only");
     mark(cells.due, "title", process.due || null);
     const shown = process.state === "live";
     const figures: [string, string, string][] = [
@@ -240,8 +240,8 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
       live: [String(lively.length), `${figure(sum("requests.rps"), "1/s")} requests`],
       silent: [String(silent), silent ? "no report for 5 s" : "all report"],
       worst: [worst ? figure(value(worst, "requests.p99_ms"), "ms") : "–", worst ? brief(worst.command) : "no requests"],
-      waited: [`${ms(sum("gc.in_request_ms"))}/s`, "requests waited for collections"],
-      memory: [bytes(sum("memory.rss")), "resident, all together"],
+      waited: [`${ms(sum("gc.in_request_ms"))}/s`, "collections during requests"],
+      memory: [bytes(sum("memory.rss")), "RSS of all processes"],
       warnings: [String(warned), warned === 1 ? "process is degraded" : "processes are degraded"],
     };
     for (const [key, made] of tiles) {
@@ -293,7 +293,7 @@ function empty(nothing: HTMLElement, loaded: boolean, filtered: boolean): void {
   else if (filtered) nothing.replaceChildren(h("p", {}, "No process matches."));
   else {
     nothing.replaceChildren(
-      h("p", {}, "No process is observed yet. Start one under the agent, and it shows up here:"),
+      h("p", {}, "There is no process with an agent yet. Start one, and it appears here:"),
       h("pre", {}, "neurogc run -- uvicorn app:app"),
     );
   }

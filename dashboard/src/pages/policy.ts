@@ -34,7 +34,7 @@ const BUSY: Plan = {
   id: "busy",
   title: "GIL busy",
   unit: "percent",
-  help: "Gaps are what is left of 100 percent.",
+  help: "The rest, up to 100 percent, is gaps.",
   height: 120,
   lines: [{ name: "gil.busy_percent", label: "busy", colour: "clone", fill: 0.1 }],
 };
@@ -87,7 +87,7 @@ function mount(root: HTMLElement, context: Context): () => void {
       section("Orders", "What was done, and for which reason, since the agent was installed.", given_orders.element),
       section("Decisions in this window", "Orders for young collections are too many to be listed; they are counted at the left.", past.element),
       section("Gaps, expected and real", "", held.element),
-      section("Guards", "They stand above every policy.", above.element),
+      section("Guards", "They take precedence over every policy.", above.element),
     ),
   );
 

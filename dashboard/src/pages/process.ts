@@ -117,7 +117,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     stalled.set(siteSummary(stops.filter((stall) => stall.t >= follow.from)), live.now_ms());
     const dropped = log.of("dropped").reduce((sum, event) => sum + event.count, 0);
     lost.hidden = dropped === 0;
-    say(lost, dropped ? `${dropped.toLocaleString("en-US")} events of this window were dropped by the agent, whose buffer was full: what is shown is less than what happened.` : "");
+    say(lost, dropped ? `${dropped.toLocaleString("en-US")} events in this window were dropped by the agent because its buffer was full; the charts are incomplete.` : "");
     summary();
     if (group.hovered === null) toolbar.point(null, follow.from, follow.to);
   }

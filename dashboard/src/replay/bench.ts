@@ -53,7 +53,7 @@ export function playBench(root: HTMLElement, context: Context, bench: Bench): ()
       h("span", {}, machine.python),
       h("span", {}, `${machine.processor}, ${machine.cores} cores, ${bytes(machine.memory)}`),
       h("span", {}, `${run.runs} ${run.runs === 1 ? "run" : "runs"} each, ${span(run.seconds)}`),
-      run.quick ? h("span", { class: "state", "data-state": "silent" }, "a quick look: it proves nothing") : null,
+      run.quick ? h("span", { class: "state", "data-state": "silent" }, "run with --quick: not conclusive") : null,
     ),
     player.element,
     ...stages.map((each) => each.element),

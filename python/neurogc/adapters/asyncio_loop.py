@@ -31,7 +31,7 @@ def adapt(module, replace):
 
 
 def _watch(loop):
-    # A selector of any other class is somebody's own (a test's, a framework's).
+    # A selector of any other class belongs to other code (a test, a framework) and is left alone.
     if type(getattr(loop, "_selector", None)) is selectors.EpollSelector:
         loop._selector.__class__ = WatchedSelector
 

@@ -44,7 +44,7 @@ def _sharing(spawn_worker):
         if not self.cfg.preload_app:
             return spawn_worker(self, *args, **kwargs)
         if agent.forks_workers(True) and not self.WORKERS:
-            # What start-up has left would be kept by every worker for good. Nobody is being served yet.
+            # What start-up has left would be kept by every worker for good. No request is being served yet.
             gc.collect()
         try:
             return spawn_worker(self, *args, **kwargs)

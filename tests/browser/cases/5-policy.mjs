@@ -41,7 +41,7 @@ export default {
     await page.locator(".answer", { hasText: "Switched from gap to observe" }).waitFor();
     await backend.until(async () => (await backend.get(`processes/${backend.with}`)).policy === "observe", "the API says something else", 10_000);
     await browser.until(() => document.querySelector(".policy-now .chip").textContent === "observe");
-    await page.locator(".due", { hasText: "It only watches." }).waitFor();
+    await page.locator(".due", { hasText: "The policy only measures." }).waitFor();
     // It is written down as an event, too.
     await page.getByRole("cell", { name: "gap → observe" }).waitFor();
     await page.locator('input[value="gap"]').check();

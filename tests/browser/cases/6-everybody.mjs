@@ -109,7 +109,7 @@ export default {
   async "a hub with a token asks for it"(browser, backend) {
     await backend.guarded("open-sesame-0123456789", async (base) => {
       const page = await browser.open("#/overview", base);
-      await page.getByRole("heading", { name: "This hub wants a token" }).waitFor();
+      await page.getByRole("heading", { name: "This hub requires a token" }).waitFor();
       await page.locator("dialog input").fill("open-sesame-0123456789");
       await page.getByRole("button", { name: "Open" }).click();
       await browser.until(() => document.querySelector(".connection").textContent === "Live");

@@ -1,4 +1,4 @@
-//! How the requests of open-loop scenarios arrive: by chance, in bursts, ever faster, or as somebody recorded them.
+//! How the requests of open-loop scenarios arrive: at random, in bursts, at a rising rate, or as recorded in a file.
 
 use std::fs;
 use std::str::FromStr;
@@ -78,7 +78,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// Arrivals that somebody recorded.
+/// Arrivals recorded in a file.
 fn recorded(path: &str) -> Result<Pattern, String> {
     let wrong = |reason: String| format!("cannot take arrivals from {path}: {reason}");
     let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;

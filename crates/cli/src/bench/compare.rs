@@ -115,10 +115,10 @@ pub(crate) fn text(before: &Run, after: &Run, all: bool) -> String {
         ));
     }
     if before.machine.processor != after.machine.processor || before.machine.python != after.machine.python {
-        text.push_str("The two were not taken on the same machine and Python: what differs may be them.\n");
+        text.push_str("The two are from different machines or Python versions, which may cause the differences.\n");
     }
     if before.quick || after.quick {
-        text.push_str("At least one of them was a quick look, which proves nothing.\n");
+        text.push_str("At least one of them was run with --quick, so the results are not conclusive.\n");
     }
     text
 }

@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 /// What a shell makes of a program that was interrupted.
 pub(crate) const CODE: u8 = 130;
 
-/// Whether somebody wants this command to end.
+/// Whether the user has asked this command to end, by a signal or a key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -24,12 +24,12 @@ impl Interrupt {
         Ok(Self(noted))
     }
 
-    /// Somebody does.
+    /// Whether the user has asked.
     pub(crate) fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Somebody pressed a key that means the same.
+    /// Records a key that means the same as a signal.
     pub(crate) fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

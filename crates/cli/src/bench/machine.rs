@@ -17,7 +17,7 @@ pub(crate) struct Machine {
     /// In bytes.
     pub(crate) memory: u64,
     pub(crate) kernel: String,
-    /// Of the last minute, before anything was started: above one, somebody else was busy.
+    /// Of the last minute, before anything was started: above one, other programs were busy.
     pub(crate) load_average: f64,
     /// Whether it is a virtual machine.
     pub(crate) virtual_machine: bool,

@@ -1,4 +1,4 @@
-//! What is run and in which order: everybody takes turns, with another one first each time.
+//! What is run and in which order: contenders take turns, starting with a different one in each run.
 
 use super::contender::Contender;
 use super::scenario::{CATALOGUE, Scenario, Size};

@@ -74,7 +74,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "mixed",
-        about: "processor, memory, files and network in four endpoints; 100 users who join ten in a second",
+        about: "processor, memory, files and network in four endpoints; 100 users, of whom ten join each second",
         script: "mixed.py",
         drive: Drive::Users(100),
         surroundings: Surroundings::Free,
@@ -134,7 +134,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "overload",
-        about: "twice saturation, then 60 % load: does it come back? Latency counts after the rush",
+        about: "twice saturation, then 60 % load: does it recover? Latency counts after the rush",
         script: "overload.py",
         drive: Drive::Overload,
         surroundings: Surroundings::Free,
@@ -146,7 +146,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "acyclic",
-        about: "programs without garbage: the price of being there",
+        about: "programs without garbage: the cost of the agent",
         script: "acyclic.py",
         drive: Drive::Loop,
         surroundings: Surroundings::Free,
@@ -170,7 +170,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "peers",
-        about: "others' work: pyperformance's collector benchmarks and a type-checker, where they are installed",
+        about: "third-party programs: pyperformance's collector benchmarks and a type-checker, if they are installed",
         script: "peers.py",
         drive: Drive::Loop,
         surroundings: Surroundings::Free,
@@ -182,7 +182,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
     },
     Scenario {
         name: "saturated",
-        about: "a service with a large heap, and 64 clients who ask again at once: it is never idle",
+        about: "a service with a large heap, and 64 clients that send the next request at once: it is never idle",
         script: "saturated.py",
         drive: Drive::Closed(64),
         surroundings: Surroundings::Free,

@@ -27,7 +27,7 @@ use crate::injection;
 const START: Duration = Duration::from_secs(120);
 /// How much of what a script says on standard error is kept.
 const LAST_LINES: usize = 5;
-/// How often somebody who wants to end it is looked for.
+/// How often an interrupt is checked for.
 const STEP: Duration = Duration::from_millis(50);
 
 /// Pauses of one kind, as the script's own callback saw them.
@@ -68,7 +68,7 @@ pub(crate) struct Word {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Silence {
-    /// Somebody wants to end it all.
+    /// The user has interrupted the command.
     Interrupted,
     /// Something went wrong, in words.
     Failed(String),

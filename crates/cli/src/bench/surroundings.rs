@@ -74,7 +74,7 @@ pub(crate) struct OnOneCore(CpuSet);
 impl OnOneCore {
     /// On the first core that this process may use: the load generator takes the last.
     pub(crate) fn pin() -> Result<Self, String> {
-        let usable = sched_getaffinity(None).map_err(|error| format!("the cores cannot be told: {error}"))?;
+        let usable = sched_getaffinity(None).map_err(|error| format!("the number of cores is not known: {error}"))?;
         if usable.count() < 2 {
             return Err("it needs two cores: one for the service, and one for the load generator".to_owned());
         }

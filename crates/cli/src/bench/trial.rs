@@ -106,7 +106,7 @@ pub(crate) fn calibrate(setup: Setup<'_>, scenario: &Scenario) -> Result<Known, 
         let group = make_group(None)?;
         let trial = serve(setup, scenario, &parse(DEFAULT)?, 0, known, Some(&group))?;
         let Some(peak) = trial.figures.get(GROUP_PEAK) else {
-            return Err(Ended::Skipped("the kernel does not tell what the cgroup uses".to_owned()));
+            return Err(Ended::Skipped("the kernel does not report the memory usage of the cgroup".to_owned()));
         };
         known.limit = Some((peak * times) as u64);
     }
@@ -138,7 +138,7 @@ pub(crate) fn run(setup: Setup<'_>, scenario: &Scenario, contender: &Contender, 
         _ => match known.limit.map(|limit| make_group(Some(limit))).transpose() {
             Ok(None) => serve(setup, scenario, contender, run, known, None),
             Ok(Some(group)) => match serve(setup, scenario, contender, run, known, Some(&group)) {
-                // It was killed before anything counted.
+                // It was killed before the measured part.
                 Err(Ended::Failed(reason)) if group.kills() > 0 => Ok(killed(&group, None, &reason)),
                 other => other,
             },
@@ -176,7 +176,7 @@ pub(crate) fn check(contender: &Contender, status: Option<&Status>) -> Result<()
     }
     let found = reported.map_or_else(|| "without an agent".to_owned(), |policy| format!("under {policy}"));
     Err(Ended::Failed(format!(
-        "{} was asked for, and the program runs {found}. `neurogc doctor` tells what works here",
+        "{} was requested, but the program runs {found}. `neurogc doctor` shows what works here",
         contender.name
     )))
 }
@@ -242,7 +242,7 @@ fn load(
             _ if setup.interrupt.came() => Err(Ended::Interrupted),
             Ok(Ok(outcome)) => Ok((outcome, seen)),
             Ok(Err(error)) => Err(Ended::Failed(error.to_string())),
-            Err(_) => Err(Ended::Failed("the load generator broke down".to_owned())),
+            Err(_) => Err(Ended::Failed("the load generator failed".to_owned())),
         }
     })
 }
@@ -263,7 +263,7 @@ fn serve(
         _ => None,
     };
     let mut before = None;
-    // Everybody meets the same arrivals in a run, and others in the next.
+    // All contenders get the same arrivals in one run, and different ones in the next.
     let mut plan = scenario.plan(target, known.capacity, setup.arrivals, 1 + u64::from(run), setup.size);
     if contender.name == EACH {
         // It cannot bear the load of the others, and requests that queue up would hide how little it can do with.
@@ -306,8 +306,8 @@ fn group_peak(recorded: Option<u64>, courses: &Courses) -> Option<(String, f64)>
 /// The trial of a service that did not outlive it: only its memory counts.
 fn killed(group: &Group, seen: Option<Seen>, reason: &str) -> Trial {
     let mut trial = Trial::default();
-    let after = seen.as_ref().map_or("before anything counted".to_owned(), |seen| {
-        format!("after {:.1} s of what counts", seen.span.as_secs_f64())
+    let after = seen.as_ref().map_or("before the measured part".to_owned(), |seen| {
+        format!("after {:.1} s of the measured part", seen.span.as_secs_f64())
     });
     if let Some(seen) = seen {
         let memory = |(name, _): &(String, f64)| name.starts_with("rss_") || name.starts_with("pss_");
@@ -345,7 +345,7 @@ pub(crate) fn of_service(
     }
     if part.unanswered > 0 {
         let (some, all) = (part.unanswered, part.sent);
-        trial.doubts.push(format!("{some} of {all} requests were never answered: this load is more than it can bear"));
+        trial.doubts.push(format!("{some} of {all} requests were never answered: the load exceeds its capacity"));
     }
     finish(&mut trial, seen, part.answered, before, report);
     Ok(trial)
@@ -410,7 +410,7 @@ fn finish(trial: &mut Trial, seen: Option<Seen>, done: u64, before: Option<&Stat
         trial.courses = seen.courses;
         if seen.core_wait > CORE_WAIT {
             let share = seen.core_wait * 100.0;
-            trial.doubts.push(format!("{NO_CORE} {share:.0} % of the time: others use it too"));
+            trial.doubts.push(format!("{NO_CORE} {share:.0} % of the time: other processes use it"));
         }
     }
     let mut add = |name: &str, value: f64| trial.figures.insert(name.to_owned(), value);

@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
     #[arg(value_parser = process::number)]
     pid: u32,
-    /// What to collect: young objects, the full heap while the program waits, or the full heap from a snapshot
+    /// What to collect: young objects; the full heap, which stops the program; or the full heap from a snapshot. auto:
+    /// a snapshot for 50,000 objects or more, otherwise full
     #[arg(long, default_value = "auto", value_parser = ways())]
     how: How,
     /// Print the outcome as JSON
@@ -51,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
                 writeln!(out, "process {pid}: {found} unreachable objects found ({how}), stopped for {pause}")?;
             }
         }
-        other => return Err(Failure::failed(format!("process {pid} did something else: {other:?}"))),
+        other => return Err(Failure::failed(format!("process {pid} gave an unexpected answer: {other:?}"))),
     }
     Ok(())
 }

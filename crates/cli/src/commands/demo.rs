@@ -38,31 +38,32 @@ const STEP: Duration = Duration::from_millis(100);
 const MEASURED_DEFAULT: &str = "cpython";
 const SCRIPT: &str = "demo.py";
 
-/// See what NeuroGC does: one service twice, without and with it, side by side
+/// Run one service twice, without and with NeuroGC, side by side
 ///
-/// Both get the same load, live on the terminal and, where there is a screen, in the dashboard. At the end there is a table
-/// and an HTML report. Nothing is installed and nothing is left behind; Python's standard library is all that is needed.
+/// Both get the same load. The figures are shown live in the terminal and, if there is a display, in the dashboard. At
+/// the end there is a table and an HTML report. Nothing is installed; only Python's standard library is needed.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  neurogc demo\n  neurogc demo --seconds 20 --policy gap\n  neurogc demo --dashboard"
 )]
 pub(crate) struct Arguments {
-    /// How long both are driven
+    /// Seconds of load
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=3600))]
     seconds: u64,
-    /// The policy of the second one
+    /// The policy of the second service
     #[arg(long, value_name = "P", default_value = "auto")]
     policy: String,
     /// The interpreter
     #[arg(long, value_name = "EXE")]
     python: Option<PathBuf>,
-    /// Watch both in the dashboard, which stays until Ctrl-C, also where there is no screen to open it on. The first one then has an agent that only measures
+    /// Show both in the dashboard, which stays until Ctrl-C, even if there is no display to open it on. The first
+    /// service then has an agent that only measures
     #[arg(long)]
     dashboard: bool,
-    /// Do without the dashboard
+    /// Do not start the dashboard
     #[arg(long, conflicts_with = "dashboard")]
     no_dashboard: bool,
-    /// Where the report goes; by default a new folder in neurogc-bench/
+    /// Directory of the report; by default a new one in neurogc-bench/
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -76,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         return Err(Failure::usage(wrong));
     };
     if with.policy.is_none() {
-        return Err(Failure::usage(format!("{} is no policy of NeuroGC; gap is one", with.name)));
+        return Err(Failure::usage(format!("{} is not a policy of NeuroGC; use gap, for example", with.name)));
     }
     let interrupt = Interrupt::watch()?;
     let home = Home::find().map_err(Failure::failed)?;
@@ -179,7 +180,7 @@ impl Demo<'_> {
             return Err(interrupted());
         }
         if best <= 0.0 {
-            return Err(Failure::failed("the demo's services answer nothing"));
+            return Err(Failure::failed("the demo's services do not answer"));
         }
         Ok((best * UTILISATION).max(1.0))
     }
@@ -255,7 +256,7 @@ impl Demo<'_> {
         for ((((drove, window), service), before), side) in
             drove.into_iter().zip(windows).zip(services).zip(before).zip(sides)
         {
-            let outcome: Drove = drove.map_err(|_| Failure::failed("the load generator broke down"))??;
+            let outcome: Drove = drove.map_err(|_| Failure::failed("the load generator failed"))??;
             let seen = window.close();
             let word = trial::ask(service.target, "/report").map_err(failed)?;
             let mut trial = trial::of_service(&outcome, Some(seen), before.as_ref(), &word).map_err(failed)?;
@@ -266,7 +267,7 @@ impl Demo<'_> {
         Ok(trials)
     }
 
-    /// Shows both sides until they are done, or somebody has seen enough.
+    /// Shows both sides until they are done, or the user ends the demo.
     fn show(
         &self,
         sides: &[Side; 2],

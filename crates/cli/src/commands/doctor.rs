@@ -19,10 +19,10 @@ use crate::process::{kernel_text, own_uid};
 use crate::table::{Side, Table};
 use crate::{agents, sources};
 
-/// Tell what works here, what is degraded and why
+/// Show what works here, what is degraded and why
 ///
-/// Runs the interpreter with the agent, looks at the kernel, and lists the settings in force. The exit code is 0 when
-/// the agent works, degraded or not, and 1 when it cannot run.
+/// Runs the interpreter with the agent, checks the kernel, and lists the settings in force. The exit code is 0 if the
+/// agent works, degraded or not, and 1 if it cannot run.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc doctor\n  neurogc doctor --python /usr/bin/python3.12 --json")]
 pub(crate) struct Arguments {

@@ -18,36 +18,37 @@ use crate::process;
 
 /// Collect from many processes: dashboard, history, metrics
 ///
-/// Agents on this machine are found by themselves; those on others report with `neurogc run --hub URL`. History is kept for
-/// 7 days. Prometheus finds its metrics at /metrics.
+/// Agents on this machine are found automatically; those on other machines report with `neurogc run --hub URL`. History
+/// is kept for 7 days. Prometheus metrics are at /metrics.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  neurogc hub\n  neurogc hub --listen 0.0.0.0:7077      (with NEUROGC_HUB_TOKEN set)\n  \
                         neurogc hub --otlp http://127.0.0.1:4318"
 )]
 pub(crate) struct Arguments {
-    /// Where to listen: an address, a port, or both; port 0 takes a free one. Other than loopback needs a token
+    /// Where to listen: an address, a port, or both; port 0 takes a free one. Addresses other than loopback require a
+    /// token
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7077", value_parser = listen_address)]
     listen: SocketAddr,
-    /// The token that every request must carry; better given by the environment, where no other user sees it
+    /// Token required of every request; use the environment variable instead, because other users can see command lines
     #[arg(long, value_name = "TOKEN", env = "NEUROGC_HUB_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Where history and uploads are kept [default: ~/.local/state/neurogc]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// What history may take on disk, in megabytes; the oldest goes first
+    /// Maximum size of the history on disk, in megabytes; the oldest data is deleted first
     #[arg(long, value_name = "MB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     disk_mb: u64,
-    /// A folder with traces and results of `neurogc bench` to replay
+    /// Directory with traces and results of `neurogc bench` to replay
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
-    /// Send metrics to this collector of OpenTelemetry, every 10 s
+    /// Send metrics to this OpenTelemetry collector every 10 s
     #[arg(long, value_name = "URL")]
     otlp: Option<Collector>,
-    /// Follow the agents whose sockets are in this folder, and not those of this user; for the sockets of a container
+    /// Follow the agents whose sockets are in this directory instead of those of this user; for containers
     #[arg(long, value_name = "DIR")]
     sockets: Option<PathBuf>,
-    /// Follow no agents on this machine, only take what is reported
+    /// Do not follow agents on this machine, only accept reports
     #[arg(long, conflicts_with = "sockets")]
     no_local: bool,
     /// Print where it listens as JSON
@@ -103,7 +104,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
 /// Every agent and every browser takes one: the hub takes as many as it is allowed to.
 fn have_descriptors() {
     let limits = getrlimit(Resource::Nofile);
-    // Where that is refused, whoever comes too late is sent away.
+    // If the kernel refuses, connections above the limit are refused.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
 }
 
@@ -142,9 +143,9 @@ pub(crate) fn with_address(url: &str) -> Result<String, String> {
         return Ok(url.to_owned());
     }
     let named = if host.contains(':') { host.to_owned() } else { format!("{host}:{HUB_PORT}") };
-    let found = named.to_socket_addrs().map_err(|error| format!("there is no machine {host} for --hub: {error}"))?;
+    let found = named.to_socket_addrs().map_err(|error| format!("cannot resolve the host {host} of --hub: {error}"))?;
     let address =
-        found.min_by_key(SocketAddr::is_ipv6).ok_or_else(|| format!("there is no machine {host} for --hub"))?;
+        found.min_by_key(SocketAddr::is_ipv6).ok_or_else(|| format!("cannot resolve the host {host} of --hub"))?;
     Ok(format!("http://{address}{path}"))
 }
 

@@ -18,7 +18,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// Change the policy of a running process
 ///
-/// It holds until the process ends or is told otherwise; children that it forks from then on inherit it.
+/// The policy stays in force until the process ends or the policy is changed again. Child processes forked from then on
+/// inherit it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc policy 4242 gap\n  neurogc policy 4242 observe\n  \
                         neurogc policy 4242 threshold:50000,10,10")]
@@ -39,9 +40,14 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     match Rendezvous::of_this_machine().have_done(*pid, ask, PATIENCE, LONGEST).map_err(Failure::failed)? {
         Done::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
         Done::Policy { before, after } => {
-            writeln!(out, "process {pid}: policy {}, before {}", figures::plain(&after), figures::plain(&before))?;
+            writeln!(
+                out,
+                "process {pid}: policy changed from {} to {}",
+                figures::plain(&before),
+                figures::plain(&after)
+            )?;
         }
-        other => return Err(Failure::failed(format!("process {pid} did something else: {other:?}"))),
+        other => return Err(Failure::failed(format!("process {pid} gave an unexpected answer: {other:?}"))),
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ const NARROW: usize = 100;
 
 /// List the processes on this machine that have an agent
 ///
-/// Yours only; root sees those of all users.
+/// Lists your own processes; as root, those of all users.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  neurogc run -- uvicorn app:app &\n  neurogc ps")]
 pub(crate) struct Arguments {

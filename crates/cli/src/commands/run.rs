@@ -23,9 +23,9 @@ const NOT_EXECUTABLE: u8 = 126;
 /// What a shell answers for a command that does not exist.
 const NOT_FOUND: u8 = 127;
 
-/// Start a Python command, and every Python child of it, under the agent
+/// Start a Python command and its Python child processes with the agent
 ///
-/// Nothing in the program changes. This command becomes CMD: its exit code and its signals are CMD's own.
+/// The program needs no changes. `neurogc run` replaces itself with CMD, so the exit code and signals are those of CMD.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc run -- python app.py\n  \
     neurogc run --trace service.ngct -- gunicorn -w 4 app:app\n  \
@@ -34,14 +34,14 @@ pub(crate) struct Arguments {
     /// When to collect: auto, observe, cpython, gap, neural, neural:FILE, classic, freeze, every:N or threshold:G0,G1,G2
     #[arg(long, value_name = "P")]
     policy: Option<String>,
-    /// Record a trace in this file, over what is there; child processes add their pid to the name
+    /// Record a trace to FILE, overwriting it; child processes add their pid to the name
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Report to a hub on another machine, too; one on this machine needs no word. A token is taken from
-    /// NEUROGC_HUB_TOKEN
+    /// Also report to a hub on another machine. A hub on this machine finds its agents automatically. The token is read
+    /// from NEUROGC_HUB_TOKEN
     #[arg(long, value_name = "URL")]
     hub: Option<String>,
-    /// Change a setting; `neurogc doctor` lists them all
+    /// Change a setting; `neurogc doctor` lists all settings
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
     settings: Vec<(String, String)>,
     /// The command with its arguments
@@ -130,7 +130,7 @@ fn not_found(name: &OsStr) -> Failure {
     let shown = name.to_string_lossy();
     let message = if shown.contains('/') {
         match fs::read_link(name) {
-            Ok(target) => format!("{shown} leads to {}, which is not there or not for you", target.display()),
+            Ok(target) => format!("{shown} points to {}, which does not exist or is not accessible", target.display()),
             Err(_) => format!("there is no file {shown}. Check the path"),
         }
     } else if Path::new(name).is_file() {

@@ -11,12 +11,12 @@ use crate::failure::{Failure, Outcome};
 use crate::simulation::{Comparison, Rules};
 use crate::trace::load;
 
-/// Replay a trace under other policies, and show how far each is from the best
+/// Replay a trace under other policies, and show how far each is from the best schedule
 ///
-/// The requests of the trace are played again, in a program whose heap behaves as the trace shows: what its objects
-/// live, what they weigh, what collections cost. Policies are the very code that runs in the agent. The oracle knows
-/// every request before it comes; regret is how much more a policy costs than the oracle's schedule. The cost is the mean
-/// delay that collections cause a request, in milliseconds, plus lambda times the megabytes of garbage held on average.
+/// The simulator plays the requests of the trace in a program whose heap behaves as in the trace: lifetime and size of
+/// objects, cost of collections. Policies run the same code as in the agent. The oracle knows every request in advance;
+/// regret is how much more a policy costs than the oracle's schedule. The cost is the mean delay of a request caused by
+/// collections, in milliseconds, plus lambda times the megabytes of garbage held on average.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  neurogc run --trace service.ngct -- python app.py\n  neurogc simulate service.ngct\n  \
@@ -28,10 +28,11 @@ pub(crate) struct Arguments {
     /// Recorded traces; several are played one after the other
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Another trace of the same program, for what the first does not show: record one under the policy to be foretold
+    /// Another trace of the same program, for what the first does not contain: record one under the policy you want to
+    /// predict
     #[arg(long, value_name = "TRACE")]
     with: Vec<PathBuf>,
-    /// Policies to compare, with commas
+    /// Policies to compare, separated by commas
     #[arg(
         long,
         alias = "policy",
@@ -39,26 +40,26 @@ pub(crate) struct Arguments {
         default_value = "cpython,threshold:10000,10,10,every:100,freeze,gap,neural"
     )]
     policies: Vec<String>,
-    /// Other arrivals than those of the trace: poisson:RATE, bursty:RATE, diurnal:RATE or closed:USERS. Without a trace
-    /// the program is an imagined service
+    /// Arrivals instead of those of the trace: poisson:RATE, bursty:RATE, diurnal:RATE or closed:USERS. Without a
+    /// trace, a made-up service is simulated
     #[arg(long, value_name = "SHAPE")]
     workload: Option<Shape>,
-    /// How many requests a workload has
+    /// Number of requests of the workload
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     requests: u32,
     /// The same seed gives the same figures
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// What a megabyte of garbage is worth, in milliseconds of delay for every request
+    /// Cost of a megabyte of garbage, in milliseconds of delay for every request
     #[arg(long, value_name = "MS", default_value_t = DEFAULT_LAMBDA, value_parser = not_negative)]
     lambda: f64,
-    /// Seconds at the start that are played, but do not count
+    /// Seconds at the start that are played but not counted
     #[arg(long, value_name = "S", default_value_t = 0.0, value_parser = not_negative)]
     warm_up: f64,
-    /// Play a machine where no snapshots can be taken
+    /// Simulate a machine on which snapshots are impossible
     #[arg(long)]
     no_snapshots: bool,
-    /// Leave the oracle out, which takes the longest
+    /// Leave out the oracle, which takes the longest
     #[arg(long)]
     no_oracle: bool,
     /// Print everything as JSON
@@ -66,7 +67,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What an imagined service has: so many objects that stay, and so many new ones for each request.
+/// What a made-up service has: so many objects that stay, and so many new ones for each request.
 const IMAGINED: (f64, f64) = (500_000.0, 700.0);
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
@@ -99,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         let mut like = Workload::new(Start { at: 0, tenured: live, pending: 0.0 });
         like.requests = imagined(1000, objects, arguments.seed);
         let (model, workload) = (Model::default(), made_up(arguments, shape, &like));
-        comparisons.push(Comparison::of("an imagined service", &scene(&model, &workload), &rules)?);
+        comparisons.push(Comparison::of("a made-up service", &scene(&model, &workload), &rules)?);
     }
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&comparisons)?)?;
@@ -140,7 +141,7 @@ fn policies(lists: &[String]) -> Result<Vec<Name>, String> {
 pub(super) fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number >= 0.0 && number.is_finite() => Ok(number),
-        _ => Err("write a number that is not below zero".to_owned()),
+        _ => Err("it must be a number of at least 0".to_owned()),
     }
 }
 

@@ -11,12 +11,12 @@ use crate::failure::{Failure, Outcome};
 use crate::trace::load;
 use crate::training::{self, Order, Recording};
 
-/// Learn from recorded traces when a program should collect
+/// Train a model on recorded traces to decide when to collect
 ///
-/// Models of several families learn how long gaps last, what collections free and how long they take; each is tried in
-/// the simulator, and the one that costs least on what it has not seen is written to a file for the policy neural:FILE.
-/// Traces are divided by time: 60 % to learn from, 20 % to choose by, 20 % for the figures that are reported. A training
-/// that was interrupted goes on where it was.
+/// Models of several families learn how long gaps last, what collections free and how long they take. Each is evaluated
+/// in the simulator, and the one with the lowest cost on held-out data is written to a file for the policy neural:FILE.
+/// Traces are divided by time: 60 % for training, 20 % for selection, 20 % for the reported figures. An interrupted
+/// training continues where it stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc run --trace service.ngct -- python app.py\n  \
     neurogc train service.ngct -o service.safetensors\n  \
@@ -30,31 +30,31 @@ pub(crate) struct Arguments {
     /// Which family to train; `best` trains all and keeps the best
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Choice::Best)]
     model: Choice,
-    /// The file that the model is written to
+    /// File to write the model to
     #[arg(short, long, value_name = "FILE", default_value = "model.safetensors")]
     out: PathBuf,
-    /// What a megabyte of garbage is worth, in milliseconds of delay for every request
+    /// Cost of a megabyte of garbage, in milliseconds of delay for every request
     #[arg(long, value_name = "MS", default_value_t = DEFAULT_LAMBDA, value_parser = super::simulate::not_negative)]
     lambda: f64,
-    /// How often the data is gone through at most
+    /// Maximum number of passes over the data
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     epochs: u32,
     /// The same seed gives the same model
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Start again, even where an interrupted training could go on
+    /// Start again, even if an interrupted training could continue
     #[arg(long)]
     fresh: bool,
-    /// Start this program first, load it, and learn from what is recorded
+    /// Start this program, put load on it, and train on the recorded trace
     #[arg(long, value_name = "CMD", requires = "load")]
     record: Option<String>,
-    /// Where the program listens, on this machine: it is asked for this page
+    /// URL to request from the program, on this machine
     #[arg(long, value_name = "URL", requires = "record")]
     load: Option<String>,
-    /// How many requests a second it gets
+    /// Requests per second
     #[arg(long, value_name = "N", default_value_t = 50.0, value_parser = super::simulate::not_negative)]
     rate: f64,
-    /// For how long it is loaded
+    /// Seconds of load
     #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u64).range(30..=86_400))]
     seconds: u64,
     /// Print everything as JSON

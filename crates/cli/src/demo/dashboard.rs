@@ -34,7 +34,8 @@ pub(crate) fn browse(address: &str) {
     if has_screen() {
         let mut open = Command::new("xdg-open");
         open.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Whoever has none reads the address. It may stay for as long as the browser does: nobody waits for it here.
+        // If it fails, the printed address is enough. It may run as long as the browser, so a separate thread waits for
+        // it.
         thread::spawn(move || open.status());
     }
 }
@@ -62,7 +63,7 @@ impl Dashboard {
         let (to, begun) = channel();
         let hub = thread::spawn(move || {
             neurogc_hub::run(config, |address| {
-                // Whoever waits for it has only given up.
+                // An error means that the receiver has stopped waiting.
                 let _ = to.send(address);
             })
         });
@@ -70,9 +71,9 @@ impl Dashboard {
             Ok(address) => Ok(Self { address, hub }),
             Err(_) if hub.is_finished() => Err(match hub.join() {
                 Ok(Err(error)) => error.to_string(),
-                _ => "the hub ended before it began".to_owned(),
+                _ => "the hub ended before it had started".to_owned(),
             }),
-            Err(_) => Err("the hub does not begin".to_owned()),
+            Err(_) => Err("the hub does not start".to_owned()),
         }
     }
 
@@ -95,7 +96,7 @@ impl Dashboard {
         Some(process["id"].as_str()?.to_owned())
     }
 
-    /// Stays until somebody ends it.
+    /// Runs until Ctrl-C.
     pub(crate) fn stay(self) {
         // It ends by a signal, or because it fails; there is nothing more to do in either case.
         let _ = self.hub.join();

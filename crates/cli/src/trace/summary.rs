@@ -53,7 +53,7 @@ struct Collections {
 struct Gil {
     busy_ms: f64,
     idle_ms: f64,
-    /// Share of the observed time in which nobody held it.
+    /// Share of the observed time in which no thread held it.
     gap_percent: f64,
     gaps: Durations,
 }

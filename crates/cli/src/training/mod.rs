@@ -132,7 +132,7 @@ impl Audience for Witness {
     }
 }
 
-/// Judges all of them on the part that nobody has learned from, and writes the best.
+/// Evaluates all of them on the part that no model was trained on, and writes the best.
 fn report(
     order: &Order,
     course: &Course,

@@ -43,7 +43,7 @@ impl Recording {
             .to_socket_addrs()
             .ok()
             .and_then(|mut addresses| addresses.find(SocketAddr::is_ipv4))
-            .ok_or_else(|| wrong("it is no address"))?;
+            .ok_or_else(|| wrong("it is not an address"))?;
         let target = Target::new(address).map_err(|error| wrong(&error.to_string()))?;
         if rate <= 0.0 {
             return Err(Failure::usage("--rate must be above zero"));
@@ -112,7 +112,7 @@ impl Recording {
     }
 }
 
-/// A program that is ended when nobody needs it any more.
+/// A program that is ended when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {

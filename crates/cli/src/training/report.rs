@@ -91,7 +91,7 @@ impl Report {
     /// The table, and what follows from it.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
-            "{} moments of {}, learned from in {}; figures are of the last fifth, which nothing was learned from\n",
+            "{} moments of {}, trained on in {}; figures are of the last fifth, which was not used for training\n",
             count(self.samples as u64),
             span(self.seconds),
             span(self.took_s)
@@ -135,7 +135,7 @@ impl Report {
             Some(best) if best.over_gap < BETTER => {
                 let _ = writeln!(text, "use it: neurogc run --policy neural:{} -- CMD", self.file.display());
             }
-            _ => text.push_str("it is no better than the rules of `gap` on these traces: stay with those\n"),
+            _ => text.push_str("it is no better than the rules of `gap` on these traces: use `gap`\n"),
         }
         text
     }

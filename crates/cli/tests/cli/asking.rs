@@ -32,7 +32,7 @@ fn a_process_without_an_agent_is_said() {
 fn another_users_process_is_said() {
     let scene = Scene::new();
     if !nix::unistd::geteuid().is_root() {
-        // Only root can become somebody else to ask.
+        // Only root can become another user.
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -58,7 +58,7 @@ fn a_run_is_kept_with_its_reports_and_can_be_compared() {
     }
     let page = fs::read_to_string(scene.work().join("a/report.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && !page.contains("http://"));
-    scene.check(&[&QUICK[..], &["a"]].concat(), 2, "holds a run already");
+    scene.check(&[&QUICK[..], &["a"]].concat(), 2, "already contains a run");
     let compared = text(&scene.check(&["bench", "compare", "a", "b/run.json", "--all"], 0, ""));
     assert!(compared.contains("acyclic") && compared.contains("needs at least two runs"), "{compared}");
     let json = text(&scene.check(&["bench", "compare", "a", "b", "--json"], 0, ""));

@@ -23,7 +23,7 @@ impl ApiError {
     }
 
     pub(crate) fn unauthorized() -> Self {
-        let message = "this hub wants its token: send `Authorization: Bearer TOKEN`";
+        let message = "token required: send `Authorization: Bearer TOKEN`";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 

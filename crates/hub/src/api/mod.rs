@@ -107,7 +107,7 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let mut answer = match checked {
         Ok(()) => timeout(LONGEST_REQUEST, next.run(request))
             .await
-            .unwrap_or_else(|_| ApiError::timeout("the request took too long to come").into_response()),
+            .unwrap_or_else(|_| ApiError::timeout("the request timed out").into_response()),
         Err(error) => error.into_response(),
     };
     if answer.status() == StatusCode::PAYLOAD_TOO_LARGE && !is_json(&answer) {
@@ -139,7 +139,7 @@ fn json_text(text: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")], text).into_response()
 }
 
-/// Runs what may take long where it holds nobody up.
+/// Runs work that may take long in a thread that serves no connections.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {

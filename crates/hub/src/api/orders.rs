@@ -57,7 +57,7 @@ pub(super) async fn policy(
     let name: Name = order.policy.parse().map_err(|error: NameError| ApiError::bad_request(error.to_string()))?;
     match have_it_done(&app, &id, Ask::Policy(name.to_string())).await? {
         Outcome::Policy { before, after } => Ok(Json(json!({"before": before, "after": after})).into_response()),
-        other => Err(ApiError::refused(format!("the process did something else: {other:?}"))),
+        other => Err(ApiError::refused(format!("the process gave an unexpected answer: {other:?}"))),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn collect(
         Outcome::Collected { how, found, pause_ms } => {
             Ok(Json(json!({"how": how, "found": found, "pause_ms": pause_ms})).into_response())
         }
-        other => Err(ApiError::refused(format!("the process did something else: {other:?}"))),
+        other => Err(ApiError::refused(format!("the process gave an unexpected answer: {other:?}"))),
     }
 }
 
@@ -109,10 +109,10 @@ async fn have_it_done(app: &Arc<App>, id: &str, ask: Ask) -> Result<Outcome, Api
     match tokio::time::timeout(LONGEST, answer).await.map_err(|_| late())?? {
         Answer::Outcome(Outcome::Failed(reason)) | Answer::Refused(reason) => Err(ApiError::refused(reason)),
         Answer::Outcome(outcome) => Ok(outcome),
-        other => Err(ApiError::refused(format!("the agent gave a strange answer: {other:?}"))),
+        other => Err(ApiError::refused(format!("the agent gave an unexpected answer: {other:?}"))),
     }
 }
 
 fn late() -> ApiError {
-    ApiError::timeout("the process has not come to it in time; it will when one of its threads runs Python code")
+    ApiError::timeout("the process did not run the command in time; it will when one of its threads runs Python code")
 }

@@ -73,7 +73,7 @@ async fn serve(app: &App, mut socket: WebSocket) {
                     Ok(watch) => {
                         let list = watch.processes;
                         client.watch(watch);
-                        // Whoever asks again and again is answered slowly.
+                        // A browser that sends many requests is answered slowly.
                         tokio::time::sleep(WISH_PAUSE).await;
                         !list || send(&mut socket, Message::text(app.hub.list())).await
                     }

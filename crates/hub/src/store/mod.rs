@@ -1,7 +1,7 @@
-//! History on disk: one SQLite file that needs no set-up, written by one thread and read by whoever asks.
+//! History on disk: one SQLite file that needs no set-up, written by one thread and read by request handlers.
 //!
-//! SQLite, because a file that survives `kill -9`, a full disk and power cuts is its trade, and because a row that is gone
-//! leaves its room to the next. Nobody waits for the writer: what finds its queue full is dropped and counted.
+//! SQLite, because its files survive `kill -9`, a full disk and power cuts, and because the room of deleted rows is used
+//! again. No thread waits for the writer: what does not fit into its queue is dropped and counted.
 
 mod batch;
 mod reader;
@@ -83,7 +83,7 @@ impl Store {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let path = folder.join("hub.db");
-        // Command lines are nobody else's business, whatever folder was named. SQLite's other files follow this one.
+        // Command lines are private, whatever folder was named. SQLite's other files follow this one.
         let private = File::options().create(true).append(true).mode(0o600).open(&path);
         private.map_err(|error| wrong(error.to_string()))?;
         let failed = |source| StoreError::Database { path: path.clone(), source };
@@ -167,7 +167,7 @@ fn size(path: &Path) -> u64 {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // The writer ends when nobody can send any more, after it has written what there is.
+        // The writer ends when all senders are gone, after it has written what is queued.
         self.queue = None;
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();

@@ -47,7 +47,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Whether somebody waits for it to be written.
+    /// Whether a test waits for it to be written.
     fn is_awaited(&self) -> bool {
         #[cfg(test)]
         return matches!(self, Self::Mark(_));
@@ -113,7 +113,7 @@ impl Writer {
         transaction.commit()
     }
 
-    /// Writes until nobody can send any more.
+    /// Writes until all senders are gone.
     pub(super) fn run(mut self, writes: &Receiver<Write>) {
         let mut waiting = Vec::new();
         let mut commit_at = None;

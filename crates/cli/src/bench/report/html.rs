@@ -25,8 +25,7 @@ svg .rule { stroke: var(--faint); stroke-width: 1; } .faint { opacity: 0.75; fon
 
 /// The whole page.
 pub(crate) fn page(run: &Run) -> String {
-    let quick = "<p class=\"doubt\"><b>Quick:</b> small heaps and short trials. It shows that everything works, and \
-                 proves nothing.</p>\n";
+    let quick = "<p class=\"doubt\"><b>Quick:</b> small heaps and short trials. The results are not conclusive.</p>\n";
     let body: String = run.scenarios.iter().map(scenario).collect();
     frame(
         "NeuroGC benchmark",

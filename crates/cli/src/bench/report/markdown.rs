@@ -17,9 +17,7 @@ pub(crate) fn text(run: &Run, with_plots: bool) -> String {
         span(run.seconds)
     );
     if run.quick {
-        page.push_str(
-            "\n**Quick:** small heaps and short trials. It shows that everything works, and proves nothing.\n",
-        );
+        page.push_str("\n**Quick:** small heaps and short trials. The results are not conclusive.\n");
     }
     for measured in &run.scenarios {
         page.push('\n');

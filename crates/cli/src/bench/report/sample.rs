@@ -1,4 +1,4 @@
-//! A run that nobody made, for the tests of what is written about runs.
+//! A made-up run, for the tests of the reports.
 
 use crate::bench::course::Courses;
 use crate::bench::machine::Machine;
@@ -61,7 +61,7 @@ fn contained(contender: &str, title: &str, killed: [bool; 3]) -> Entry {
         let figures = [("killed", f64::from(u8::from(killed))), ("group_peak", 372e6)];
         let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
         let ended_early =
-            killed.then(|| "out of memory after 3.2 s of what counts: the kernel killed the service".into());
+            killed.then(|| "out of memory after 3.2 s of the measured part: the kernel killed the service".into());
         Trial { run, figures, ended_early, ..Trial::default() }
     });
     Entry { contender: contender.to_owned(), title: title.to_owned(), trials: trials.collect(), failed: None }

@@ -18,7 +18,7 @@ pub(crate) struct Table {
 /// What stands where there is no figure.
 const NONE: &str = "–";
 
-/// Every contender with its figures. Figures that nobody has are left out.
+/// Every contender with its figures. Figures that no contender has are left out.
 pub(super) fn figures(measured: &Measured) -> Table {
     let has = |metric: &&Metric| measured.entries.iter().any(|entry| entry.median(metric.name).is_some());
     let metrics: Vec<&Metric> = CATALOGUE.iter().filter(has).collect();

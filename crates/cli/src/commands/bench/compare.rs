@@ -11,11 +11,11 @@ use crate::failure::{Failure, Outcome};
 
 /// Compare two kept runs
 ///
-/// Whole runs are compared, not requests, because the requests of one run depend on each other.
+/// Whole runs are compared, not requests, because requests of one run depend on each other.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  neurogc bench compare neurogc-bench/before neurogc-bench/after")]
 pub(crate) struct Arguments {
-    /// The earlier run: its folder, or its run.json
+    /// The earlier run: its directory, or its run.json
     #[arg(value_name = "A")]
     before: PathBuf,
     /// The later run

@@ -32,9 +32,9 @@ const KEPT: &str = "neurogc-bench";
 
 /// Compare policies side by side: latency, pauses, memory, processor
 ///
-/// Scenarios and contenders take turns, each trial in a new process, and what came of it is kept with a report: run.json,
-/// report.html, report.md and plots/. Without a scenario it runs all of them with their usual contenders, which takes half an
-/// hour. Load goes to this machine only.
+/// Scenarios and contenders take turns, each trial in a new process. The results are kept with a report: run.json,
+/// report.html, report.md and plots/. Without a scenario, the default scenarios run with their default contenders,
+/// which takes half an hour. Load goes to this machine only.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -49,35 +49,36 @@ const KEPT: &str = "neurogc-bench";
 pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// What to run; --list names them all
+    /// Scenarios to run; --list shows all of them
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Who takes part, with commas; by default each scenario has its own
+    /// Contenders, separated by commas; each scenario has its own default
     #[arg(long, value_name = "P,…")]
     policies: Option<String>,
-    /// The interpreter, with what the scenarios need installed
+    /// The interpreter, with the packages that the scenarios need
     #[arg(long, value_name = "EXE")]
     python: Option<PathBuf>,
-    /// How often everybody runs: below five, bounds say little
+    /// Number of runs of each contender; use at least five for useful bounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
-    /// The folder of the run; by default a new one in neurogc-bench/
+    /// Directory of the run; by default a new one in neurogc-bench/
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// How requests arrive in open-loop scenarios: poisson, bursts:N,S (N at once, every S seconds), ramp:FROM,TO (percent
-    /// of what the service can do), or as recorded in FILE: a trace, or a time in seconds on each line
+    /// How requests arrive in open-loop scenarios: poisson, bursts:N,S (N at once, every S seconds), ramp:FROM,TO
+    /// (percent of the capacity of the service), or a FILE with recorded arrivals: a trace, or one time in seconds per
+    /// line
     #[arg(long, value_name = "A", default_value = "poisson")]
     arrivals: String,
-    /// How long figures count in each trial, in seconds; by default each scenario has its own
+    /// Length of the measured part of each trial, in seconds; each scenario has its own default
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
-    /// Small heaps and short trials: a look that proves nothing
+    /// Small heaps and short trials; results are not conclusive
     #[arg(long)]
     quick: bool,
     /// Print the run as JSON, not as Markdown
     #[arg(long)]
     json: bool,
-    /// List the scenarios and end
+    /// List the scenarios and exit
     #[arg(long)]
     list: bool,
 }
@@ -143,7 +144,7 @@ fn folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let folder = named.map_or_else(|| Path::new(KEPT).join(moment()), PathBuf::from);
     if folder.join(record::FILE).exists() {
         let shown = folder.display();
-        return Err(Failure::usage(format!("{shown} holds a run already. Name another folder, or remove it")));
+        return Err(Failure::usage(format!("{shown} already contains a run. Name another directory, or remove it")));
     }
     fs::create_dir_all(&folder)
         .map_err(|error| Failure::failed(format!("cannot make the folder {}: {error}", folder.display())))?;
@@ -224,7 +225,7 @@ impl<'b> Bench<'b> {
             }
             self.run.seconds = began.elapsed().as_secs_f64();
             if self.keep().is_err() {
-                progress.say("the run could not be written down; it goes on");
+                progress.say("the run could not be saved; it continues");
             }
         }
         progress.end();
@@ -245,7 +246,7 @@ impl<'b> Bench<'b> {
             if scenario.calibrations() == 0 {
                 continue;
             }
-            let what = format!("{}: what can its service do?", scenario.name);
+            let what = format!("{}: capacity of its service:", scenario.name);
             progress.begin(&what);
             let seconds = scenario.trial_seconds(self.setup.size) * f64::from(scenario.calibrations());
             let measured = &mut self.run.scenarios[at];
@@ -272,7 +273,7 @@ impl<'b> Bench<'b> {
         Ok(())
     }
 
-    /// A scenario in which nobody could take part was skipped, whoever was asked first.
+    /// Marks a scenario as skipped if none of its contenders could run.
     fn tidy(&mut self) {
         for measured in &mut self.run.scenarios {
             if measured.skipped.is_none() && measured.entries.iter().all(|entry| entry.trials.is_empty()) {
@@ -312,7 +313,7 @@ fn write_reports(run: &Run, folder: &Path) -> Outcome {
 }
 
 fn interrupted() -> Failure {
-    Failure::with_code(interrupt::CODE, "interrupted: what was measured until then is kept")
+    Failure::with_code(interrupt::CODE, "interrupted: the results so far are kept")
 }
 
 /// One trial in a few words.

@@ -12,9 +12,9 @@ use crate::failure::{Failure, Outcome};
 use crate::notice::say;
 use crate::trace::{csv, load, parquet, perfetto};
 
-/// Turn a trace into a table or a timeline
+/// Convert a trace to a table or a timeline
 ///
-/// parquet and csv hold one row per record; perfetto opens at ui.perfetto.dev.
+/// parquet and csv have one row per record; open perfetto files at ui.perfetto.dev.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc trace export service.ngct --to parquet\n  \
     neurogc trace export service.ngct --to csv -o - | head\n  \
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// The format
     #[arg(long, value_name = "FORMAT")]
     to: Format,
-    /// Where to write; - is standard output [default: FILE with the format's extension]
+    /// File to write; - is standard output [default: FILE with the format's extension]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Overwrite an existing file
@@ -90,7 +90,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|path| real(other) == Some(path))
 }
 
-/// Writes beside the target and renames, so that nobody ever sees half a file.
+/// Writes to a temporary file and renames it, so that the target is never incomplete.
 fn write_aside(format: Format, trace: &Trace, path: &Path) -> anyhow::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(format!(".{}.part", std::process::id()));

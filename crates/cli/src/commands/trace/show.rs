@@ -10,9 +10,9 @@ use crate::figures;
 use crate::trace::load;
 use crate::trace::summary::Summary;
 
-/// Sum a trace up: requests, collections, stalls, gaps, memory
+/// Summarize a trace: requests, collections, stalls, gaps, memory
 ///
-/// Of a damaged file everything readable is shown.
+/// Damaged files are read as far as possible.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  neurogc run --trace service.ngct -- python app.py\n  neurogc trace show service.ngct"
