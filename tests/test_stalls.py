@@ -83,3 +83,39 @@ def test_native_code_is_named_by_its_function_and_library():
     # The sort, or the sleep after it.
     assert any("native_sort" in site for site in found["native_sort"]), found
     assert any("re.Pattern" in site for site in found["native_match"]), found
+
+
+# Uses a few percent of a processor, in short pieces, and stalls from time to time.
+LIGHT = """
+import json, time, neurogc
+
+def work(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+neurogc.install(policy="observe")
+for _ in range(100):
+    work(0.0005)
+    time.sleep(0.01)
+before = neurogc.status()["stalls"]["count"]
+for _ in range(20):
+    for _ in range(10):
+        work(0.0005)
+        time.sleep(0.01)
+    work(0.03)
+    time.sleep(0.02)
+status = neurogc.status()
+print(json.dumps([status["stalls"]["count"] - before, status["agent"]["cpu_ms"]]))
+"""
+
+
+def test_stalls_of_a_program_with_little_to_do_are_seen_and_seeing_is_cheap():
+    env = environment()
+    env["PYTHONPATH"] = str(HOME.parent)
+    done = subprocess.run([sys.executable, "-c", LIGHT], env=env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    seen, cost_ms = json.loads(done.stdout)
+    assert 19 <= seen <= 24, f"{seen} of 20"
+    # It ran for about four seconds. Looks every two milliseconds would take four times as long.
+    assert cost_ms < 60, cost_ms
