@@ -197,12 +197,18 @@ pub struct Figure {
     pub info: Option<&'static str>,
     /// Its value, where it is one number.
     pub read: fn(&Sample) -> Option<f64>,
-    /// Its values with labels, where they are several.
-    pub each: Option<fn(&Sample, Sink<'_>)>,
+    /// Its value, where it is one text.
+    pub read_text: fn(&Sample) -> Option<&str>,
+    /// Its values with labels, where they are several, and the names of the labels.
+    pub each: Option<(&'static [&'static str], fn(&Sample, Sink<'_>))>,
 }
 
 impl Figure {
-    pub(super) const fn new(path: &'static str, read: fn(&Sample) -> Option<f64>) -> Self {
+    pub(super) const fn new(
+        path: &'static str,
+        read: fn(&Sample) -> Option<f64>,
+        read_text: fn(&Sample) -> Option<&str>,
+    ) -> Self {
         Self {
             path,
             kind: FigureKind::Text,
@@ -215,6 +221,7 @@ impl Figure {
             otlp: None,
             info: None,
             read,
+            read_text,
             each: None,
         }
     }
@@ -311,15 +318,15 @@ impl Figure {
         Self { info: Some(label), ..self }
     }
 
-    /// Its values with labels.
-    pub(super) const fn each(self, each: fn(&Sample, Sink<'_>)) -> Self {
-        Self { each: Some(each), ..self }
+    /// Its values, with labels of these names.
+    pub(super) const fn each(self, labels: &'static [&'static str], each: fn(&Sample, Sink<'_>)) -> Self {
+        Self { each: Some((labels, each)), ..self }
     }
 
-    /// All its values in the base units of Prometheus and OpenTelemetry.
+    /// All its values in the base units of Prometheus and OpenTelemetry, with the labels for Prometheus.
     pub fn values(&self, sample: &Sample, to: Sink<'_>) {
         let labels = self.prometheus.map_or(&[] as &[_], |metric| metric.labels);
-        if let Some(each) = self.each {
+        if let Some((_, each)) = self.each {
             each(sample, &mut |labels, value| to(labels, value * self.unit.to_base()));
         } else if let Some(value) = (self.read)(sample) {
             to(labels, value * self.unit.to_base());
@@ -327,10 +334,17 @@ impl Figure {
     }
 }
 
-/// A field of a report as a number, where it is one.
+/// A field of a report as a number or as a text, where it is one.
 pub(super) trait Reading {
     /// The number.
-    fn reading(&self) -> Option<f64>;
+    fn reading(&self) -> Option<f64> {
+        None
+    }
+
+    /// The text.
+    fn text(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl Reading for u64 {
@@ -364,8 +378,8 @@ impl Reading for Option<u64> {
 }
 
 impl Reading for String {
-    fn reading(&self) -> Option<f64> {
-        None
+    fn text(&self) -> Option<&str> {
+        Some(self)
     }
 }
 
@@ -381,6 +395,7 @@ macro_rules! figure {
         $crate::catalogue::figure::Figure::new(
             concat!(stringify!($first) $(, ".", stringify!($rest))*),
             |sample| $crate::catalogue::figure::Reading::reading(&sample.status.$first $(. $rest)*),
+            |sample| $crate::catalogue::figure::Reading::text(&sample.status.$first $(. $rest)*),
         )
     };
 }
@@ -388,7 +403,7 @@ macro_rules! figure {
 /// A field of the elements of a list, or of a part that may be missing. As a number it has no value by itself.
 macro_rules! item {
     ($path:literal) => {
-        $crate::catalogue::figure::Figure::new($path, |_| None)
+        $crate::catalogue::figure::Figure::new($path, |_| None, |_| None)
     };
 }
 

@@ -7,6 +7,7 @@
 
 mod distributions;
 mod figure;
+pub mod metrics;
 mod sections;
 pub mod series;
 mod shape;
@@ -14,8 +15,6 @@ mod shape;
 pub use distributions::{HISTOGRAMS, Histogram};
 pub use figure::{Across, Attribute, Figure, FigureKind, Metric, Otlp, Sink, Unit};
 pub use shape::Shape;
-
-use crate::report::Sample;
 
 /// Figures that stand in one table.
 #[derive(Debug)]
@@ -49,19 +48,6 @@ pub fn figures() -> impl Iterator<Item = &'static Figure> {
 pub fn find(path: &str) -> Option<&'static Figure> {
     figures().find(|figure| figure.path == path)
 }
-
-/// Time in which a thread held the GIL, and in which none did: exact sums, which a hub gets beside the report.
-pub const GIL_SECONDS: (Metric, fn(&Sample, Sink<'_>)) = (
-    Metric {
-        name: "neurogc_gil_seconds_total",
-        help: "Time in which a thread held the GIL, or none",
-        labels: &[("state", "")],
-    },
-    |sample, to| {
-        to(&[("state", "busy")], sample.gil_busy_ms / 1e3);
-        to(&[("state", "idle")], sample.gil_idle_ms / 1e3);
-    },
-);
 
 #[cfg(test)]
 mod tests {

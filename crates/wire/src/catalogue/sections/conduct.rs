@@ -32,7 +32,7 @@ pub(crate) const CONDUCT: &[Figure] = &[
     item!("conduct.orders[].count")
         .counter(Unit::Count, "What the policy and its guards ordered")
         .prometheus("neurogc_orders_total")
-        .each(|sample, to| {
+        .each(&["what", "reason", "guard"], |sample, to| {
             for order in &sample.status.conduct.orders {
                 let guard = if order.guard { "true" } else { "false" };
                 to(&[("what", &order.what), ("reason", &order.reason), ("guard", guard)], order.count as f64);
@@ -41,9 +41,9 @@ pub(crate) const CONDUCT: &[Figure] = &[
     item!("conduct.orders[].last_s")
         .latest(Unit::Seconds, "When last, in seconds since the agent was installed")
         .across(Across::Apart),
-    item!("conduct.model.family").text("The kind of model by which `neural` decides, for instance `gru`").note(
-        "`conduct.model` is null under other policies. [learning.md](learning.md#what-status-says) explains it.",
-    ),
+    item!("conduct.model.family")
+        .text("The kind of model by which `neural` decides, for instance `gru`")
+        .note("`conduct.model` is null under other policies. [learning.md](learning.md#what-status-says) explains it."),
     item!("conduct.model.gap_ms")
         .list("By when 10, 25, 50, 75 and 90 % of gaps like this one are over, as the model expects"),
     item!("conduct.model.latest.lasted_ms")
@@ -82,16 +82,15 @@ pub(crate) const BOUND: &[Figure] = &[
         .latest(Unit::Ratio, "How far above its goal the heap is now, in objects")
         .note("As a share of the room (`goal_objects` less `live_objects`); 0 while it is below.")
         .across(Across::Max),
-    figure!(bound.launches).counter(Unit::Count, "Snapshots that the pacer launched")
+    figure!(bound.launches)
+        .counter(Unit::Count, "Snapshots that the pacer launched")
         .note("Of everything and of new objects."),
     figure!(bound.backstops).counter(
         Unit::Count,
         "Plain collections, and slices of any length, because the goal or the ceiling could not be held otherwise",
     ),
-    figure!(bound.throttled_ms).counter(
-        Unit::Milliseconds,
-        "How long threads that allocate were held up because the program outran the walk",
-    ),
+    figure!(bound.throttled_ms)
+        .counter(Unit::Milliseconds, "How long threads that allocate were held up because the program outran the walk"),
     figure!(bound.assisted_ms)
         .counter(Unit::Milliseconds, "How long the slices took that freed what snapshots found")
         .note("In gaps and in the program's own collections."),

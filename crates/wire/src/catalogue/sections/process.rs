@@ -1,6 +1,6 @@
 //! Figures of the process as the kernel sees it, of its identity, and of the agent in it.
 
-use super::super::figure::{Across, Attribute, Figure, Unit, figure, item};
+use super::super::figure::{Across, Attribute, Figure, Metric, Unit, figure, item};
 
 /// Who it is.
 pub(crate) const IDENTITY: &[Figure] = &[
@@ -20,7 +20,7 @@ pub(crate) const IDENTITY: &[Figure] = &[
             "Empty is best. At most 32 that came up while the agent ran, of at most 300 characters each, and a last \
              line that counts the rest.",
         )
-        .prometheus("neurogc_degraded"),
+        .metric(Metric::shared("neurogc_degraded", "How many things do not work here")),
 ];
 
 const CHILDREN_MEMORY: &str = "Its memory";
@@ -44,10 +44,7 @@ pub(crate) const PROCESS: &[Figure] = &[
         .series("memory.uss")
         .prometheus("neurogc_memory_uss_bytes"),
     figure!(memory.vms).peak(Unit::Bytes, "Address space").otlp("process.memory.virtual", "By"),
-    figure!(memory.swap)
-        .peak(Unit::Bytes, "Swapped out")
-        .series("memory.swap")
-        .prometheus("neurogc_memory_swap_bytes"),
+    figure!(memory.swap).peak(Unit::Bytes, "Swapped out").series("memory.swap").prometheus("neurogc_memory_swap_bytes"),
     figure!(memory.limit)
         .latest(Unit::Bytes, "The smallest cgroup limit")
         .note("`null` where there is none.")
@@ -57,7 +54,7 @@ pub(crate) const PROCESS: &[Figure] = &[
     figure!(cpu.percent)
         .mean(Unit::Percent, "Processor use, 100 being one core")
         .series("cpu.percent")
-        .prometheus("neurogc_cpu_ratio")
+        .metric(Metric::shared("neurogc_cpu_ratio", "Processor use, 1 being one core"))
         .otlp("process.cpu.utilization", "1"),
     figure!(io.read_bytes)
         .counter(Unit::Bytes, "Read from storage")
