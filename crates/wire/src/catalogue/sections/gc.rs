@@ -78,7 +78,7 @@ pub(crate) const FIGURES: &[Figure] = &[
         .counter(Unit::Count, "Collections and slices that memory could not wait for")
         .note(
             "The backstop, the ceiling, and a collection that the program asked for and that was put off too long. They \
-             are also counted in `gc.in_request` or `gc.in_gap`.",
+             are not counted in `gc.in_request` and `gc.in_gap`.",
         )
         .metric(PLACE_COUNT.with(&[("place", "forced")])),
     figure!(gc.forced.total_ms)
