@@ -119,12 +119,6 @@ pub fn written(between: &str) -> String {
     POLICIES.iter().map(|entry| entry.written).collect::<Vec<_>>().join(between)
 }
 
-/// A policy as people are shown it: `auto (gap)` where `auto` was set and `gap` is in force.
-#[must_use]
-pub fn shown(set: &str, in_force: &str) -> String {
-    if set.is_empty() || set == in_force { in_force.to_owned() } else { format!("{set} ({in_force})") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,12 +132,5 @@ mod tests {
             assert!(entry.written.starts_with(entry.name) && !entry.help.is_empty());
             assert_eq!(entry.wanted.is_empty(), entry.parameter == Parameter::None);
         }
-    }
-
-    #[test]
-    fn auto_is_shown_with_what_it_is() {
-        assert_eq!(shown("auto", "gap"), "auto (gap)");
-        assert_eq!(shown("every:100", "every:100"), "every:100");
-        assert_eq!(shown("", "gap"), "gap");
     }
 }

@@ -18,7 +18,7 @@ mod policies;
 #[cfg(test)]
 mod rehearsal;
 
-pub use catalogue::{POLICIES, Parameter, PolicyEntry, shown, written};
+pub use catalogue::{POLICIES, Parameter, PolicyEntry, written};
 pub use guards::{Guarded, Limits};
 pub use name::{Name, NameError, names_a_file};
 pub use near::suggestion;

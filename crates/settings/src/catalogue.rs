@@ -122,7 +122,7 @@ pub(crate) const HUB_TOKEN: &str = "hub_token";
 pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "policy",
-        help: "when to collect: auto, observe, cpython, gap, neural, neural:FILE, classic, freeze, every:N or threshold:G0,G1,G2",
+        help: "when to collect: one of the policies of `neurogc policy --help`",
         kind: SettingKind::Policy,
         apply: |settings, text| {
             settings.policy = text.parse().map_err(|error: neurogc_policy::NameError| error.to_string())?;

@@ -8,7 +8,10 @@ pub(crate) const IDENTITY: &[Figure] = &[
     figure!(command).text("The command line, shortened").info("command"),
     figure!(python).text("Interpreter and version").info("python"),
     figure!(neurogc).text("Version of NeuroGC").info("version"),
-    figure!(policy).text("The policy in force").info("policy"),
+    figure!(policy).text("The policy in force").note("Never `auto`.").info("policy"),
+    figure!(policy_set)
+        .text("The policy as it was set: `auto`, or the one in force")
+        .note("`auto` is shown together with what it is: `auto (gap)`."),
     figure!(uptime_s)
         .latest(Unit::Seconds, "Time since the agent was installed")
         .across(Across::Max)
