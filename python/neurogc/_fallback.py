@@ -353,6 +353,7 @@ def _report():
         "python": f"{name} {sys.version.split()[0]}",
         "neurogc": version,
         "policy": "observe" if policy == "auto" else policy,
+        "policy_set": policy,
         "uptime_s": now - state.since,
         "degraded": [
             *([] if hasattr(gc, "callbacks") else ["this interpreter does not tell of its collections: none is counted"]),

@@ -188,6 +188,7 @@ REPORT = {
     "neurogc": "",
     "pid": 0,
     "policy": "",
+    "policy_set": "",
     "python": "",
     "requests": {
         "count": 0,

@@ -300,6 +300,8 @@ export interface Status {
   neurogc: string;
   /** The policy in force. */
   policy: string;
+  /** The policy as it was set: `auto`, or the one in force. */
+  policy_set: string;
   /** Time since the agent was installed. */
   uptime_s: number;
   /** What does not work here, and why, in words. */
