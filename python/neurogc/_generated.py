@@ -142,6 +142,7 @@ REPORT = {
             "flight_p50_ms": 0.0,
             "freed": 0,
             "latest_copied_ms": 0.0,
+            "new_walks": 0,
         },
         "tracked": 0,
         "uncollectable": 0,

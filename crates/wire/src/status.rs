@@ -140,6 +140,8 @@ pub struct Snapshots {
     pub latest_copied_ms: f64,
     /// The most memory that a flight has taken besides the program's: the walk's own, and copies of pages.
     pub extra_max_mb: f64,
+    /// Walks that looked at new objects only, of those that ended well.
+    pub new_walks: u64,
     pub candidates: u64,
     pub freed: u64,
 }

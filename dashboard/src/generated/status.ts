@@ -255,6 +255,8 @@ export interface Snapshots {
   latest_copied_ms: number;
   /** The most memory that a walk took besides the program's own. */
   extra_max_mb: number;
+  /** Snapshots that walked only the new objects. */
+  new_walks: number;
   /** Objects that snapshots found unreachable. */
   candidates: number;
   /** Objects of these that were freed. */
@@ -335,6 +337,7 @@ export type SeriesName =
   | "gc.in_gap_ms"
   | "gc.forced_ms"
   | "gc.snapshots"
+  | "gc.new_walks"
   | "gc.collected"
   | "gc.frozen"
   | "gc.tracked"

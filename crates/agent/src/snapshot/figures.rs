@@ -28,6 +28,8 @@ pub(crate) struct Figures {
     /// Objects that were found unreachable, and those that were freed.
     pub(crate) candidates: u64,
     pub(crate) freed: u64,
+    /// Walks of new objects only.
+    pub(crate) new_walks: u64,
     /// What the program has lost to copies in all flights.
     pub(crate) copied: Duration,
     /// The most memory that a flight has taken besides.
@@ -128,6 +130,7 @@ impl Default for Figures {
             reap: Spans::new(2),
             candidates: 0,
             freed: 0,
+            new_walks: 0,
             copied: Duration::ZERO,
             extra: 0,
             latest: Latest::default(),
@@ -153,6 +156,7 @@ impl Figures {
             copied_ms: self.copied.as_secs_f64() * 1e3,
             extra_max_mb: self.extra as f64 / 1e6,
             latest_copied_ms: self.latest.copied().as_secs_f64() * 1e3,
+            new_walks: self.new_walks,
             candidates: self.candidates,
             freed: self.freed,
         }
@@ -166,6 +170,7 @@ impl Figures {
     pub(super) fn landed(&mut self, latest: Latest) {
         self.flight.add(latest.flight_ns);
         self.candidates += latest.candidates;
+        self.new_walks += u64::from(latest.scope == Scope::New);
         self.copied += latest.copied();
         self.extra = self.extra.max(latest.extra());
         self.latest = Latest { number: self.latest.number + 1, ..latest };

@@ -112,6 +112,11 @@ pub(crate) const FIGURES: &[Figure] = &[
     figure!(gc.snapshot.extra_max_mb)
         .largest(Unit::Megabytes, "The most memory that a walk took besides the program's own")
         .note("The walk's own memory, and pages of which there were two."),
+    figure!(gc.snapshot.new_walks)
+        .counter(Unit::Count, "Snapshots that walked only the new objects")
+        .note("Of those that ended well; the others walked everything. They are much shorter.")
+        .series("gc.new_walks")
+        .prometheus("neurogc_gc_snapshot_new_walks_total"),
     figure!(gc.snapshot.candidates).counter(Unit::Count, "Objects that snapshots found unreachable"),
     figure!(gc.snapshot.freed).counter(Unit::Count, "Objects of these that were freed"),
     figure!(gc.recent_max_ms)
