@@ -13,7 +13,7 @@ use super::system;
 use crate::sense::spans::Spans;
 
 /// The sums of all snapshots of a process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     /// How many were launched.
     pub(crate) launched: u64,
@@ -116,24 +116,6 @@ impl Latest {
             apart_bytes,
             faults: flight.faults(),
             steps_ns,
-        }
-    }
-}
-
-impl Default for Figures {
-    fn default() -> Self {
-        Self {
-            launched: 0,
-            failed: BTreeMap::new(),
-            clone: Spans::new(2),
-            flight: Spans::new(2),
-            reap: Spans::new(2),
-            candidates: 0,
-            freed: 0,
-            new_walks: 0,
-            copied: Duration::ZERO,
-            extra: 0,
-            latest: Latest::default(),
         }
     }
 }
