@@ -71,6 +71,7 @@ fn cell(figure: &Figure, value: &Value) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use crate::samples;

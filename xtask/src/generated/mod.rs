@@ -1,7 +1,7 @@
 //! Files and parts of files that are written from the code: settings, figures, policies.
 //!
 //! `cargo run -p xtask -- docs` writes them, and `tidy` says which of them are not as they would be written. A part of a
-//! page stands between `<!-- generated NAME -->` and `<!-- end NAME -->`; `PARTS` has every name.
+//! page stands between `<!-- generated NAME -->` and `<!-- end NAME -->`; `part` knows every name.
 
 mod settings_page;
 mod stand_in;
@@ -14,8 +14,11 @@ use std::path::Path;
 /// What to do when a file is not as it would be written.
 pub(crate) const MEND: &str = "it is not as the code would write it: run `cargo run -p xtask -- docs`";
 
+/// Gives the text of a file.
+type Text = fn() -> String;
+
 /// Files that are written whole.
-const FILES: &[(&str, fn() -> String)] = &[
+const FILES: &[(&str, Text)] = &[
     ("docs/settings.md", settings_page::text),
     ("dashboard/src/generated/status.ts", typescript::types),
     ("dashboard/mock/generated.json", typescript::mock_data),

@@ -96,6 +96,7 @@ fn longest_pause(status: &Status) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use crate::samples;

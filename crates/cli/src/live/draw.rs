@@ -204,6 +204,7 @@ fn help(frame: &mut Frame<'_>) {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use neurogc_wire::status::Stall;
     use ratatui::Terminal;

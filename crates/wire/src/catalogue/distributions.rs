@@ -3,6 +3,9 @@
 use crate::buckets::Distribution;
 use crate::report::Sample;
 
+/// Takes a part of a histogram, with the value of its label.
+pub type Parts<'s> = &'s mut dyn FnMut(&str, &Distribution);
+
 /// One histogram for Prometheus and OpenTelemetry, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram {
@@ -15,7 +18,7 @@ pub struct Histogram {
     /// The label that tells its parts apart for Prometheus, and the attribute for OpenTelemetry.
     pub label: Option<(&'static str, &'static str)>,
     /// Its parts, each with the value of the label.
-    pub read: fn(&Sample, &mut dyn FnMut(&str, &Distribution)),
+    pub read: fn(&Sample, Parts<'_>),
 }
 
 /// All of them.

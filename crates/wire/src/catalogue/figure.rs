@@ -129,6 +129,9 @@ impl Across {
 /// Takes a value with its labels.
 pub type Sink<'s> = &'s mut dyn FnMut(&[(&str, &str)], f64);
 
+/// Reads all values of a figure.
+pub type ReadEach = fn(&Sample, Sink<'_>);
+
 /// A metric for Prometheus. Several figures may share one and differ in labels.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
@@ -200,7 +203,7 @@ pub struct Figure {
     /// Its value, where it is one text.
     pub read_text: fn(&Sample) -> Option<&str>,
     /// Its values with labels, where they are several, and the names of the labels.
-    pub each: Option<(&'static [&'static str], fn(&Sample, Sink<'_>))>,
+    pub each: Option<(&'static [&'static str], ReadEach)>,
 }
 
 impl Figure {
@@ -319,7 +322,7 @@ impl Figure {
     }
 
     /// Its values, with labels of these names.
-    pub(super) const fn each(self, labels: &'static [&'static str], each: fn(&Sample, Sink<'_>)) -> Self {
+    pub(super) const fn each(self, labels: &'static [&'static str], each: ReadEach) -> Self {
         Self { each: Some((labels, each)), ..self }
     }
 

@@ -1,6 +1,6 @@
 //! The metrics that a hub exports, put together from the figures.
 
-use super::figure::{Attribute, Figure, FigureKind, Sink, Unit};
+use super::figure::{Attribute, Figure, FigureKind, ReadEach, Sink, Unit};
 use super::{Across, figures};
 use crate::report::Sample;
 
@@ -10,7 +10,7 @@ enum Part {
     /// A figure.
     Figure(&'static Figure),
     /// A computation.
-    Computed(fn(&Sample, Sink<'_>)),
+    Computed(ReadEach),
 }
 
 /// A metric for Prometheus.

@@ -1,7 +1,7 @@
 //! The catalogue of figures: everything that is said about a figure of the status report is said here, once.
 //!
 //! From it follow the series that a hub keeps, the metrics for Prometheus and OpenTelemetry, the tables in `docs/`, the
-//! columns of `neurogc ps`, and the files that `cargo run -p xtask -- generate` writes for the dashboard and for the
+//! columns of `neurogc ps`, and the files that `cargo run -p xtask -- docs` writes for the dashboard and for the
 //! stand-in in Python. A new figure is a field of [`Status`](crate::status::Status), the code that measures it, and an
 //! entry here.
 
@@ -12,8 +12,8 @@ mod sections;
 pub mod series;
 mod shape;
 
-pub use distributions::{HISTOGRAMS, Histogram};
-pub use figure::{Across, Attribute, Figure, FigureKind, Metric, Otlp, Sink, Unit};
+pub use distributions::{HISTOGRAMS, Histogram, Parts};
+pub use figure::{Across, Attribute, Figure, FigureKind, Metric, Otlp, ReadEach, Sink, Unit};
 pub use shape::Shape;
 
 /// Figures that stand in one table.
