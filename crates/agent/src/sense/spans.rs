@@ -67,7 +67,7 @@ impl Spans {
     pub(crate) fn quantile_ms(&self, share: f64) -> f64 {
         let found = self.buckets.quantile_ms(share).unwrap_or(0.0);
         // To the nanosecond: a request may take less than a microsecond.
-        ((found * 1e6).round() / 1e6).min(self.sum.max_ns as f64 / 1e6)
+        ((found * 1e6).round() / 1e6).min(self.max_ms())
     }
 
     pub(crate) fn max_ms(&self) -> f64 {
