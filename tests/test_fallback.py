@@ -52,7 +52,7 @@ assert status["gc"]["full"]["count"] == status["gc"]["in_request"]["count"] == 1
 assert status["gc"]["young"]["count"] >= 1
 assert status["requests"]["count"] == 1 and status["requests"]["p50_ms"] > 0
 assert status["memory"]["rss"] > 1_000_000
-assert status["policy"] == "observe"
+assert (status["policy"], status["policy_set"]) == ("observe", "auto")
 assert len(status["degraded"]) == 1 and "the extension module" in status["degraded"][0]
 neurogc.uninstall()
 assert not gc.callbacks
@@ -60,29 +60,25 @@ assert not gc.callbacks
 
 
 def test_the_report_has_every_field_of_the_real_one():
-    """The names are read from the definition of the report, so that they cannot drift apart."""
-    source = (ROOT / "crates" / "wire" / "src" / "status.rs").read_text()
-    structs = dict(re.findall(r"pub struct (\w+) \{\n(.*?)\n\}", source, re.DOTALL))
-
-    def check(struct, value, where):
-        fields = dict(re.findall(r"^    pub (\w+): ([^,]+),", structs[struct], re.MULTILINE))
-        assert set(value) == set(fields), where
-        for name, kind in fields.items():
-            if kind in structs:
-                check(kind, value[name], f"{where}.{name}")
-            elif kind.startswith("Vec"):
-                assert isinstance(value[name], list), name
-            elif kind == "String":
-                assert isinstance(value[name], str), name
-            elif kind.startswith("Option"):
-                assert value[name] is None or isinstance(value[name], int), name
-            else:
-                assert isinstance(value[name], float if kind == "f64" else int), (name, kind)
-
+    """Its fields and their types are those of the empty report that is written from the definition of the report."""
     import json
 
-    report = json.loads(fallback("import json; neurogc.install(); print(json.dumps(neurogc.status()))"))
-    check("Status", report, "status")
+    def check(value, empty, where):
+        assert set(value) == set(empty), where
+        for name, known in empty.items():
+            if isinstance(known, dict):
+                check(value[name], known, f"{where}.{name}")
+            elif known is not None:
+                assert type(value[name]) is type(known), (where, name, value[name])
+
+    report, empty = json.loads(fallback("""
+import json
+from neurogc import _generated
+neurogc.install()
+print(json.dumps([neurogc.status(), _generated.REPORT]))
+"""))
+    check(report, empty, "status")
+    assert empty["requests"]["count"] == 0 and empty["memory"]["pss"] is None
 
 
 def test_forked_children_begin_anew():
@@ -102,7 +98,11 @@ assert os.waitpid(child, 0)[1] == 0
     ("call", "expected"),
     [
         ("policy='obsrve'", "Did you mean observe?"),
-        ("policy='every:100'", "not in this version yet"),
+        ("policy='every'", "is not complete: write every:N"),
+        ("policy='gap:5'", "there is no policy"),
+        ("policy='threshold:1,2'", "is not complete: write threshold:G0,G1,G2"),
+        ("policy='classic:2'", "is not complete: write classic"),
+        ("explicit_collect='never'", "it must be keep or defer"),
         ("stal_ms=1", "Did you mean stall_ms"),
         ("sample_ms=1", "it must be a number from 100 to 60000"),
         ("adapters='perhaps'", "it must be true or false"),
@@ -114,6 +114,42 @@ try:
     neurogc.install({call})
 except ValueError as error:
     assert {expected!r} in str(error), error
+else:
+    raise SystemExit("no error")
+""")
+
+
+@pytest.mark.parametrize("policy", ["gap", "every:100", "threshold:700,10,10", "classic", "classic:0.55", "neural", "freeze"])
+def test_a_policy_that_acts_is_only_measured_and_said_to(policy):
+    fallback(f"""
+neurogc.install(policy={policy!r})
+status = neurogc.status()
+assert status["policy"] == {policy!r} and not status["conduct"]["acting"], status
+assert any("only measured" in reason for reason in status["degraded"]), status["degraded"]
+""")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python has no tomllib")
+def test_the_settings_file_is_read(tmp_path):
+    file = tmp_path / "neurogc.toml"
+    file.write_text('policy = "cpython"\nmemory_percent = 80\npostpone_s = 7.5\nadapters = false\n')
+    fallback(f"""
+import os
+os.environ["NEUROGC_CONFIG"] = {str(file)!r}
+os.environ["NEUROGC_POSTPONE_S"] = "8"
+neurogc.install()
+status = neurogc.status()
+assert status["policy"] == "cpython", status["policy"]
+guards = status["conduct"]["guards"]
+assert (guards["memory_percent"], guards["postpone_s"], guards["growth_percent"]) == (80.0, 8.0, 25.0), guards
+assert not neurogc._native.agent.adapters()
+neurogc.uninstall()
+with open({str(file)!r}, "w") as wrong:
+    wrong.write("stall_ms = 0")
+try:
+    neurogc.install()
+except ValueError as error:
+    assert "it must be a number from 1 to 60000" in str(error) and {str(file)!r} in str(error), error
 else:
     raise SystemExit("no error")
 """)

@@ -1,5 +1,7 @@
 // Made-up processes: every value follows from the process and the second, so any range can be asked for at any time.
 
+import { readFileSync } from "node:fs";
+
 const MIB = 1 << 20;
 
 /** A number between 0 and 1 that is always the same for the same words. */
@@ -12,56 +14,8 @@ export function chance(...words) {
   return (hash >>> 0) / 4294967296;
 }
 
-export const SERIES = [
-  ["requests.p50_ms", "ms", "quantile", "Half of the requests took less"],
-  ["requests.p95_ms", "ms", "quantile", "95 of 100 requests took less"],
-  ["requests.p99_ms", "ms", "quantile", "99 of 100 requests took less"],
-  ["requests.p999_ms", "ms", "quantile", "999 of 1000 requests took less"],
-  ["requests.max_ms", "ms", "max", "The longest request"],
-  ["requests.rps", "1/s", "mean", "Requests ended"],
-  ["requests.in_flight", "count", "max", "Requests being served"],
-  ["gc.max_ms", "ms", "max", "The longest collection pause"],
-  ["gc.paused_ms", "ms/s", "mean", "Time spent in collections"],
-  ["gc.in_request_ms", "ms/s", "mean", "Time that requests waited for collections"],
-  ["gc.in_gap_ms", "ms/s", "mean", "Time of collections while no request was served"],
-  ["gc.forced_ms", "ms/s", "mean", "Time of collections that a guard ordered"],
-  ["gc.young", "1/s", "mean", "Collections of generation 0"],
-  ["gc.middle", "1/s", "mean", "Collections of generation 1"],
-  ["gc.full", "1/s", "mean", "Collections of everything"],
-  ["gc.reap", "1/s", "mean", "Slices that freed what a snapshot found"],
-  ["gc.snapshots", "1/s", "mean", "Snapshots"],
-  ["gc.collected", "1/s", "mean", "Objects freed by collections"],
-  ["gc.tracked", "count", "last", "Objects that the collector tracks"],
-  ["gc.frozen", "count", "last", "Objects in the permanent generation"],
-  ["stalls.max_ms", "ms", "max", "The longest stall"],
-  ["stalls.gc", "1/s", "mean", "Stalls by collections"],
-  ["stalls.gil_native", "1/s", "mean", "Stalls by native code that held the GIL"],
-  ["stalls.python", "1/s", "mean", "Stalls by long-running Python"],
-  ["stalls.cpu_starved", "1/s", "mean", "Stalls for want of a processor"],
-  ["stalls.unknown", "1/s", "mean", "Stalls of unknown cause"],
-  ["gil.busy_percent", "percent", "mean", "Share of time in which a thread held the GIL"],
-  ["memory.rss", "bytes", "max", "Resident set"],
-  ["memory.pss", "bytes", "max", "Proportional set"],
-  ["memory.uss", "bytes", "max", "Unique set"],
-  ["memory.swap", "bytes", "max", "Swapped out"],
-  ["memory.limit", "bytes", "last", "The smallest cgroup limit"],
-  ["memory.children", "bytes", "max", "Resident sets of the processes below it"],
-  ["cpu.percent", "percent", "mean", "Processor use, 100 being one core"],
-  ["io.read", "bytes/s", "mean", "Read from storage"],
-  ["io.write", "bytes/s", "mean", "Written to storage"],
-  ["net.sent", "bytes/s", "mean", "Sent by the network namespace"],
-  ["net.recv", "bytes/s", "mean", "Received by it"],
-  ["fds", "count", "max", "Open file descriptors"],
-  ["threads", "count", "max", "Threads, the agent's own included"],
-  ["children", "count", "max", "Processes below it"],
-  ["conduct.overdue_s", "s", "max", "For how long a full collection has been overdue"],
-  ["conduct.gap_ms", "ms", "last", "How long the latest gap lasted that a model foresaw"],
-  ["conduct.gap_p10_ms", "ms", "last", "By when the model expected it to be over in 10 of 100 cases"],
-  ["conduct.gap_p50_ms", "ms", "last", "By when in half of them"],
-  ["conduct.gap_p90_ms", "ms", "last", "By when in 90 of 100"],
-  ["agent.cpu_percent", "percent", "mean", "Processor use of the agent itself"],
-  ["agent.dropped", "1/s", "mean", "Events that the agent dropped"],
-].map(([name, unit, fold, help]) => ({ name, unit, fold, help }));
+/** What the hub would say of series and policies, and an empty report: written from the code of the hub and of the agent. */
+export const { series: SERIES, policies: POLICIES, status: EMPTY } = JSON.parse(readFileSync(new URL("generated.json", import.meta.url), "utf8"));
 
 const FOLD = Object.fromEntries(SERIES.map(({ name, fold }) => [name, fold]));
 const COUNTS = new Set(["requests.in_flight", "gc.tracked", "gc.frozen", "fds", "threads", "children"]);
@@ -224,7 +178,7 @@ export function processes(now) {
       policy: "neural", rps: 92, busy: 0.81, heap: 640, base: 1800 * MIB, blind: true,
       warnings: ["the kernel denies smaps_rollup, so PSS and USS are not known"],
     }),
-    make(6001, (second - 900) * 1000, "python train.py --epochs 40", { policy: "auto", rps: 0, busy: 0.95, heap: 120, base: 3400 * MIB, python: "CPython 3.13.0" }),
+    make(6001, (second - 900) * 1000, "python train.py --epochs 40", { policy: "gap", set: "auto", rps: 0, busy: 0.95, heap: 120, base: 3400 * MIB, python: "CPython 3.13.0" }),
     make(3990, now - 2 * day, "gunicorn: worker [shop]", { policy: "threshold:50000,500,1000", rps: 210, busy: 0.4, heap: 90, silent_from: now - 40_000 }),
     make(3801, now - 4 * day, "uvicorn shop.app:app", { policy: "gap", ended_ms: now - 7_200_000 }),
   ];

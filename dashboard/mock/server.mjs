@@ -9,7 +9,7 @@ import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { WebSocketServer } from "ws";
-import { SERIES, events, fold, processes, values } from "./data.mjs";
+import { EMPTY, POLICIES, SERIES, events, fold, processes, values } from "./data.mjs";
 
 const { values: options } = parseArgs({
   options: {
@@ -39,7 +39,7 @@ function described(process) {
   const { id, host, pid, command, python, neurogc, source, policy, warnings } = process;
   return {
     id, host, pid, command, python, neurogc, state, source, started_ms: process.started_ms,
-    seen_ms: process.ended_ms ?? process.silent_from ?? now, policy, acting: policy !== "observe",
+    seen_ms: process.ended_ms ?? process.silent_from ?? now, policy, policy_shown: process.set ? `${process.set} (${policy})` : policy, acting: policy !== "observe",
     due: conduct(process, second).due, overdue_s: conduct(process, second).overdue_s, warnings, latest: values(process, second),
   };
 }
@@ -50,11 +50,11 @@ function conduct(process, second) {
   const up = second - process.started_ms / 1000;
   const order = (what, reason, guard, every, offset) => ({ what, reason, guard, count: Math.floor(up / every), last_s: up - ((second - offset) % every) });
   return {
+    ...EMPTY.conduct,
     acting,
     due: !acting ? "" : overdue_s > 0 ? "full: memory has grown since the last full collection" : second % 5 < 3 ? "young: young objects have gathered" : "",
     overdue_s,
     missed: acting ? Math.floor(up / 37) : 0,
-    deferred: 0,
     model: process.policy.startsWith("neural") ? forecasts(values(process, second), up) : null,
     guards: { memory_max_mb: 0, memory_percent: 90, growth_percent: 20, postpone_s: 30, gc_percent: 10 },
     orders: acting
@@ -81,8 +81,9 @@ function forecasts(now, up) {
 
 /** A heap that stays below its goal. */
 function bound(acting, up) {
-  if (!acting) return { goal_bytes: 0, live_bytes: 0, goal_objects: 0, live_objects: 0, objects: 0, over: 0, launches: 0, backstops: 0, throttled_ms: 0, assisted_ms: 0 };
+  if (!acting) return EMPTY.bound;
   return {
+    ...EMPTY.bound,
     goal_bytes: 260 << 20, live_bytes: 208 << 20, goal_objects: 1_200_000, live_objects: 960_000, objects: 1_080_000, over: 0,
     launches: Math.floor(up / 40), backstops: Math.floor(up / 170), throttled_ms: 0, assisted_ms: Math.floor(up / 8),
   };
@@ -94,16 +95,18 @@ function status(process) {
   const up = second - process.started_ms / 1000;
   const place = (count, each, max_ms) => ({ count: Math.floor(count), total_ms: count * each, max_ms });
   return {
-    policy: process.policy, uptime_s: up, degraded: process.warnings, conduct: conduct(process, second), bound: bound(acting, up),
+    ...EMPTY, pid: process.pid, command: process.command, python: process.python, neurogc: process.neurogc,
+    policy: process.policy, policy_set: process.set ?? process.policy, uptime_s: up, degraded: process.warnings, conduct: conduct(process, second), bound: bound(acting, up),
     gc: {
+      ...EMPTY.gc,
       in_request: acting ? place(up * 0.1, 0.8, 2.4) : place(up * 4, 8, 268), in_gap: place(up * 2, 0.8, 31), forced: acting ? place(up / 170, 30, 36.4) : place(0, 0, 0),
       tracked: 1_080_000, frozen: 0,
       snapshot: acting
-        ? { count: Math.floor(up / 40), failed: 0, failures: [], clone_p50_ms: 1.9, clone_max_ms: 3.1, flight_p50_ms: 212, copied_ms: 900, extra_max_mb: 31, candidates: Math.floor(up * 520), freed: Math.floor(up * 519) }
-        : { count: 0, failed: 0, failures: [], clone_p50_ms: 0, clone_max_ms: 0, flight_p50_ms: 0, copied_ms: 0, extra_max_mb: 0, candidates: 0, freed: 0 },
+        ? { ...EMPTY.gc.snapshot, count: Math.floor(up / 40), clone_p50_ms: 1.9, clone_max_ms: 3.1, flight_p50_ms: 212, copied_ms: 900, extra_max_mb: 31, candidates: Math.floor(up * 520), freed: Math.floor(up * 519) }
+        : EMPTY.gc.snapshot,
     },
     gil: { busy_percent: 100 * process.busy, busy: { count: Math.floor(up * 300), p50_ms: 1.1, p99_ms: 7.4, max_ms: 268 }, idle: { count: Math.floor(up * 300), p50_ms: 0.9, p99_ms: 11.2, max_ms: 48 } },
-    memory: { rss: values(process, second)["memory.rss"], limit: process.limit },
+    memory: { ...EMPTY.memory, rss: values(process, second)["memory.rss"], limit: process.limit },
   };
 }
 
@@ -231,22 +234,13 @@ function play(id, rest, query) {
   return { id, name: entry.name, kind: "trace", process: { pid, command, python, neurogc, policy }, from_ms: life[0], to_ms: life[1], damage: [] };
 }
 
-const POLICIES = [
-  ["auto", "auto", "the best that this process supports"],
-  ["observe", "observe", "measures, changes nothing"],
-  ["gap", "gap", "collections in gaps, by rules"],
-  ["neural", "neural", "collections in gaps, as a model predicts them"],
-  ["threshold", "threshold:10000,10,10", "CPython's own collector with these thresholds"],
-  ["freeze", "freeze", "one full collection and gc.freeze() in the first gap after start-up"],
-  ["every", "every:100", "a full collection after every N requests"],
-].map(([name, example, help]) => ({ name, example, help }));
-
 function change(process, body) {
   if (!POLICIES.some((policy) => policy.name === String(body.policy).split(":")[0])) {
     throw new Refused(422, "refused", `there is no policy ${body.policy}`);
   }
   const before = process.policy;
   process.policy = body.policy;
+  process.set = undefined;
   process.changes.push({ t: Date.now(), kind: "policy", before, after: body.policy });
   return { before, after: body.policy };
 }

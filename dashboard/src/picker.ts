@@ -11,7 +11,7 @@ export function title(process: Process): string {
 }
 
 function label(process: Process): string {
-  return `${title(process)} · ${process.policy}${process.state === "live" ? "" : ` · ${process.state}`}`;
+  return `${title(process)} · ${process.policy_shown}${process.state === "live" ? "" : ` · ${process.state}`}`;
 }
 
 /** The process that the address names; where it names none, the busiest live one. */

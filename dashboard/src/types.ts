@@ -1,4 +1,8 @@
-// What the hub says, as docs/api.md describes it.
+// What the hub says, as docs/api.md describes it. The report of a process is written from its definition in Rust.
+
+import type { Bound, Cause, Conduct, Forecasts, Orders, Status } from "./generated/status";
+
+export type { Bound, Cause, Conduct, Forecasts, Orders, Status };
 
 export type Values = Record<string, number | null>;
 export type Column = (number | null)[];
@@ -37,6 +41,8 @@ export interface Process {
   started_ms: number;
   seen_ms: number;
   policy: string;
+  /** The same with what was set: `auto (gap)`. */
+  policy_shown: string;
   acting: boolean;
   due: string;
   overdue_s: number;
@@ -44,111 +50,8 @@ export interface Process {
   latest: Values;
 }
 
-export interface Orders {
-  what: string;
-  reason: string;
-  guard: boolean;
-  count: number;
-  last_s: number;
-}
-
 /** The shares of gaps of which a model says by when they are over. */
 export const LEVELS = [10, 25, 50, 75, 90];
-
-/** A model at work, and how far it can be relied on. Lists are by `LEVELS`. */
-export interface Forecasts {
-  family: string;
-  /** What it expects of this gap, or of the next one. */
-  gap_ms: number[];
-  /** The latest gap that is over, and what was expected of it. */
-  latest: { lasted_ms: number; expected_ms: number[] } | null;
-  /** Gaps whose end was compared with what was expected. */
-  gaps: number;
-  /** The share of the latest gaps that were over by then. */
-  covered: number[];
-  /** The share of the latest gaps outside of the outer two. */
-  astray: number;
-  drifted: boolean;
-  drifts: number;
-}
-
-/** What the guards go by: settings of these names. */
-export interface Guarded {
-  memory_max_mb: number;
-  memory_percent: number;
-  growth_percent: number;
-  postpone_s: number;
-  gc_percent: number;
-}
-
-export interface Conduct {
-  acting: boolean;
-  due: string;
-  overdue_s: number;
-  missed: number;
-  deferred: number;
-  orders: Orders[];
-  guards?: Guarded;
-  /** Null under policies that go by rules. */
-  model: Forecasts | null;
-}
-
-/** How large the heap may get, and what it took to keep it there; all zero where nothing is promised. */
-export interface Bound {
-  goal_bytes: number;
-  live_bytes: number;
-  goal_objects: number;
-  live_objects: number;
-  objects: number;
-  /** How far above its goal the heap is now, as a share of the goal. */
-  over: number;
-  launches: number;
-  backstops: number;
-  throttled_ms: number;
-  assisted_ms: number;
-}
-
-interface Spans {
-  count: number;
-  p50_ms: number;
-  p99_ms: number;
-  max_ms: number;
-}
-
-interface Place {
-  count: number;
-  total_ms: number;
-  max_ms: number;
-}
-
-export interface Status {
-  policy: string;
-  uptime_s: number;
-  degraded: string[];
-  conduct: Conduct;
-  bound: Bound;
-  gc: {
-    in_request: Place;
-    in_gap: Place;
-    forced: Place;
-    tracked: number;
-    frozen: number;
-    snapshot: {
-      count: number;
-      failed: number;
-      failures: { reason: string; count: number; last_s: number }[];
-      clone_p50_ms: number;
-      clone_max_ms: number;
-      flight_p50_ms: number;
-      copied_ms: number;
-      extra_max_mb: number;
-      candidates: number;
-      freed: number;
-    };
-  };
-  gil: { busy_percent: number; busy: Spans; idle: Spans };
-  memory: { rss: number; limit: number | null };
-}
 
 export type Detail = Process & { status: Status | null; status_ms: number | null };
 
@@ -169,7 +72,6 @@ export interface Stretch {
 }
 
 export type PauseClass = "in_request" | "in_gap" | "forced" | "clone" | "reap";
-export type Cause = "gc" | "gil_native" | "python" | "cpu_starved" | "unknown";
 
 export interface Collection {
   t: number;
@@ -245,8 +147,11 @@ export interface Comparison {
 
 export interface Offered {
   name: string;
+  written: string;
   example: string;
-  help?: string;
+  help: string;
+  acts: boolean;
+  snapshots: boolean;
 }
 
 export interface Recording {

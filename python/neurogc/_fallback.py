@@ -9,11 +9,9 @@ import os
 import sys
 from time import perf_counter
 
-version = "0.1.0"
+from . import _generated
 
-_POLICIES = ("auto", "observe", "cpython")
-_LATER = ("threshold", "freeze", "every", "gap", "classic", "neural")
-_NOT_SETTINGS = {"CONFIG", "HOME", "ROOT_PID", "TEST_PYTHONS", "BIN", "ALLOW_FALLBACK"}
+version = "0.1.0"
 
 
 class _Histogram:
@@ -93,7 +91,7 @@ def install(settings):
     global _installed, _fork_handled, _state
     if _stand_down:
         return
-    effective = _resolve(settings)
+    effective, reasons = _resolve(settings)
     if not _installed:
         _state = _State()
         _callbacks().append(_on_collection)
@@ -101,6 +99,7 @@ def install(settings):
             os.register_at_fork(after_in_child=_after_fork)
             _fork_handled = True
     _state.settings = effective
+    _state.troubles = [*_state.troubles, *(reason for reason in reasons if reason not in _state.troubles)]
     _installed = True
 
 
@@ -233,73 +232,102 @@ def _after_fork():
     _state.settings = settings
 
 
-def _guards(settings):
-    """What the guards would go by, as the settings have it."""
-    names = ("memory_percent", "growth_percent", "postpone_s", "gc_percent")
-    guards = {name: float(settings.get(name, _NUMBERS[name][0])) for name in names}
-    return {"memory_max_mb": int(settings.get("memory_max_mb", 0)), **guards}
-
-
-# The settings that are numbers: default, least and most.
-_NUMBERS = {
-    "stall_ms": (5.0, 1, 60000),
-    "sample_ms": (1000.0, 100, 60000),
-    "pause_ms": (1.0, 0.1, 1000),
-    "memory_price": (0.01, 0, 10),
-    "memory_max_mb": (0.0, 0, 1000000000),
-    "memory_percent": (90.0, 10, 100),
-    "growth_percent": (25.0, 5, 1000),
-    "postpone_s": (30.0, 0, 86400),
-    "gc_percent": (10.0, 1, 100),
-}
-
-
 def _resolve(keywords):
-    """The effective settings: keyword, then environment, then default."""
-    effective = {"policy": "auto", "trace": None, "hub": None, "hub_token": None, "adapters": True, "explicit_collect": "keep"}
-    effective |= {"snapshots": True, "huge_arenas": True}
-    effective |= {name: default for name, (default, _, _) in _NUMBERS.items()}
+    """The effective settings, and what of them has no effect here: keyword, then environment, then file, then default."""
+    effective = {name: _parsed(kind, default)[0] for name, (kind, default) in _generated.SETTINGS.items()}
+    reasons = []
+    path = os.environ.get(_generated.CONFIG, _generated.FILE_NAME)
+    if _generated.CONFIG in os.environ or os.path.exists(path):
+        for name, value in _file(path, reasons):
+            _take(effective, name, value, path)
+    prefix = _generated.ENVIRONMENT_PREFIX
     for variable, value in os.environ.items():
-        if variable.startswith("NEUROGC_") and variable[8:] not in _NOT_SETTINGS:
-            _take(effective, variable[8:].lower(), value, "environment")
+        if variable.startswith(prefix) and variable not in _generated.NOT_SETTINGS:
+            _take(effective, variable[len(prefix) :].lower(), value, "environment")
     for name, value in keywords.items():
-        _take(effective, name, value, "keyword")
-    return effective
+        _take(effective, name, value, None)
+    policy = effective["policy"]
+    if policy not in ("auto", "observe", "cpython"):
+        reasons.append(f"the policy {policy} needs the extension module: it is only measured here, and nothing is changed")
+    return effective, reasons
+
+
+def _file(path, reasons):
+    """The names and written values of a settings file."""
+    try:
+        import tomllib
+    except ImportError:
+        reasons.append(f"{path} is not read: this Python has no module tomllib")
+        return []
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    for name, value in table.items():
+        if not isinstance(value, (str, int, float)):
+            raise ValueError(f"{path}: setting {name} must be a text, a number or true/false")
+    return [(name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in table.items()]
 
 
 def _take(effective, name, value, origin):
+    origin = f" (from {origin})" if origin else ""
     if name not in effective:
-        raise ValueError(
-            f'there is no setting "{name}" (from {origin}).{_near(name, effective)} '
-            "`neurogc doctor` lists them all"
-        )
-    wrong = None
-    if name == "policy":
-        if value.split(":")[0] in _LATER:
-            wrong = f'policy "{value}" is not in this version yet. Policies: {", ".join(_POLICIES)}'
-        elif value not in _POLICIES:
-            wrong = f'there is no policy "{value}".{_near(value, _POLICIES)} Policies: {", ".join(_POLICIES)}'
-        effective[name] = value
-    elif name in ("adapters", "snapshots", "huge_arenas"):
-        if value.strip().lower() not in ("true", "1", "on", "yes", "false", "0", "off", "no"):
-            wrong = "it must be true or false"
-        effective[name] = value.strip().lower() in ("true", "1", "on", "yes")
-    elif name in ("trace", "hub", "hub_token"):
-        effective[name] = value or None
-    elif name == "explicit_collect":
-        if value.strip() not in ("keep", "defer"):
-            wrong = "it must be keep or defer"
-        effective[name] = value.strip()
-    else:
-        _, least, most = _NUMBERS[name]
-        try:
-            effective[name] = float(value)
-        except ValueError:
-            effective[name] = -1.0
-        if not least <= effective[name] <= most:
-            wrong = f"it must be a number from {least} to {most}"
+        near = _near(name, effective)
+        raise ValueError(f'there is no setting "{name}"{origin}.{near} `neurogc doctor` lists them all')
+    kind, _ = _generated.SETTINGS[name]
+    effective[name], wrong = _parsed(kind, value)
     if wrong is not None:
-        raise ValueError(f'setting {name} = "{value}" (from {origin}): {wrong}')
+        shown = "(hidden)" if name == "hub_token" else value
+        raise ValueError(f'setting {name} = "{shown}"{origin}: {wrong}')
+
+
+def _parsed(kind, text):
+    """The value of a setting, and what is wrong with it."""
+    what, *limits = kind
+    plain = text.strip()
+    if what == "policy":
+        return text, _wrong_policy(text)
+    if what == "switch":
+        known = plain.lower() in ("true", "1", "on", "yes", "false", "0", "off", "no")
+        return plain.lower() in ("true", "1", "on", "yes"), None if known else "it must be true or false"
+    if what == "choice":
+        return plain, None if plain in limits else f"it must be {' or '.join(limits)}"
+    if what == "number":
+        least, most = limits
+        try:
+            number = float(plain)
+        except ValueError:
+            number = None
+        allowed = number is not None and least <= number <= most
+        return number, None if allowed else f"it must be a number from {least} to {most}"
+    return text or None, None
+
+
+def _wrong_policy(text):
+    """What is wrong with a written policy, as the agent says it; `None` where nothing is."""
+    name, colon, parameter = text.partition(":")
+    kind, _, wanted = _generated.POLICIES.get(name, (None, "", ""))
+    if kind is None or (kind == "none" and colon):
+        written = " ".join(policy[1] for policy in _generated.POLICIES.values())
+        return f'there is no policy "{text}".{_near(name, _generated.POLICIES)} Policies: {written}'
+    numbers = parameter.split(",")
+    fits = {
+        "none": True,
+        "count": parameter.isdecimal() and 0 < int(parameter) < 2**32,
+        "thresholds": len(numbers) == 3 and all(n.strip().isdecimal() and int(n) < 2**32 for n in numbers),
+        "share": not colon or _is_share(parameter),
+        "file": not colon or parameter != "",
+    }[kind]
+    return None if fits else f'policy "{text}" is not complete: write {wanted}'
+
+
+def _is_share(text):
+    try:
+        percent = float(text) * 100
+    except ValueError:
+        return False
+    return 0 <= percent <= 100 and abs(percent - round(percent)) < 1e-9
 
 
 def _near(wrong, known):
@@ -310,97 +338,61 @@ def _near(wrong, known):
 
 
 def _report():
+    """The empty report, and what is measured here in its place."""
     state = _state
     now = perf_counter()
     while state.recent and now - state.recent[0][0] > 10:
         del state.recent[: max(1, len(state.recent) // 64)]
     requests = state.requests
-    young, middle, full = (_pauses(kind) for kind in state.generations)
-    spans = {"count": 0, "p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0}
     name = "CPython" if sys.implementation.name == "cpython" else sys.implementation.name
-    return {
+    policy = state.settings.get("policy", "auto")
+    report = _copied(_generated.REPORT)
+    report |= {
         "pid": os.getpid(),
         "command": " ".join(getattr(sys, "orig_argv", sys.argv))[:256],
         "python": f"{name} {sys.version.split()[0]}",
         "neurogc": version,
-        "policy": _resolved(state.settings.get("policy", "auto")),
+        "policy": "observe" if policy == "auto" else policy,
+        "policy_set": policy,
         "uptime_s": now - state.since,
         "degraded": [
             *([] if hasattr(gc, "callbacks") else ["this interpreter does not tell of its collections: none is counted"]),
             f"{_reason}: stalls, GIL gaps, processor, I/O, traces, hubs and the control socket are not available",
             *state.troubles,
         ],
-        "gc": {
-            "young": young,
-            "middle": middle,
-            "full": full,
-            "reap": _pauses(_Histogram()),
-            "snapshot": {
-                "count": 0,
-                "failed": 0,
-                "failures": [],
-                "clone_p50_ms": 0.0,
-                "clone_max_ms": 0.0,
-                "flight_p50_ms": 0.0,
-                "copied_ms": 0.0,
-                "latest_copied_ms": 0.0,
-                "extra_max_mb": 0.0,
-                "candidates": 0,
-                "freed": 0,
-            },
-            "in_request": _place(state.in_request),
-            "in_gap": _place(state.in_gap),
-            "forced": _place(_Histogram()),
-            "recent_max_ms": 1e3 * max(state.recent_pauses.get(int(now) - age, 0.0) for age in (0, 1)),
-            "collected": state.collected,
-            "uncollectable": state.uncollectable,
-            "frozen": getattr(gc, "get_freeze_count", int)(),
-            "tracked": 0,
-        },
-        "conduct": {
-            "acting": False, "due": "", "overdue_s": 0.0, "missed": 0, "deferred": 0, "orders": [],
-            "model": None,
-            "guards": _guards(state.settings),
-        },
-        "bound": {
-            "goal_bytes": 0,
-            "live_bytes": 0,
-            "goal_objects": 0,
-            "live_objects": 0,
-            "objects": 0,
-            "over": 0.0,
-            "launches": 0,
-            "backstops": 0,
-            "throttled_ms": 0.0,
-            "assisted_ms": 0.0,
-        },
-        "gil": {"busy_percent": 0.0, "busy": spans, "idle": spans},
-        "memory": _memory(),
-        "requests": {
-            "count": requests.count,
-            "in_flight": len(state.open),
-            "rps": len(state.recent) / min(10.0, max(now - state.since, 0.1)),
-            "p50_ms": requests.quantile_ms(0.5),
-            "p95_ms": requests.quantile_ms(0.95),
-            "p99_ms": requests.quantile_ms(0.99),
-            "p999_ms": requests.quantile_ms(0.999),
-            "max_ms": requests.max * 1e3,
-            "recent_p99_ms": _recent_p99_ms(state),
-        },
-        "stalls": {
-            "count": 0,
-            "max_ms": 0.0,
-            "by_cause": {"gc": 0, "gil_native": 0, "python": 0, "cpu_starved": 0, "unknown": 0},
-            "recent": [],
-        },
-        "cpu": {"percent": 0.0},
-        "io": {"read_bytes": 0, "write_bytes": 0},
-        "net": {"sent_bytes": 0, "recv_bytes": 0},
-        "fds": 0,
-        "threads": 0,
-        "children": [],
-        "agent": {"cpu_ms": 0.0, "dropped": 0, "rss_bytes": 0},
     }
+    young, middle, full = (_pauses(kind) for kind in state.generations)
+    report["gc"] |= {
+        "young": young,
+        "middle": middle,
+        "full": full,
+        "in_request": _place(state.in_request),
+        "in_gap": _place(state.in_gap),
+        "recent_max_ms": 1e3 * max(state.recent_pauses.get(int(now) - age, 0.0) for age in (0, 1)),
+        "collected": state.collected,
+        "uncollectable": state.uncollectable,
+        "frozen": getattr(gc, "get_freeze_count", int)(),
+    }
+    guards = report["conduct"]["guards"]
+    guards |= {name: type(guards[name])(state.settings[name]) for name in guards if name in state.settings}
+    report["memory"] |= _memory()
+    report["requests"] |= {
+        "count": requests.count,
+        "in_flight": len(state.open),
+        "rps": len(state.recent) / min(10.0, max(now - state.since, 0.1)),
+        "p50_ms": requests.quantile_ms(0.5),
+        "p95_ms": requests.quantile_ms(0.95),
+        "p99_ms": requests.quantile_ms(0.99),
+        "p999_ms": requests.quantile_ms(0.999),
+        "max_ms": requests.max * 1e3,
+        "recent_p99_ms": _recent_p99_ms(state),
+    }
+    return report
+
+
+def _copied(report):
+    """A report of its own: its parts may be changed."""
+    return {name: _copied(value) if isinstance(value, dict) else value for name, value in report.items()}
 
 
 def _recent_p99_ms(state):
@@ -408,10 +400,6 @@ def _recent_p99_ms(state):
     for _, duration in state.recent:
         recent.add(duration)
     return recent.quantile_ms(0.99)
-
-
-def _resolved(policy):
-    return "observe" if policy == "auto" else policy
 
 
 def _pauses(histogram):
@@ -429,7 +417,7 @@ def _place(histogram):
 
 
 def _memory():
-    memory = {"rss": 0, "peak_rss": 0, "pss": None, "uss": None, "vms": 0, "swap": 0, "limit": None}
+    memory = {}
     fields = {"VmRSS:": "rss", "VmHWM:": "peak_rss", "VmSize:": "vms", "VmSwap:": "swap"}
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as lines:

@@ -1,8 +1,8 @@
 //! Checks of this repository that no compiler makes, and pages that are written by code.
 //!
-//! `cargo run -p xtask -- tidy` checks, `cargo run -p xtask -- docs` writes the generated pages.
+//! `cargo run -p xtask -- tidy` checks, `cargo run -p xtask -- docs` writes what is generated.
 
-mod settings_page;
+mod generated;
 mod tidy;
 
 use std::path::Path;
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     let verb = std::env::args().nth(1).unwrap_or_default();
     let done = match verb.as_str() {
         "tidy" => tidy::run(&root),
-        "docs" => settings_page::write(&root),
+        "docs" => generated::write(&root),
         _ => {
             eprintln!("usage: cargo run -p xtask -- tidy | docs");
             return ExitCode::from(2);

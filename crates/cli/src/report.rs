@@ -21,7 +21,12 @@ pub(crate) fn text(status: &Status, room: Option<usize>) -> String {
 fn write(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
     writeln!(to, "process {}: {}", status.pid, plain(&status.command))?;
     let (python, neurogc) = (plain(&status.python), plain(&status.neurogc));
-    writeln!(to, "  {python}, neurogc {neurogc}, policy {}, up {}", plain(&status.policy), span(status.uptime_s))?;
+    writeln!(
+        to,
+        "  {python}, neurogc {neurogc}, policy {}, up {}",
+        plain(&status.policy_shown()),
+        span(status.uptime_s)
+    )?;
     degraded(to, status)?;
     requests(to, status)?;
     collections(to, status)?;

@@ -30,13 +30,13 @@ pub(crate) fn service() -> Status {
         command: "uvicorn shop.app:app --port 8000".to_owned(),
         python: "CPython 3.12.1".to_owned(),
         neurogc: "0.1.0".to_owned(),
-        policy: "observe".to_owned(),
+        policy: "gap".to_owned(),
+        policy_set: "auto".to_owned(),
         uptime_s: 125.4,
         degraded: vec!["the kernel denies smaps_rollup, so PSS and USS are not known".to_owned()],
         conduct: Conduct {
             acting: true,
             due: "young: young objects have gathered".to_owned(),
-            overdue_s: 0.0,
             missed: 17,
             deferred: 3,
             orders: vec![
@@ -72,6 +72,7 @@ pub(crate) fn service() -> Status {
                 postpone_s: 30.0,
                 gc_percent: 10.0,
             },
+            ..Conduct::default()
         },
         gc: Gc {
             young: pauses(1200, 84.0, 0.06, 0.21, 0.9),

@@ -179,6 +179,7 @@ impl Process {
 pub(crate) struct Summary<'p> {
     #[serde(flatten)]
     facts: &'p Facts,
+    policy_shown: String,
     state: State,
     source: &'static str,
     seen_ms: u64,
@@ -192,8 +193,10 @@ pub(crate) struct Summary<'p> {
 impl<'p> Summary<'p> {
     pub(crate) fn of(process: &'p Process, now_ms: u64) -> Self {
         let conduct = process.sample.as_ref().map(|(_, sample)| &sample.status.conduct);
+        let shown = process.sample.as_ref().map(|(_, sample)| sample.status.policy_shown());
         Self {
             facts: &process.facts,
+            policy_shown: shown.unwrap_or_else(|| process.facts.policy.clone()),
             state: process.state(now_ms),
             source: if process.source == Source::Push { "push" } else { "socket" },
             seen_ms: process.seen_ms,
@@ -214,6 +217,7 @@ impl<'p> Summary<'p> {
     pub(crate) fn of_history(facts: &'p Facts, seen_ms: u64) -> Self {
         Self {
             facts,
+            policy_shown: facts.policy.clone(),
             state: State::Gone,
             source: "history",
             seen_ms,

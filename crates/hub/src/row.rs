@@ -4,7 +4,7 @@ use neurogc_wire::buckets::Buckets;
 use neurogc_wire::report::Sample;
 use serde::{Serialize, Serializer};
 
-use crate::series::{CATALOGUE, Fold, Interval};
+use crate::series::{CATALOGUE, Fold, Interval, Series};
 
 /// Values by the order of the catalogue; one that is not a number was not measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ impl Row {
         let stalls = after.stalls.buckets.since(&before.stalls.buckets);
         let interval =
             Interval { before, after, seconds: seconds.max(1e-3), latency: &latency, pauses: &pauses, stalls: &stalls };
-        let read = |series: &crate::series::Series| (series.read)(&interval).map_or(f32::NAN, |value| value as f32);
+        let read = |series: &Series| series.read(&interval).map_or(f32::NAN, |value| value as f32);
         Self { t, values: CATALOGUE.iter().map(read).collect(), latency }
     }
 
@@ -111,12 +111,12 @@ impl Folder {
         if self.sums.is_empty() {
             return None;
         }
-        let value = |((sum, count), series): (&(f64, u32), &crate::series::Series)| match (count, series.fold) {
+        let value = |((sum, count), series): (&(f64, u32), &Series)| match (count, series.fold) {
             (0, _) => f32::NAN,
             (count, Fold::Mean) => (sum / f64::from(*count)) as f32,
             _ => *sum as f32,
         };
-        Some(Row { t, values: self.sums.iter().zip(CATALOGUE).map(value).collect(), latency: self.latency })
+        Some(Row { t, values: self.sums.iter().zip(CATALOGUE.iter()).map(value).collect(), latency: self.latency })
     }
 }
 

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fs;
 use std::io;
 
-use neurogc_learn::course::{Audience, Course, Program, TEST, judge, school, services};
+use neurogc_learn::course::{Audience, Plan, Program, services};
 use neurogc_learn::models::Options;
 use neurogc_learn::{DEFAULT_LAMBDA, fit_with};
 use neurogc_neural::Family;
@@ -68,15 +68,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         sources.push(name(path).to_owned());
         programs.push(Program { name: name(path).to_owned(), model: fit.model, workload: fit.workload });
     }
-    let course = Course::new(programs, DEFAULT_LAMBDA);
-    let split = course.data(LESSONS)?;
-    println!("{} lessons to learn from", split.train.len());
-    let created = format!("neurogc {}", env!("CARGO_PKG_VERSION"));
-    let options = Options { sources, created, most_epochs: EPOCHS, ..Options::default() };
-    let families: Vec<Family> = Family::ALL.into_iter().chain([Family::Rl]).collect();
-    let candidates = school(&course, &split, &families, &options, &mut Printer)?;
-    let named: Vec<_> = candidates.iter().map(|it| (it.family.name().to_owned(), it.bytes.clone())).collect();
-    for it in judge(&course, &course.excerpts(TEST), &[Name::Gap, Name::Cpython], &named) {
+    let families = Family::ALL.into_iter().chain([Family::Rl]).collect();
+    let options = Options { sources, most_epochs: EPOCHS, ..Options::default() };
+    let plan = Plan { programs, lambda: DEFAULT_LAMBDA, lessons: LESSONS, families, options };
+    let training = plan.carry_out(&mut Printer)?;
+    for it in training.judgements(&[Name::Gap, Name::Cpython]) {
         println!(
             "{:<12} cost {:.3}, ÷ gap {:.3}, regret {:.2}, {:.0} MB",
             it.name,
@@ -86,6 +82,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             it.peak_mb
         );
     }
-    fs::write(to, &candidates.first().ok_or("nothing was trained")?.bytes)?;
+    fs::write(to, &training.candidates.first().ok_or("nothing was trained")?.bytes)?;
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod catalogue;
 pub mod features;
 mod guards;
 pub mod metrics;
@@ -17,8 +18,9 @@ mod policies;
 #[cfg(test)]
 mod rehearsal;
 
+pub use catalogue::{POLICIES, Parameter, PolicyEntry, written};
 pub use guards::{Guarded, Limits};
-pub use name::{Name, NameError, WRITTEN, names_a_file};
+pub use name::{Name, NameError, names_a_file};
 pub use near::suggestion;
 pub use neurogc_neural::{LoadError, MOST_BYTES};
 pub use observation::{Bytes, Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::catalogue::{POLICIES, PolicyEntry, written};
 use crate::near::suggestion;
 
 /// A policy by name.
@@ -30,10 +31,6 @@ pub enum Name {
     Neural(Option<Arc<str>>),
 }
 
-/// How every policy of this version is written.
-pub const WRITTEN: [&str; 9] =
-    ["auto", "observe", "cpython", "threshold:G0,G1,G2", "freeze", "every:N", "gap", "classic[:T]", "neural[:FILE]"];
-
 /// At how many percent of urgency the original collects, where nobody says otherwise.
 const USUALLY_URGENT: u8 = 70;
 
@@ -41,7 +38,25 @@ impl Name {
     /// Whether it changes anything, instead of only watching.
     #[must_use]
     pub fn acts(&self) -> bool {
-        !matches!(self, Self::Observe | Self::Cpython)
+        self.entry().acts
+    }
+
+    /// What the list of policies says about it.
+    #[must_use]
+    pub fn entry(&self) -> &'static PolicyEntry {
+        let name = match self {
+            Self::Auto => "auto",
+            Self::Observe => "observe",
+            Self::Cpython => "cpython",
+            Self::Threshold(_) => "threshold",
+            Self::Freeze => "freeze",
+            Self::Every(_) => "every",
+            Self::Gap => "gap",
+            Self::Classic(_) => "classic",
+            Self::Neural(_) => "neural",
+        };
+        // A test of the list finds every name in it.
+        POLICIES.iter().find(|entry| entry.name == name).unwrap_or(&POLICIES[0])
     }
 
     /// The policy that really runs: `auto` is the best one for a process whose collector is understood, or is not.
@@ -57,18 +72,15 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.entry().name;
         match self {
-            Self::Auto => to.write_str("auto"),
-            Self::Observe => to.write_str("observe"),
-            Self::Cpython => to.write_str("cpython"),
-            Self::Threshold([young, middle, full]) => write!(to, "threshold:{young},{middle},{full}"),
-            Self::Freeze => to.write_str("freeze"),
-            Self::Every(count) => write!(to, "every:{count}"),
-            Self::Gap => to.write_str("gap"),
-            Self::Classic(USUALLY_URGENT) => to.write_str("classic"),
-            Self::Classic(percent) => write!(to, "classic:{}", f64::from(*percent) / 100.0),
-            Self::Neural(None) => to.write_str("neural"),
-            Self::Neural(Some(file)) => write!(to, "neural:{file}"),
+            Self::Threshold([young, middle, full]) => write!(to, "{name}:{young},{middle},{full}"),
+            Self::Every(count) => write!(to, "{name}:{count}"),
+            Self::Classic(percent) if *percent != USUALLY_URGENT => {
+                write!(to, "{name}:{}", f64::from(*percent) / 100.0)
+            }
+            Self::Neural(Some(file)) => write!(to, "{name}:{file}"),
+            _ => to.write_str(name),
         }
     }
 }
@@ -77,7 +89,7 @@ impl fmt::Display for Name {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Nobody knows it.
-    #[error("there is no policy {given:?}.{suggestion} Policies: {}", WRITTEN.join(" "))]
+    #[error("there is no policy {given:?}.{suggestion} Policies: {}", written(" "))]
     Unknown {
         /// What was written.
         given: String,
@@ -104,32 +116,28 @@ impl FromStr for Name {
     type Err = NameError;
 
     fn from_str(given: &str) -> Result<Self, NameError> {
-        let (kind, numbers) = given.split_once(':').map_or((given, None), |(kind, numbers)| (kind, Some(numbers)));
-        let wrong = |wanted| NameError::Numbers { given: given.to_owned(), wanted };
-        match (kind, numbers) {
-            ("auto", None) => Ok(Self::Auto),
-            ("observe", None) => Ok(Self::Observe),
-            ("cpython", None) => Ok(Self::Cpython),
-            ("freeze", None) => Ok(Self::Freeze),
-            ("gap", None) => Ok(Self::Gap),
-            ("classic", None) => Ok(Self::Classic(USUALLY_URGENT)),
-            ("classic", Some(share)) => percent(share)
-                .map(Self::Classic)
-                .ok_or_else(|| wrong("classic, or classic:T with a threshold from 0 to 1, for instance classic:0.55")),
-            ("neural", None) => Ok(Self::Neural(None)),
-            ("neural", Some(file)) if !file.is_empty() => Ok(Self::Neural(Some(file.into()))),
-            ("neural", _) => Err(wrong("neural, or neural:FILE with a file that neurogc train wrote")),
-            ("threshold", numbers) => numbers
-                .and_then(|numbers| three(numbers).map(Self::Threshold))
-                .ok_or_else(|| wrong("threshold:G0,G1,G2 with three numbers, for instance threshold:10000,10,10")),
-            ("every", numbers) => numbers
-                .and_then(|number| number.parse().ok().filter(|&count| count > 0).map(Self::Every))
-                .ok_or_else(|| wrong("every:N with a number above zero, for instance every:100")),
-            _ => {
-                let known = WRITTEN.iter().map(|written| written.split([':', '[']).next().unwrap_or(written));
-                Err(NameError::Unknown { given: given.to_owned(), suggestion: suggestion(kind, known) })
-            }
-        }
+        let (kind, parameter) = given.split_once(':').map_or((given, None), |(kind, rest)| (kind, Some(rest)));
+        let unknown = || {
+            let known = POLICIES.iter().map(|entry| entry.name);
+            NameError::Unknown { given: given.to_owned(), suggestion: suggestion(kind, known) }
+        };
+        let entry = POLICIES.iter().find(|entry| entry.name == kind).ok_or_else(unknown)?;
+        let read = match (kind, parameter) {
+            ("classic", None) => Some(Self::Classic(USUALLY_URGENT)),
+            ("classic", Some(share)) => percent(share).map(Self::Classic),
+            ("neural", None) => Some(Self::Neural(None)),
+            ("neural", Some(file)) => (!file.is_empty()).then(|| Self::Neural(Some(file.into()))),
+            ("threshold", numbers) => numbers.and_then(three).map(Self::Threshold),
+            ("every", number) => number.and_then(|it| it.parse().ok()).filter(|&count| count > 0).map(Self::Every),
+            (_, Some(_)) => return Err(unknown()),
+            ("auto", None) => Some(Self::Auto),
+            ("observe", None) => Some(Self::Observe),
+            ("cpython", None) => Some(Self::Cpython),
+            ("freeze", None) => Some(Self::Freeze),
+            ("gap", None) => Some(Self::Gap),
+            _ => None,
+        };
+        read.ok_or_else(|| NameError::Numbers { given: given.to_owned(), wanted: entry.wanted })
     }
 }
 

@@ -72,10 +72,47 @@ pub struct Setting {
     pub name: &'static str,
     /// What it is for.
     pub help: &'static str,
+    /// What may be written.
+    pub kind: SettingKind,
     /// Takes a written value over, or says what would be right.
     pub(crate) apply: fn(&mut Settings, &str) -> Result<(), String>,
     /// The value in force, as it would be written.
     pub show: fn(&Settings) -> String,
+}
+
+/// What may be written for a setting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SettingKind {
+    /// The name of a policy.
+    Policy,
+    /// A text, or nothing.
+    Text,
+    /// The address of a hub, or nothing.
+    Address,
+    /// A text that is never shown, or nothing.
+    Secret,
+    /// A number from the first to the second.
+    Number(f64, f64),
+    /// True or false.
+    Switch,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+impl SettingKind {
+    /// Whether a written value is allowed; the error says what would be right. Policies and addresses check themselves.
+    pub(crate) fn check(self, text: &str) -> Result<(), String> {
+        let text = text.trim();
+        match self {
+            Self::Number(least, most) => match text.parse::<f64>() {
+                Ok(value) if (least..=most).contains(&value) => Ok(()),
+                _ => Err(format!("it must be a number from {least} to {most}")),
+            },
+            Self::Switch if switch(text).is_none() => Err("it must be true or false".to_owned()),
+            Self::Choice(words) if !words.contains(&text) => Err(format!("it must be {}", words.join(" or "))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The setting whose value is never shown.
@@ -85,7 +122,8 @@ pub(crate) const HUB_TOKEN: &str = "hub_token";
 pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "policy",
-        help: "when to collect: auto, observe, cpython, gap, neural, neural:FILE, classic, freeze, every:N or threshold:G0,G1,G2",
+        help: "when to collect: one of the policies of `neurogc policy --help`",
+        kind: SettingKind::Policy,
         apply: |settings, text| {
             settings.policy = text.parse().map_err(|error: neurogc_policy::NameError| error.to_string())?;
             Ok(())
@@ -95,6 +133,7 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "trace",
         help: "file to record a trace to, overwriting it; child processes add their pid to the name",
+        kind: SettingKind::Text,
         apply: |settings, text| {
             settings.trace = (!text.is_empty()).then(|| PathBuf::from(text));
             Ok(())
@@ -104,6 +143,7 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "hub",
         help: "hub on another machine to report to, for instance http://10.1.2.3:7077; a hub on this machine finds its agents automatically",
+        kind: SettingKind::Address,
         apply: |settings, text| {
             settings.hub = if text.is_empty() { None } else { Some(text.parse()?) };
             Ok(())
@@ -113,6 +153,7 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: HUB_TOKEN,
         help: "token of that hub; prefer the environment to a file",
+        kind: SettingKind::Secret,
         apply: |settings, text| {
             settings.hub_token = Secret::new(text)?;
             Ok(())
@@ -122,8 +163,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "stall_ms",
         help: "time without progress that counts as a stall, in milliseconds (1 to 60000)",
+        kind: SettingKind::Number(1.0, 60_000.0),
         apply: |settings, text| {
-            settings.stall = milliseconds(text, 1.0, 60_000.0)?;
+            settings.stall = milliseconds(text)?;
             Ok(())
         },
         show: |settings| show_milliseconds(settings.stall),
@@ -131,8 +173,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "sample_ms",
         help: "interval at which memory, processor and I/O are read, in milliseconds (100 to 60000)",
+        kind: SettingKind::Number(100.0, 60_000.0),
         apply: |settings, text| {
-            settings.sample = milliseconds(text, 100.0, 60_000.0)?;
+            settings.sample = milliseconds(text)?;
             Ok(())
         },
         show: |settings| show_milliseconds(settings.sample),
@@ -140,8 +183,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "adapters",
         help: "measure the requests of known web servers and frameworks automatically: true or false",
+        kind: SettingKind::Switch,
         apply: |settings, text| {
-            settings.adapters = switch(text)?;
+            settings.adapters = switch(text).unwrap_or(settings.adapters);
             Ok(())
         },
         show: |settings| settings.adapters.to_string(),
@@ -149,12 +193,10 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "explicit_collect",
         help: "what a gc.collect() of the program does, where a policy acts: keep (collect at once), or defer it to a gap",
+        kind: SettingKind::Choice(&["keep", "defer"]),
         apply: |settings, text| {
-            settings.explicit_collect = match text.trim() {
-                "keep" => ExplicitCollect::Keep,
-                "defer" => ExplicitCollect::Defer,
-                _ => return Err("it must be keep or defer".to_owned()),
-            };
+            settings.explicit_collect =
+                if text.trim() == "defer" { ExplicitCollect::Defer } else { ExplicitCollect::Keep };
             Ok(())
         },
         show: |settings| match settings.explicit_collect {
@@ -165,8 +207,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "snapshots",
         help: "collect a large heap from a copy-on-write snapshot instead of stopping the program: true or false",
+        kind: SettingKind::Switch,
         apply: |settings, text| {
-            settings.snapshots = switch(text)?;
+            settings.snapshots = switch(text).unwrap_or(settings.snapshots);
             Ok(())
         },
         show: |settings| settings.snapshots.to_string(),
@@ -174,8 +217,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "huge_arenas",
         help: "put small objects into huge pages once they take 16 MiB, where a policy acts, which makes clones faster: true or false",
+        kind: SettingKind::Switch,
         apply: |settings, text| {
-            settings.huge_arenas = switch(text)?;
+            settings.huge_arenas = switch(text).unwrap_or(settings.huge_arenas);
             Ok(())
         },
         show: |settings| settings.huge_arenas.to_string(),
@@ -183,8 +227,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "pause_ms",
         help: "how long a collection of young objects may take under gap, in milliseconds (0.1 to 1000)",
+        kind: SettingKind::Number(0.1, 1000.0),
         apply: |settings, text| {
-            settings.tuning.pause_budget = milliseconds(text, 0.1, 1000.0)?;
+            settings.tuning.pause_budget = milliseconds(text)?;
             Ok(())
         },
         show: |settings| show_milliseconds(settings.tuning.pause_budget),
@@ -192,8 +237,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "memory_price",
         help: "cost of a megabyte of garbage under neural, in milliseconds of delay for every request (0 to 10)",
+        kind: SettingKind::Number(0.0, 10.0),
         apply: |settings, text| {
-            settings.tuning.memory_price = number(text, 0.0, 10.0)?;
+            settings.tuning.memory_price = number(text)?;
             Ok(())
         },
         show: |settings| settings.tuning.memory_price.to_string(),
@@ -201,8 +247,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "memory_max_mb",
         help: "memory that the process should not exceed, in megabytes; 0 for the limit of its cgroup alone",
+        kind: SettingKind::Number(0.0, 1e9),
         apply: |settings, text| {
-            let megabytes = number(text, 0.0, 1e9)? as u64;
+            let megabytes = number(text)? as u64;
             settings.limits.ceiling = (megabytes > 0).then_some(megabytes << 20);
             Ok(())
         },
@@ -211,8 +258,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "memory_percent",
         help: "share of that maximum, or of the cgroup's limit, at which everything is collected at once, in percent (10 to 100)",
+        kind: SettingKind::Number(10.0, 100.0),
         apply: |settings, text| {
-            settings.limits.ceiling_share = number(text, 10.0, 100.0)? / 100.0;
+            settings.limits.ceiling_share = number(text)? / 100.0;
             Ok(())
         },
         show: |settings| show_percent(settings.limits.ceiling_share),
@@ -220,8 +268,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "growth_percent",
         help: "how far the heap may grow beyond what the last whole-heap collection left alive, in percent (5 to 1000)",
+        kind: SettingKind::Number(5.0, 1000.0),
         apply: |settings, text| {
-            settings.limits.growth_share = number(text, 5.0, 1000.0)? / 100.0;
+            settings.limits.growth_share = number(text)? / 100.0;
             Ok(())
         },
         show: |settings| show_percent(settings.limits.growth_share),
@@ -229,8 +278,9 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "postpone_s",
         help: "how long a full collection requested by the program waits for a gap, with explicit_collect=defer, in seconds (0 to 86400)",
+        kind: SettingKind::Number(0.0, 86_400.0),
         apply: |settings, text| {
-            settings.limits.patience = Duration::from_secs_f64(number(text, 0.0, 86_400.0)?);
+            settings.limits.patience = Duration::from_secs_f64(number(text)?);
             Ok(())
         },
         show: |settings| settings.limits.patience.as_secs_f64().to_string(),
@@ -238,23 +288,22 @@ pub const CATALOGUE: &[Setting] = &[
     Setting {
         name: "gc_percent",
         help: "share of time for full collections that only growth in bytes asks for, in percent (1 to 100)",
+        kind: SettingKind::Number(1.0, 100.0),
         apply: |settings, text| {
-            settings.limits.gc_share = number(text, 1.0, 100.0)? / 100.0;
+            settings.limits.gc_share = number(text)? / 100.0;
             Ok(())
         },
         show: |settings| show_percent(settings.limits.gc_share),
     },
 ];
 
-fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(value) if (least..=most).contains(&value) => Ok(value),
-        _ => Err(format!("it must be a number from {least} to {most}")),
-    }
+/// A number whose limits have been checked.
+fn number(text: &str) -> Result<f64, String> {
+    text.trim().parse().map_err(|_| "it must be a number".to_owned())
 }
 
-fn milliseconds(text: &str, least: f64, most: f64) -> Result<Duration, String> {
-    number(text, least, most).map(|value| Duration::from_secs_f64(value / 1000.0))
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    number(text).map(|value| Duration::from_secs_f64(value / 1000.0))
 }
 
 fn show_milliseconds(value: Duration) -> String {
@@ -266,10 +315,10 @@ fn show_percent(share: f64) -> String {
     ((share * 1e6).round() / 1e4).to_string()
 }
 
-fn switch(text: &str) -> Result<bool, String> {
+fn switch(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
-        "true" | "1" | "on" | "yes" => Ok(true),
-        "false" | "0" | "off" | "no" => Ok(false),
-        _ => Err("it must be true or false".to_owned()),
+        "true" | "1" | "on" | "yes" => Some(true),
+        "false" | "0" | "off" | "no" => Some(false),
+        _ => None,
     }
 }

@@ -123,8 +123,8 @@ impl Effective {
             let suggestion = suggestion(name, CATALOGUE.iter().map(|setting| setting.name));
             return Err(SettingsError::Unknown { name: name.to_owned(), origin, suggestion });
         };
-        let Setting { name, apply, .. } = &CATALOGUE[index];
-        apply(&mut self.settings, value).map_err(|reason| SettingsError::Value {
+        let Setting { name, kind, apply, .. } = &CATALOGUE[index];
+        kind.check(value).and_then(|()| apply(&mut self.settings, value)).map_err(|reason| SettingsError::Value {
             name,
             value: if *name == HUB_TOKEN { "(hidden)" } else { value }.to_owned(),
             origin: origin.clone(),

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod buckets;
+pub mod catalogue;
 pub mod control;
 pub mod report;
 pub mod status;

@@ -19,6 +19,8 @@ pub struct Status {
     pub neurogc: String,
     /// The policy in force.
     pub policy: String,
+    /// The policy as it was set: `auto`, or the one in force.
+    pub policy_set: String,
     /// Seconds since the agent was installed.
     pub uptime_s: f64,
     /// What does not work here and why, in words.
@@ -51,6 +53,20 @@ pub struct Status {
     pub children: Vec<Child>,
     /// What the agent itself costs.
     pub agent: Agent,
+}
+
+impl Status {
+    /// The policy as people are shown it.
+    #[must_use]
+    pub fn policy_shown(&self) -> String {
+        shown_policy(&self.policy_set, &self.policy)
+    }
+}
+
+/// A policy as people are shown it: `auto (gap)` where `auto` was set and `gap` is in force.
+#[must_use]
+pub fn shown_policy(set: &str, in_force: &str) -> String {
+    if set.is_empty() || set == in_force { in_force.to_owned() } else { format!("{set} ({in_force})") }
 }
 
 /// Garbage collections by generation and by place.
@@ -124,6 +140,8 @@ pub struct Snapshots {
     pub latest_copied_ms: f64,
     /// The most memory that a flight has taken besides the program's: the walk's own, and copies of pages.
     pub extra_max_mb: f64,
+    /// Walks that looked at new objects only, of those that ended well.
+    pub new_walks: u64,
     pub candidates: u64,
     pub freed: u64,
 }
@@ -450,4 +468,17 @@ pub struct Agent {
     pub dropped: u64,
     /// Memory of the agent: its heap and its library.
     pub rss_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_is_shown_with_what_it_is() {
+        assert_eq!(shown_policy("auto", "gap"), "auto (gap)");
+        assert_eq!(shown_policy("every:100", "every:100"), "every:100");
+        // A report of an older agent.
+        assert_eq!(Status { policy: "gap".to_owned(), ..Status::default() }.policy_shown(), "gap");
+    }
 }

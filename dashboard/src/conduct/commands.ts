@@ -12,19 +12,6 @@ const WAYS: [how: string, label: string, help: string][] = [
   ["snapshot", "Snapshot", "Everything, from a copy-on-write snapshot"],
 ];
 
-/** What each does, for a hub that only knows their names. */
-const HELP: Record<string, string> = {
-  auto: "the best that this process supports",
-  observe: "measures, changes nothing",
-  cpython: "the same as observe, named as the baseline",
-  gap: "collections in gaps, by rules",
-  neural: "collections in gaps, as a model predicts them",
-  classic: "the original's network and its formula",
-  threshold: "CPython's own collector with these thresholds",
-  freeze: "one full collection and gc.freeze() in the first gap after start-up",
-  every: "a full collection after every N requests",
-};
-
 export function commands(id: string, announce: (text: string, tone?: "good" | "bad") => void, switched: (policy: string) => void) {
   const group = unique("policy");
   const choices = h("fieldset", { class: "choices" }, h("legend", {}, "Switch the policy"));
@@ -44,7 +31,7 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
   get<{ policies: Offered[] }>("policies")
     .then(({ policies }) => {
       for (const offered of policies) {
-        const help = offered.help ?? HELP[offered.name] ?? "";
+        const { help } = offered;
         const radio = h("input", { type: "radio", name: group, value: offered.name, "data-example": offered.example, onchange: () => chosen(offered) });
         choices.append(h("label", { title: help }, radio, h("b", {}, offered.name), h("span", {}, help)));
       }

@@ -24,7 +24,7 @@ export function verdict() {
       const acting = conduct?.acting ?? process.acting;
       const due = conduct?.due ?? process.due;
       const overdue = conduct?.overdue_s ?? process.overdue_s;
-      say(chip, process.policy || "–");
+      say(chip, process.policy_shown || "–");
       mark(chip, "data-acting", String(acting));
       const [headline, reason] = words(process, acting, due, overdue, conduct?.guards?.postpone_s);
       say(state, process.state !== "live" ? process.state : !acting ? "measures only" : due ? "waits for a gap" : "idle");

@@ -157,7 +157,7 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
   function heads(): void {
     for (const [side, picker, id] of [["a", one, a], ["b", other, b]] as const) {
       const known = picker.find(id);
-      say(names[side], `${side.toUpperCase()}: ${known?.policy ?? "?"}`);
+      say(names[side], `${side.toUpperCase()}: ${known?.policy_shown ?? "?"}`);
       names[side].title = known ? `${brief(known.command)} · ${known.pid}` : id;
     }
   }

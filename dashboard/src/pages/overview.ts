@@ -28,7 +28,7 @@ const by = (name: string): Key => (process) => value(process, name) ?? -1;
 
 const COLUMNS: Column[] = [
   { key: "process", title: "Process", help: "Command, process id and host", text: true, sort: (process) => brief(process.command) },
-  { key: "policy", title: "Policy", help: "The policy in force", text: true, sort: (process) => process.policy },
+  { key: "policy", title: "Policy", help: "The policy in force", text: true, sort: (process) => process.policy_shown },
   { key: "rps", title: "Req/s", help: "Requests ended in the last second", sort: by("requests.rps") },
   { key: "p50", title: "p50", help: "Half of the requests took less", sort: by("requests.p50_ms") },
   { key: "p99", title: "p99", help: "99 of 100 requests took less", sort: by("requests.p99_ms") },
@@ -161,7 +161,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     say(cells.where, `${process.pid} on ${process.host} · ${process.python.replace("CPython ", "")} · ${
       process.state === "live" ? `up ${span((now - process.started_ms) / 1000)}` : `${process.state}, seen ${ago(process.seen_ms, now)}`
     }`);
-    say(cells.chip, process.policy || "–");
+    say(cells.chip, process.policy_shown || "–");
     mark(cells.chip, "data-acting", String(process.acting));
     say(cells.due, process.due ? `due: ${process.due.split(":")[0]}` : process.acting ? "nothing due" : "measures only");
     mark(cells.due, "title", process.due || null);
@@ -199,7 +199,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     listed.push(...gone.filter((process) => !known.has(process.id)));
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (process: Process) => {
-      const text = `${process.command} ${process.host} ${process.pid} ${process.policy} ${process.python}`.toLowerCase();
+      const text = `${process.command} ${process.host} ${process.pid} ${process.policy_shown} ${process.python}`.toLowerCase();
       return words.every((word) => text.includes(word)) && (old.checked || process.state !== "gone");
     };
     const [key, order] = sorting();

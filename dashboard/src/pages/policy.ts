@@ -62,7 +62,7 @@ function mount(root: HTMLElement, context: Context): () => void {
   const held = calibration();
   const above = guards();
   const ask = commands(id, announce, (policy) => {
-    if (detail) detail.policy = policy;
+    if (detail) detail.policy = detail.policy_shown = policy;
     void look();
   });
   const extent = new Extent(view, announce, () => follow.show(extent.window));

@@ -85,7 +85,7 @@ function mount(root: HTMLElement, context: Context): () => void {
       h("span", {}, `pid ${known.pid} on ${known.host}`),
       h("span", {}, known.python),
       h("span", {}, known.state === "gone" ? `ended ${moment(known.seen_ms)}` : `up ${span((now - known.started_ms) / 1000)}`),
-      h("a", { class: "chip", href: link("policy", { id }), "data-acting": String(known.acting), title: "Policy" }, known.policy),
+      h("a", { class: "chip", href: link("policy", { id }), "data-acting": String(known.acting), title: "Policy" }, known.policy_shown),
     ];
     if (other) parts.push(h("a", { href: link("compare", { a: other.id, b: id }) }, "Compare"));
     const text = JSON.stringify(parts.map((part) => (part as Element).outerHTML));

@@ -35,7 +35,7 @@ export default {
         return sent(browser, id).some(({ latest }) => Object.entries(columns).every(([key, [name, unit]]) => shown[key] === format.figure(latest[name], unit)));
       }, `the row of ${id} never showed what a message said`, 10_000);
       const [process] = sent(browser, id).slice(-1);
-      same(await row.locator(".chip").innerText(), process.policy, "the policy");
+      same(await row.locator(".chip").innerText(), process.policy_shown, "the policy");
       holds((await row.locator("th small").innerText()).includes(String(process.pid)), "the process id is not in its row");
     }
   },

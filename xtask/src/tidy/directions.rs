@@ -29,7 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "neurogc-wire",
         ],
     ),
-    ("xtask", &["neurogc-settings", "neurogc-wire"]),
+    ("xtask", &["neurogc-policy", "neurogc-settings", "neurogc-wire"]),
 ];
 
 /// What is loaded into the user's process carries none of these, however deep.

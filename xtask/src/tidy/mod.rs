@@ -10,7 +10,6 @@ mod names;
 mod openings;
 mod pages;
 mod rust_text;
-mod status_page;
 mod tree;
 mod unsafety;
 
@@ -50,7 +49,6 @@ const CHECKS: &[Check] = &[
     machines::check,
     directions::check,
     pages::check,
-    status_page::check,
 ];
 
 /// Runs every check; the error is the list of findings.

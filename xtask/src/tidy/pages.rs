@@ -3,7 +3,7 @@
 
 use super::Finding;
 use super::tree::Tree;
-use crate::settings_page;
+use crate::generated;
 
 const COMMANDS: [&str; 2] = ["make demo", "make test"];
 
@@ -13,12 +13,21 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for command in COMMANDS.iter().filter(|command| !readme.contains(*command)) {
         findings.push(Finding::new("README.md", 1, format!("it does not show `{command}`")));
     }
-    if tree.file(settings_page::PATH).is_none_or(|file| file.text != settings_page::text()) {
-        let message = "it differs from crates/settings: run `cargo run -p xtask -- docs`";
-        findings.push(Finding::new(settings_page::PATH, 1, message));
-    }
+    findings.extend(stale(tree));
     findings.extend(broken_links(tree));
     findings
+}
+
+/// Generated files that are not as the code would write them.
+fn stale(tree: &Tree) -> Vec<Finding> {
+    let text = |path: &str| tree.file(path).map(|file| file.text.as_str());
+    match generated::files(|path| text(path).map(str::to_owned)) {
+        Ok(files) => {
+            let stale = files.iter().filter(|(path, wanted)| text(path) != Some(wanted));
+            stale.map(|(path, _)| Finding::new(path, 1, generated::MEND)).collect()
+        }
+        Err(message) => vec![Finding::new("docs", 1, message)],
+    }
 }
 
 /// Links from one page of the repository to another that is not there.
@@ -56,13 +65,33 @@ fn from_root(page: &str, target: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Every generated file, from pages that have nothing but the generated parts.
+    fn fresh() -> Vec<(&'static str, String)> {
+        let sections = neurogc_wire::catalogue::SECTIONS.iter().map(|section| format!("figures {}", section.name));
+        let parts = ["series", "prometheus", "otlp", "policies"].map(str::to_owned).into_iter().chain(sections);
+        let page: String = parts.map(|name| format!("<!-- generated {name} -->\n<!-- end {name} -->\n")).collect();
+        generated::files(|_| Some(page.clone())).unwrap_or_default()
+    }
+
     #[test]
-    fn a_page_that_lags_behind_is_found() {
-        let settings = settings_page::text();
-        let right = [("README.md", "`make demo`, `make test`"), (settings_page::PATH, settings.as_str())];
-        assert!(check(&Tree::of(&right)).is_empty());
-        let wrong = [("README.md", "`make demo`"), (settings_page::PATH, "old")];
-        assert_eq!(check(&Tree::of(&wrong)).len(), 2);
+    fn a_generated_file_that_lags_behind_is_found() {
+        let files = fresh();
+        let mut right: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        right.push(("README.md", "`make demo`, `make test`"));
+        assert!(!files.is_empty() && stale(&Tree::of(&right)).is_empty());
+        for place in 0..files.len() {
+            let mut wrong = right.clone();
+            let old = wrong[place].1.replacen("| `", "| `x", 1).replacen(": ", ":  ", 1);
+            wrong[place].1 = &old;
+            assert_eq!(stale(&Tree::of(&wrong)), [Finding::new(wrong[place].0, 1, generated::MEND)]);
+        }
+        assert_eq!(stale(&Tree::of(&right[1..])).len(), 1);
+    }
+
+    #[test]
+    fn a_readme_without_its_commands_is_found() {
+        let found = check(&Tree::of(&[("README.md", "`make demo`")]));
+        assert!(found.iter().any(|finding| finding.message.contains("make test")), "{found:?}");
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64) -> Status {
         python: agent.interpreter.version.to_string(),
         neurogc: VERSION.to_owned(),
         policy: agent.policy().to_string(),
+        policy_set: agent.policy_set().to_string(),
         uptime_s: seconds(uptime),
         degraded,
         gc,

@@ -151,6 +151,11 @@ impl Agent {
         lock(&self.policy).clone().resolve(self.interpreter.can_be_conducted())
     }
 
+    /// The policy as it was set, which may be `auto`.
+    pub(crate) fn policy_set(&self) -> Name {
+        lock(&self.policy).clone()
+    }
+
     /// Puts another policy in force. The sampler sees it in its next round.
     pub(crate) fn set_policy(&self, name: Name) {
         *lock(&self.policy) = name;

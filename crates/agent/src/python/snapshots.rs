@@ -107,7 +107,7 @@ pub(crate) fn snapshot_cancel() -> PyResult<()> {
 /// The sums so far, and the latest flight.
 #[pyfunction]
 pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let Figures { launched, failed, clone, flight, reap, candidates, freed, copied, extra, latest } =
+    let Figures { launched, failed, clone, flight, reap, candidates, freed, copied, extra, latest, .. } =
         agent()?.snapshots.figures();
     let figures = PyDict::new(py);
     figures.set_item("launched", launched)?;

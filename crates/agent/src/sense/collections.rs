@@ -18,7 +18,7 @@ pub(crate) struct Collection {
 }
 
 /// All collections so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Collections {
     kinds: ByStop<Spans>,
     in_request: Sum,
@@ -28,20 +28,6 @@ pub(crate) struct Collections {
     uncollectable: u64,
     /// The longest pause of the latest two seconds in which there was one.
     longest: [(u64, u64); 2],
-}
-
-impl Default for Collections {
-    fn default() -> Self {
-        Self {
-            kinds: ByStop::from_fn(|_| Spans::new(2)),
-            in_request: Sum::default(),
-            in_gap: Sum::default(),
-            forced: Sum::default(),
-            collected: 0,
-            uncollectable: 0,
-            longest: [(0, 0); 2],
-        }
-    }
 }
 
 impl Collections {

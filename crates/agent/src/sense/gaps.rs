@@ -16,7 +16,7 @@ pub(crate) struct Gap {
 }
 
 /// All spans so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Gaps {
     busy: Spans,
     idle: Spans,
@@ -26,12 +26,6 @@ pub(crate) struct Gaps {
     /// Where the running span began, and the busy one before it.
     since: u64,
     before: Option<(u64, u64)>,
-}
-
-impl Default for Gaps {
-    fn default() -> Self {
-        Self { busy: Spans::new(2), idle: Spans::new(2), busy_ns: 0, idle_ns: 0, last: None, since: 0, before: None }
-    }
 }
 
 impl Gaps {

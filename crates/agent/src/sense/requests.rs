@@ -8,23 +8,13 @@ use super::spans::Spans;
 const WINDOW_S: u64 = 10;
 
 /// All requests so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Requests {
     latency: Spans,
     /// Requests ended in each of the last seconds, by second modulo the window.
     ended: [(u64, u64); WINDOW_S as usize + 1],
     /// The latencies of this window and of the one before it.
     recent: [(u64, Spans); 2],
-}
-
-impl Default for Requests {
-    fn default() -> Self {
-        Self {
-            latency: Spans::new(3),
-            ended: [(0, 0); WINDOW_S as usize + 1],
-            recent: [(0, Spans::new(2)), (0, Spans::new(2))],
-        }
-    }
 }
 
 impl Requests {

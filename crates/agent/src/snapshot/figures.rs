@@ -13,7 +13,7 @@ use super::system;
 use crate::sense::spans::Spans;
 
 /// The sums of all snapshots of a process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     /// How many were launched.
     pub(crate) launched: u64,
@@ -28,6 +28,8 @@ pub(crate) struct Figures {
     /// Objects that were found unreachable, and those that were freed.
     pub(crate) candidates: u64,
     pub(crate) freed: u64,
+    /// Walks of new objects only.
+    pub(crate) new_walks: u64,
     /// What the program has lost to copies in all flights.
     pub(crate) copied: Duration,
     /// The most memory that a flight has taken besides.
@@ -121,23 +123,6 @@ impl Latest {
     }
 }
 
-impl Default for Figures {
-    fn default() -> Self {
-        Self {
-            launched: 0,
-            failed: BTreeMap::new(),
-            clone: Spans::new(2),
-            flight: Spans::new(2),
-            reap: Spans::new(2),
-            candidates: 0,
-            freed: 0,
-            copied: Duration::ZERO,
-            extra: 0,
-            latest: Latest::default(),
-        }
-    }
-}
-
 impl Figures {
     /// What the status report says of an agent that was installed at this moment.
     pub(crate) fn report(&self, installed: u64) -> Snapshots {
@@ -156,6 +141,7 @@ impl Figures {
             copied_ms: self.copied.as_secs_f64() * 1e3,
             extra_max_mb: self.extra as f64 / 1e6,
             latest_copied_ms: self.latest.copied().as_secs_f64() * 1e3,
+            new_walks: self.new_walks,
             candidates: self.candidates,
             freed: self.freed,
         }
@@ -169,6 +155,7 @@ impl Figures {
     pub(super) fn landed(&mut self, latest: Latest) {
         self.flight.add(latest.flight_ns);
         self.candidates += latest.candidates;
+        self.new_walks += u64::from(latest.scope == Scope::New);
         self.copied += latest.copied();
         self.extra = self.extra.max(latest.extra());
         self.latest = Latest { number: self.latest.number + 1, ..latest };

@@ -191,7 +191,7 @@ impl fmt::Display for Findings {
 fn write_python(to: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
     writeln!(to, "  {} {} ({})", plain(&facts.implementation), plain(&facts.version), plain(&facts.executable))?;
     let Some(status) = &facts.status else { return Ok(()) };
-    writeln!(to, "  neurogc {}, policy {}", plain(&status.neurogc), plain(&status.policy))?;
+    writeln!(to, "  neurogc {}, policy {}", plain(&status.neurogc), plain(&status.policy_shown()))?;
     match status.memory.limit {
         Some(limit) => writeln!(to, "  memory limit {}", bytes(limit))?,
         None => writeln!(to, "  no memory limit")?,

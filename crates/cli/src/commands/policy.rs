@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use neurogc_policy::Name;
 use neurogc_wire::control::{Ask, Outcome as Done};
+use neurogc_wire::status::shown_policy;
 use serde_json::json;
 
 use crate::agents::Rendezvous;
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
     #[arg(value_parser = process::number)]
     pid: u32,
-    /// auto, observe, cpython, gap, neural, neural:FILE, classic, freeze, every:N or threshold:G0,G1,G2
+    #[arg(help = format!("One of {}", neurogc_policy::written(", ")))]
     policy: Name,
     /// Print the outcome as JSON
     #[arg(long)]
@@ -40,12 +41,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     match Rendezvous::of_this_machine().have_done(*pid, ask, PATIENCE, LONGEST).map_err(Failure::failed)? {
         Done::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
         Done::Policy { before, after } => {
-            writeln!(
-                out,
-                "process {pid}: policy changed from {} to {}",
-                figures::plain(&before),
-                figures::plain(&after)
-            )?;
+            let shown = shown_policy(&policy.to_string(), &after);
+            writeln!(out, "process {pid}: policy changed from {} to {}", figures::plain(&before), figures::plain(&shown))?;
         }
         other => return Err(Failure::failed(format!("process {pid} gave an unexpected answer: {other:?}"))),
     }

@@ -7,6 +7,7 @@ use clap::Args;
 use neurogc_wire::status::Status;
 
 use crate::agents::Rendezvous;
+use crate::columns::{self, Column};
 use crate::failure::Outcome;
 use crate::figures::{self, plain};
 use crate::notice::say;
@@ -22,11 +23,16 @@ const NARROW: usize = 100;
 ///
 /// Lists your own processes; as root, those of all users.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  neurogc run -- uvicorn app:app &\n  neurogc ps")]
+#[command(
+    after_help = "Example:\n  neurogc run -- uvicorn app:app &\n  neurogc ps\n  neurogc ps --columns gc.full.max_ms,bound.over"
+)]
 pub(crate) struct Arguments {
     /// Print the full status of each process as a JSON list
     #[arg(long)]
     json: bool,
+    /// Also show these figures of the status report, by their paths in it, separated by commas
+    #[arg(long, value_name = "PATH,…", value_delimiter = ',')]
+    columns: Vec<Column>,
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
@@ -37,12 +43,12 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     } else if reports.is_empty() {
         writeln!(out, "No process with an agent is running. Start one with `neurogc run -- python app.py`.")?;
     } else {
-        write!(out, "{}", listing(&reports, figures::room()))?;
+        write!(out, "{}", listing(&reports, &arguments.columns, figures::room()))?;
     }
     Ok(())
 }
 
-fn listing(reports: &[Status], room: Option<usize>) -> String {
+fn listing(reports: &[Status], more: &[Column], room: Option<usize>) -> String {
     use Side::{Left, Right};
     // A narrow terminal needs its room for the command; `status` has what is left out.
     let narrow = room.is_some_and(|room| room < NARROW);
@@ -58,22 +64,24 @@ fn listing(reports: &[Status], room: Option<usize>) -> String {
         ("GC MAX", Right),
         ("COMMAND", Left),
     ];
-    let shown: Vec<_> = columns.into_iter().filter(|(name, _)| wanted(name)).collect();
+    let mut shown: Vec<_> = columns.into_iter().filter(|(name, _)| wanted(name)).collect();
+    // The command stays last: it is cut where a line is too long.
+    shown.splice(shown.len() - 1..shown.len() - 1, more.iter().map(|column| (column.title(), column.side())));
     let mut table = Table::new(&shown);
     for status in reports {
         let measured = status.requests.count > 0;
         let cells = [
             status.pid.to_string(),
             plain(&status.python),
-            plain(&status.policy),
+            plain(&status.policy_shown()),
             figures::span(status.uptime_s),
             figures::bytes(status.memory.rss),
             if measured { format!("{:.1}", status.requests.rps) } else { "-".to_owned() },
             if measured { figures::ms(status.requests.p99_ms) } else { "-".to_owned() },
             longest_pause(status),
-            plain(&status.command),
         ];
-        table.row(columns.iter().zip(cells).filter(|((name, _), _)| wanted(name)).map(|(_, cell)| cell));
+        let cells = columns.iter().zip(cells).filter(|((name, _), _)| wanted(name)).map(|(_, cell)| cell);
+        table.row(cells.chain(columns::cells(more, status)).chain([plain(&status.command)]));
     }
     table.fit_last(0, room, figures::shorten);
     table.render(0)
@@ -88,6 +96,7 @@ fn longest_pause(status: &Status) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use crate::samples;
@@ -96,13 +105,19 @@ mod tests {
     fn a_narrow_terminal_is_kept_to() {
         let mut service = samples::service();
         service.command = format!("python /srv/shop/venv/bin/uvicorn {}", "x".repeat(100));
-        let text = listing(&[service, samples::idle()], Some(80));
+        let text = listing(&[service, samples::idle()], &[], Some(80));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("python /srv/shop/venv") && text.contains('…') && !text.contains("POLICY"), "{text}");
     }
 
     #[test]
     fn listing_lines_up() {
-        insta::assert_snapshot!(listing(&[samples::service(), samples::idle()], None));
+        insta::assert_snapshot!(listing(&[samples::service(), samples::idle()], &[], None));
+    }
+
+    #[test]
+    fn figures_that_were_asked_for_stand_before_the_command() {
+        let more = ["gc.full.max_ms".parse().unwrap(), "memory.limit".parse().unwrap()];
+        insta::assert_snapshot!(listing(&[samples::service(), samples::idle()], &more, None));
     }
 }

@@ -31,8 +31,7 @@ const NOT_FOUND: u8 = 127;
     neurogc run --trace service.ngct -- gunicorn -w 4 app:app\n  \
     neurogc run --set stall_ms=20 -- uvicorn app:app")]
 pub(crate) struct Arguments {
-    /// When to collect: auto, observe, cpython, gap, neural, neural:FILE, classic, freeze, every:N or threshold:G0,G1,G2
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", help = format!("When to collect: {}", neurogc_policy::written(", ")))]
     policy: Option<String>,
     /// Record a trace to FILE, overwriting it; child processes add their pid to the name
     #[arg(long, value_name = "FILE")]

@@ -8,6 +8,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::agents::Rendezvous;
+use crate::columns::Column;
 use crate::failure::{Failure, Outcome};
 use crate::live::draw::draw;
 use crate::live::poller::Poller;
@@ -24,12 +25,15 @@ const STEP: Duration = Duration::from_millis(100);
 /// Without PID, choose from the processes that have an agent.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  neurogc top\n  neurogc top 4242\n\nKeys: q quit, p pause, ↑↓ and Enter select, h help"
+    after_help = "Examples:\n  neurogc top\n  neurogc top 4242\n  neurogc top 4242 --columns bound.over,gc.snapshot.failed\n\nKeys: q quit, p pause, ↑↓ and Enter select, h help"
 )]
 pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
     #[arg(value_parser = process::number)]
     pid: Option<u32>,
+    /// Also show these figures of the status report, by their paths in it, separated by commas
+    #[arg(long, value_name = "PATH,…", value_delimiter = ',')]
+    columns: Vec<Column>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -41,7 +45,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return Err(Failure::failed(format!("top needs a terminal. For a report in a file or a pipe, use {instead}")));
     }
     let rendezvous = Rendezvous::of_this_machine();
-    let screen = first_screen(&rendezvous, arguments.pid)?;
+    let mut screen = first_screen(&rendezvous, arguments.pid)?;
+    screen.columns.clone_from(&arguments.columns);
     let poller = Poller::start(rendezvous, screen.watched);
     // From here on a panic gives the terminal back before it prints.
     let mut terminal = ratatui::try_init()?;

@@ -9,6 +9,7 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Sparkline, Table, 
 
 use super::history::Rates;
 use super::screen::Screen;
+use crate::columns;
 use crate::figures::{bytes, count, ms, plain, shorten, shorten_front, span};
 
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -32,7 +33,7 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
     // Three lines a course at 24 lines; half of what is more goes to the courses.
     let course = 3 + area.height.saturating_sub(23) / 6;
     let [head, latency, pauses, memory, details] = Layout::vertical([
-        Constraint::Length(3),
+        Constraint::Length(if screen.columns.is_empty() { 3 } else { 4 }),
         Constraint::Length(course),
         Constraint::Length(course),
         Constraint::Length(course),
@@ -77,7 +78,12 @@ fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
     let held = if seen { format!(", GIL held {:.0} % of it", gil.busy_percent) } else { String::new() };
     let first = Line::from(vec![
         Span::styled(format!("{} ", status.pid), STRONG),
-        Span::raw(format!("{}  policy {}  up {}", plain(&status.python), plain(&status.policy), span(status.uptime_s))),
+        Span::raw(format!(
+            "{}  policy {}  up {}",
+            plain(&status.python),
+            plain(&status.policy_shown()),
+            span(status.uptime_s)
+        )),
         Span::raw(held),
         Span::styled(if status.degraded.is_empty() { "" } else { "  degraded: see `neurogc status`" }, ALARM),
     ]);
@@ -86,7 +92,9 @@ fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
         "{requests:.0} req/s  {} in flight  cpu {:.0} %  {collections:.1} gc/s  {paused_ms:.1} ms/s paused",
         status.requests.in_flight, status.cpu.percent
     ));
-    frame.render_widget(Paragraph::new(vec![first, second, third]), area);
+    let more: Vec<_> = screen.columns.iter().zip(columns::cells(&screen.columns, status)).collect();
+    let fourth = more.iter().map(|(column, cell)| format!("{} {cell}", column.title())).collect::<Vec<_>>().join("  ");
+    frame.render_widget(Paragraph::new(vec![first, second, third, Line::raw(fourth)]), area);
 }
 
 /// Memory moves little against its size, so a course from zero would be flat. Gives the base and what is above it.
@@ -147,18 +155,22 @@ fn choice(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
         return;
     }
     let rows = screen.processes.iter().map(|status| {
-        Row::new([
+        let usual = [
             status.pid.to_string(),
             plain(&status.python),
             span(status.uptime_s),
             bytes(status.memory.rss),
             format!("{:.1}", status.requests.rps),
-            plain(&status.command),
-        ])
+        ];
+        let more = columns::cells(&screen.columns, status);
+        Row::new(usual.into_iter().chain(more).chain([plain(&status.command)]))
     });
-    let widths = [7, 15, 10, 9, 8].map(Constraint::Length).into_iter().chain([Constraint::Fill(1)]);
+    let more = || screen.columns.iter().map(|column| column.title());
+    let widths = [7, 15, 10, 9, 8].into_iter().chain(more().map(|title| title.len() as u16));
+    let widths = widths.map(Constraint::Length).chain([Constraint::Fill(1)]);
+    let titles = ["PID", "PYTHON", "UPTIME", "RSS", "REQ/S"].into_iter().chain(more()).chain(["COMMAND"]);
     let table = Table::new(rows, widths)
-        .header(Row::new(["PID", "PYTHON", "UPTIME", "RSS", "REQ/S", "COMMAND"]).style(STRONG))
+        .header(Row::new(titles).style(STRONG))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
         .highlight_symbol("> ")
         .block(block);
@@ -192,6 +204,7 @@ fn help(frame: &mut Frame<'_>) {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use neurogc_wire::status::Stall;
     use ratatui::Terminal;
@@ -257,6 +270,18 @@ mod tests {
         let mut screen = Screen::choosing(vec![samples::service(), samples::idle()]);
         screen.selected = 1;
         insta::assert_snapshot!(render(&screen, 80, 8));
+    }
+
+    #[test]
+    fn figures_that_were_asked_for_are_shown() {
+        let columns = vec!["bound.over".parse().unwrap(), "gc.snapshot.failed".parse().unwrap()];
+        let mut screen = watched();
+        screen.columns.clone_from(&columns);
+        assert!(render(&screen, 80, 24).contains("bound.over 0.05  gc.snapshot.failed 3"));
+        let mut screen = Screen::choosing(vec![samples::service()]);
+        screen.columns = columns;
+        let text = render(&screen, 120, 8);
+        assert!(text.contains("bound.over gc.snapshot.failed COMMAND"), "{text}");
     }
 
     #[test]

@@ -5,12 +5,15 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::history::History;
 use super::poller::News;
+use crate::columns::Column;
 
 /// The state of the view.
 #[derive(Debug, Default)]
 pub(crate) struct Screen {
     /// Every process with an agent, as far as the list is or was shown.
     pub(crate) processes: Vec<Status>,
+    /// Figures that are shown beside the usual ones.
+    pub(crate) columns: Vec<Column>,
     /// The selected line of the list.
     pub(crate) selected: usize,
     /// The process that is watched, if one was chosen.
@@ -79,7 +82,8 @@ impl Screen {
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
             KeyCode::Left | KeyCode::Backspace if self.watched.is_some() => {
                 let processes = std::mem::take(&mut self.processes);
-                *self = Self { selected: self.selected, ..Self::choosing(processes) };
+                let columns = std::mem::take(&mut self.columns);
+                *self = Self { columns, selected: self.selected, ..Self::choosing(processes) };
                 return Action::Watch(None);
             }
             _ if self.watched.is_none() => return self.choose(key.code),
@@ -100,7 +104,8 @@ impl Screen {
                     let pid = chosen.pid;
                     let processes = std::mem::take(&mut self.processes);
                     let chosen = processes[self.selected].clone();
-                    *self = Self { processes, selected: self.selected, ..Self::watching(chosen) };
+                    let columns = std::mem::take(&mut self.columns);
+                    *self = Self { processes, columns, selected: self.selected, ..Self::watching(chosen) };
                     return Action::Watch(Some(pid));
                 }
             }

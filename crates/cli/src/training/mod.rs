@@ -10,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use neurogc_learn::course::{Audience, Candidate, Course, Program, TEST, judge, school};
+use neurogc_learn::course::{Audience, Plan, Program, Training};
 use neurogc_learn::fit;
 use neurogc_learn::models::{Options, Split, evaluate};
 use neurogc_neural::{Family, Model};
@@ -48,23 +48,21 @@ pub(crate) struct Order {
 /// Trains all that was asked for and writes the best.
 pub(crate) fn train(order: &Order, traces: &[(String, Trace)]) -> Result<Report, Failure> {
     let began = Instant::now();
-    let course = Course::new(programs(traces, order.seed)?, order.lambda);
-    let split = course.data(LESSONS).map_err(|error| Failure::failed(error.to_string()))?;
     let options = Options {
         seed: order.seed,
         most_epochs: order.epochs,
         sources: traces.iter().map(|(name, _)| name.clone()).collect(),
-        created: format!("neurogc {}", env!("CARGO_PKG_VERSION")),
         ..Options::default()
     };
+    let programs = programs(traces, order.seed)?;
+    let plan = Plan { programs, lambda: order.lambda, lessons: LESSONS, families: order.families.clone(), options };
     let mut witness = Witness {
         store: Store::open(&order.to, &about(order, traces), order.fresh)?,
         progress: Progress::new(2.0 * order.families.len() as f64 + 2.0),
     };
-    let candidates = school(&course, &split, &order.families, &options, &mut witness)
-        .map_err(|error| Failure::failed(error.to_string()))?;
+    let training = plan.carry_out(&mut witness).map_err(|error| Failure::failed(error.to_string()))?;
     witness.progress.begin("what decisions cost on the test part");
-    let report = report(order, &course, &split, &candidates, began)?;
+    let report = report(order, &training, began)?;
     witness.progress.done(1.0, "judged on the test part");
     witness.progress.end();
     witness.store.remove();
@@ -132,17 +130,11 @@ impl Audience for Witness {
     }
 }
 
-/// Evaluates all of them on the part that no model was trained on, and writes the best.
-fn report(
-    order: &Order,
-    course: &Course,
-    split: &Split,
-    candidates: &[Candidate],
-    began: Instant,
-) -> Result<Report, Failure> {
-    let models: Vec<_> = candidates.iter().map(|it| (it.family.name().to_owned(), it.bytes.clone())).collect();
+/// Judges all of them on the part that no model was trained on, and writes the best.
+fn report(order: &Order, training: &Training, began: Instant) -> Result<Report, Failure> {
+    let Training { split, candidates, .. } = training;
     let mut entries = Vec::new();
-    for judgement in judge(course, &course.excerpts(TEST), &[Name::Gap], &models) {
+    for judgement in training.judgements(&[Name::Gap]) {
         let model = candidates.iter().find(|candidate| candidate.family.name() == judgement.name);
         let quality = model.map(|candidate| quality(&candidate.bytes, split)).transpose()?;
         entries.push(Entry::new(&judgement, quality));

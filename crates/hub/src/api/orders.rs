@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use neurogc_policy::{Name, NameError, WRITTEN, names_a_file};
+use neurogc_policy::{Name, NameError, POLICIES, PolicyEntry, names_a_file};
 use neurogc_wire::control::{Answer, Ask, How, Outcome};
 use serde::Deserialize;
 use serde_json::json;
@@ -33,12 +33,11 @@ pub(super) struct CollectOrder {
 }
 
 pub(super) async fn policies() -> Response {
-    let offers = WRITTEN.iter().map(|written| {
-        // What stands in brackets may be left out.
-        let needed = written.split('[').next().unwrap_or(written);
-        let name = needed.split(':').next().unwrap_or(needed);
-        let example = needed.replace("G0,G1,G2", "50000,10,10").replace('N', "100");
-        json!({"name": name, "written": written, "example": example})
+    let offers = POLICIES.iter().map(|entry| {
+        let PolicyEntry { name, written, example, help, acts, snapshots, .. } = entry;
+        json!({
+            "name": name, "written": written, "example": example, "help": help, "acts": acts, "snapshots": snapshots,
+        })
     });
     Json(json!({"policies": offers.collect::<Vec<_>>()})).into_response()
 }

@@ -109,7 +109,7 @@ pub(super) async fn events(
 }
 
 pub(super) async fn catalogue() -> Response {
-    axum::Json(json!({"series": CATALOGUE})).into_response()
+    axum::Json(json!({"series": *CATALOGUE})).into_response()
 }
 
 /// The process, wherever it is known from.

@@ -183,7 +183,7 @@ async fn an_agent_that_posts_gets_its_orders_with_the_reply() {
 async fn every_policy_is_offered_as_it_can_be_asked_for() {
     let (_, offered) = Scene::new().get("/api/v1/policies").await;
     let offers = offered["policies"].as_array().unwrap();
-    assert_eq!(offers.len(), neurogc_policy::WRITTEN.len());
+    assert_eq!(offers.len(), neurogc_policy::POLICIES.len());
     for offer in offers {
         let (name, example) = (offer["name"].as_str().unwrap(), offer["example"].as_str().unwrap());
         assert!(example.parse::<neurogc_policy::Name>().is_ok() && example.starts_with(name), "{offer}");

@@ -4,7 +4,6 @@ pub(crate) mod otlp;
 pub(crate) mod prometheus;
 
 use neurogc_wire::buckets::Distribution;
-use neurogc_wire::report::Sample;
 
 /// The upper bounds of histograms, in milliseconds.
 const BOUNDS_MS: [f64; 17] = [
@@ -16,9 +15,4 @@ const BOUNDS_MS: [f64; 17] = [
 fn cumulative(distribution: &Distribution) -> Vec<u64> {
     let within = BOUNDS_MS.iter().map(|ms| distribution.buckets.within((ms * 1e6) as u64));
     within.chain([distribution.buckets.count()]).collect()
-}
-
-/// The pauses of a sample, by kind.
-fn pauses(sample: &Sample) -> impl Iterator<Item = (&'static str, &Distribution)> {
-    sample.pauses.iter().map(|(kind, pauses)| (kind.name(), pauses))
 }

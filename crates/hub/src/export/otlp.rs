@@ -1,6 +1,6 @@
 //! Metrics for a collector of OpenTelemetry: posted as JSON, by the names of its conventions where there are some.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,13 +8,15 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Request, Uri, header};
 use hyper_util::rt::TokioIo;
 use neurogc_wire::buckets::Distribution;
+use neurogc_wire::catalogue::metrics::{Form, OtlpMetric};
+use neurogc_wire::catalogue::{self, Attribute, HISTOGRAMS};
 use neurogc_wire::report::Sample;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
-use super::{BOUNDS_MS, cumulative, pauses};
+use super::{BOUNDS_MS, cumulative};
 use crate::clock::unix_ms;
 use crate::facts::Facts;
 use crate::hub::Hub;
@@ -26,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where collectors take metrics, if nothing else is said.
 const PATH: &str = "/v1/metrics";
+
+/// All metrics of a process but histograms.
+static METRICS: LazyLock<Vec<OtlpMetric>> = LazyLock::new(catalogue::metrics::otlp);
 
 /// A collector.
 #[derive(Clone, Debug)]
@@ -133,57 +138,26 @@ struct Points {
 
 impl Points {
     fn all(&self, sample: &Sample) -> Vec<Value> {
-        let status = &sample.status;
-        let generations = [status.gc.young.count, status.gc.middle.count, status.gc.full.count];
-        let by_generation = generations
-            .iter()
-            .enumerate()
-            .map(|(generation, count)| self.point(*count as f64, vec![integer("cpython.gc.generation", generation)]));
-        let pauses =
-            pauses(sample).map(|(kind, pauses)| self.histogram_point(pauses, attributes(&[("neurogc.gc.kind", kind)])));
-        let direction = |value: u64, key: &str, word: &str| self.point(value as f64, attributes(&[(key, word)]));
-        vec![
-            sum("cpython.gc.collections", "{collection}", true, by_generation.collect()),
-            sum("cpython.gc.collected_objects", "{object}", true, vec![self.point(status.gc.collected as f64, vec![])]),
-            sum(
-                "cpython.gc.uncollectable_objects",
-                "{object}",
-                true,
-                vec![self.point(status.gc.uncollectable as f64, vec![])],
-            ),
-            gauge("process.cpu.utilization", "1", self.point(status.cpu.percent / 100.0, vec![])),
-            sum("process.memory.usage", "By", false, vec![self.point(status.memory.rss as f64, vec![])]),
-            sum("process.memory.virtual", "By", false, vec![self.point(status.memory.vms as f64, vec![])]),
-            sum(
-                "process.disk.io",
-                "By",
-                true,
-                vec![
-                    direction(status.io.read_bytes, "disk.io.direction", "read"),
-                    direction(status.io.write_bytes, "disk.io.direction", "write"),
-                ],
-            ),
-            sum(
-                "process.network.io",
-                "By",
-                true,
-                vec![
-                    direction(status.net.sent_bytes, "network.io.direction", "transmit"),
-                    direction(status.net.recv_bytes, "network.io.direction", "receive"),
-                ],
-            ),
-            sum(
-                "process.unix.file_descriptor.count",
-                "{file_descriptor}",
-                false,
-                vec![self.point(status.fds as f64, vec![])],
-            ),
-            sum("process.thread.count", "{thread}", false, vec![self.point(status.threads as f64, vec![])]),
-            gauge("process.uptime", "s", self.point(status.uptime_s, vec![])),
-            histogram("neurogc.request.duration", vec![self.histogram_point(&sample.latency, vec![])]),
-            histogram("neurogc.gc.pause", pauses.collect()),
-            histogram("neurogc.stall.duration", vec![self.histogram_point(&sample.stalls, vec![])]),
-        ]
+        let metrics = METRICS.iter().map(|metric| {
+            let mut points = Vec::new();
+            metric.read(sample, |value, attribute| {
+                points.push(self.point(value, attribute.map(written).into_iter().collect()));
+            });
+            match metric.form {
+                Form::Counter => sum(metric.name, metric.unit, true, points),
+                Form::UpDownCounter => sum(metric.name, metric.unit, false, points),
+                Form::Gauge => gauge(metric.name, metric.unit, points),
+            }
+        });
+        let histograms = HISTOGRAMS.iter().map(|it| {
+            let mut points = Vec::new();
+            (it.read)(sample, &mut |part, distribution| {
+                let attributes = it.label.map_or_else(Vec::new, |(_, key)| attributes(&[(key, part)]));
+                points.push(self.histogram_point(distribution, attributes));
+            });
+            histogram(it.otlp, points)
+        });
+        metrics.chain(histograms).collect()
     }
 
     fn point(&self, value: f64, attributes: Vec<Value>) -> Value {
@@ -211,8 +185,11 @@ impl Points {
     }
 }
 
-fn integer(key: &str, value: usize) -> Value {
-    json!({"key": key, "value": {"intValue": value.to_string()}})
+fn written((key, value): (&str, Attribute)) -> Value {
+    match value {
+        Attribute::Text(text) => json!({"key": key, "value": {"stringValue": text}}),
+        Attribute::Integer(number) => json!({"key": key, "value": {"intValue": number.to_string()}}),
+    }
 }
 
 /// Sums are cumulative, which OpenTelemetry writes as 2.
@@ -221,8 +198,8 @@ fn sum(name: &str, unit: &str, monotonic: bool, points: Vec<Value>) -> Value {
     json!({"name": name, "unit": unit, "sum": data})
 }
 
-fn gauge(name: &str, unit: &str, point: Value) -> Value {
-    json!({"name": name, "unit": unit, "gauge": {"dataPoints": [point]}})
+fn gauge(name: &str, unit: &str, points: Vec<Value>) -> Value {
+    json!({"name": name, "unit": unit, "gauge": {"dataPoints": points}})
 }
 
 fn histogram(name: &str, points: Vec<Value>) -> Value {

@@ -1,133 +1,25 @@
 //! `/metrics`: every live process, and the hub itself, as Prometheus reads them.
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use neurogc_wire::buckets::Distribution;
+use neurogc_wire::catalogue::metrics::PrometheusMetric;
+use neurogc_wire::catalogue::{self, HISTOGRAMS};
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::Status;
 
-use super::{BOUNDS_MS, cumulative, pauses};
+use super::{BOUNDS_MS, cumulative};
 use crate::api::App;
 use crate::clock::unix_ms;
 use crate::facts::Facts;
 use crate::process::State as Presence;
 
-/// Takes a value with further labels.
-type Sink<'s> = &'s mut dyn FnMut(&[(&str, &str)], f64);
-
-/// One metric of a process.
-struct Metric {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    read: fn(&Status, Sink<'_>),
-}
-
-const fn counter(name: &'static str, help: &'static str, read: fn(&Status, Sink<'_>)) -> Metric {
-    Metric { name, kind: "counter", help, read }
-}
-
-const fn gauge(name: &'static str, help: &'static str, read: fn(&Status, Sink<'_>)) -> Metric {
-    Metric { name, kind: "gauge", help, read }
-}
-
-/// Metrics that a status report tells.
-const METRICS: &[Metric] = &[
-    gauge("neurogc_process_info", "What a process is; always 1", |status, to| {
-        let labels = [
-            ("command", &*status.command),
-            ("python", &status.python),
-            ("version", &status.neurogc),
-            ("policy", &status.policy),
-        ];
-        to(&labels, 1.0);
-    }),
-    gauge("neurogc_uptime_seconds", "Time since the agent was installed", |status, to| to(&[], status.uptime_s)),
-    gauge("neurogc_degraded", "What does not work, counted", |status, to| to(&[], status.degraded.len() as f64)),
-    counter("neurogc_requests_total", "Requests ended", |status, to| to(&[], status.requests.count as f64)),
-    gauge("neurogc_requests_in_flight", "Requests being served", |status, to| {
-        to(&[], status.requests.in_flight as f64);
-    }),
-    counter("neurogc_gc_place_seconds_total", "Time of collections by where they fell", |status, to| {
-        to(&[("place", "in_request")], status.gc.in_request.total_ms / 1e3);
-        to(&[("place", "in_gap")], status.gc.in_gap.total_ms / 1e3);
-        to(&[("place", "forced")], status.gc.forced.total_ms / 1e3);
-    }),
-    counter("neurogc_gc_place_collections_total", "Collections by where they fell", |status, to| {
-        to(&[("place", "in_request")], status.gc.in_request.count as f64);
-        to(&[("place", "in_gap")], status.gc.in_gap.count as f64);
-        to(&[("place", "forced")], status.gc.forced.count as f64);
-    }),
-    counter("neurogc_gc_collected_objects_total", "Objects freed", |status, to| to(&[], status.gc.collected as f64)),
-    counter("neurogc_gc_uncollectable_objects_total", "Objects that could not be freed", |status, to| {
-        to(&[], status.gc.uncollectable as f64);
-    }),
-    gauge("neurogc_gc_tracked_objects", "Objects that the collector tracks", |status, to| {
-        to(&[], status.gc.tracked as f64);
-    }),
-    gauge("neurogc_gc_frozen_objects", "Objects in the permanent generation", |status, to| {
-        to(&[], status.gc.frozen as f64);
-    }),
-    counter("neurogc_gc_snapshots_total", "Snapshots", |status, to| to(&[], status.gc.snapshot.count as f64)),
-    counter("neurogc_gc_snapshot_failures_total", "Snapshots that failed", |status, to| {
-        to(&[], status.gc.snapshot.failed as f64);
-    }),
-    counter("neurogc_stalls_total", "Stalls by cause", |status, to| {
-        let by = status.stalls.by_cause;
-        let causes = [
-            ("gc", by.gc),
-            ("gil_native", by.gil_native),
-            ("python", by.python),
-            ("cpu_starved", by.cpu_starved),
-            ("unknown", by.unknown),
-        ];
-        causes.iter().for_each(|(cause, count)| to(&[("cause", cause)], *count as f64));
-    }),
-    counter("neurogc_orders_total", "What the policy and its guards ordered", |status, to| {
-        for order in &status.conduct.orders {
-            let guard = if order.guard { "true" } else { "false" };
-            to(&[("what", &order.what), ("reason", &order.reason), ("guard", guard)], order.count as f64);
-        }
-    }),
-    gauge("neurogc_overdue_seconds", "For how long a full collection has been overdue", |status, to| {
-        to(&[], status.conduct.overdue_s);
-    }),
-    gauge("neurogc_memory_rss_bytes", "Resident set", |status, to| to(&[], status.memory.rss as f64)),
-    gauge("neurogc_memory_pss_bytes", "Proportional set", |status, to| maybe(status.memory.pss, to)),
-    gauge("neurogc_memory_uss_bytes", "Unique set", |status, to| maybe(status.memory.uss, to)),
-    gauge("neurogc_memory_swap_bytes", "Swapped out", |status, to| to(&[], status.memory.swap as f64)),
-    gauge("neurogc_memory_limit_bytes", "The smallest cgroup limit", |status, to| maybe(status.memory.limit, to)),
-    gauge("neurogc_cpu_ratio", "Processor use, 1 being one core", |status, to| to(&[], status.cpu.percent / 100.0)),
-    counter("neurogc_io_read_bytes_total", "Read from storage", |status, to| to(&[], status.io.read_bytes as f64)),
-    counter("neurogc_io_written_bytes_total", "Written to storage", |status, to| to(&[], status.io.write_bytes as f64)),
-    counter("neurogc_network_sent_bytes_total", "Sent by the network namespace", |status, to| {
-        to(&[], status.net.sent_bytes as f64);
-    }),
-    counter("neurogc_network_received_bytes_total", "Received by it", |status, to| {
-        to(&[], status.net.recv_bytes as f64)
-    }),
-    gauge("neurogc_open_fds", "Open file descriptors", |status, to| to(&[], status.fds as f64)),
-    gauge("neurogc_threads", "Threads", |status, to| to(&[], status.threads as f64)),
-    gauge("neurogc_children", "Processes below it", |status, to| to(&[], status.children.len() as f64)),
-    counter("neurogc_agent_cpu_seconds_total", "Processor time of the agent", |status, to| {
-        to(&[], status.agent.cpu_ms / 1e3);
-    }),
-    counter("neurogc_agent_dropped_total", "Events that the agent dropped", |status, to| {
-        to(&[], status.agent.dropped as f64);
-    }),
-    gauge("neurogc_agent_memory_bytes", "Memory of the agent", |status, to| to(&[], status.agent.rss_bytes as f64)),
-];
-
-fn maybe(value: Option<u64>, to: Sink<'_>) {
-    if let Some(value) = value {
-        to(&[], value as f64);
-    }
-}
+/// All metrics of a process but histograms.
+static METRICS: LazyLock<Vec<PrometheusMetric>> = LazyLock::new(catalogue::metrics::prometheus);
 
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let text = {
@@ -152,31 +44,20 @@ struct Page {
 
 impl Page {
     fn processes(&mut self, samples: &[(&Facts, &Sample)]) {
-        for metric in METRICS {
+        for metric in METRICS.iter() {
             self.head(metric.name, metric.kind, metric.help);
             for (facts, sample) in samples {
-                (metric.read)(&sample.status, &mut |labels, value| self.line(metric.name, facts, labels, value));
+                metric.read(sample, &mut |labels, value| self.line(metric.name, facts, labels, value));
             }
         }
-        self.head("neurogc_gil_seconds_total", "counter", "Time in which somebody held the GIL, or nobody");
-        for (facts, sample) in samples {
-            for (state, ms) in [("busy", sample.gil_busy_ms), ("idle", sample.gil_idle_ms)] {
-                self.line("neurogc_gil_seconds_total", facts, &[("state", state)], ms / 1e3);
+        for histogram in HISTOGRAMS {
+            self.head(histogram.prometheus, "histogram", histogram.help);
+            for (facts, sample) in samples {
+                (histogram.read)(sample, &mut |part, distribution| {
+                    let label = histogram.label.map(|(label, _)| (label, part));
+                    self.histogram(histogram.prometheus, facts, label.as_slice(), distribution);
+                });
             }
-        }
-        self.head("neurogc_request_duration_seconds", "histogram", "Requests from start to last byte");
-        for (facts, sample) in samples {
-            self.histogram("neurogc_request_duration_seconds", facts, &[], &sample.latency);
-        }
-        self.head("neurogc_gc_pause_seconds", "histogram", "Collections, by kind");
-        for (facts, sample) in samples {
-            for (kind, distribution) in pauses(sample) {
-                self.histogram("neurogc_gc_pause_seconds", facts, &[("kind", kind)], distribution);
-            }
-        }
-        self.head("neurogc_stall_seconds", "histogram", "Times in which the program wanted to run and could not");
-        for (facts, sample) in samples {
-            self.histogram("neurogc_stall_seconds", facts, &[], &sample.stalls);
         }
     }
 
@@ -279,6 +160,6 @@ mod tests {
             assert!(page.text.lines().any(|found| found == line), "{line}\n{}", page.text);
         }
         let heads = page.text.lines().filter(|line| line.starts_with("# TYPE")).count();
-        assert_eq!(heads, METRICS.len() + 4);
+        assert_eq!(heads, METRICS.len() + HISTOGRAMS.len());
     }
 }

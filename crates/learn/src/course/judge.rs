@@ -27,8 +27,7 @@ pub struct Judgement {
 }
 
 /// Judges rules and models, each with its weights, on the same excerpts. The first is the oracle, where there is one.
-#[must_use]
-pub fn judge(
+pub(super) fn judge(
     course: &Course,
     excerpts: &[Excerpt<'_>],
     rules: &[Name],

@@ -6,6 +6,7 @@
 //! played like a program that has just started up.
 
 mod judge;
+mod pipeline;
 mod rl;
 mod school;
 mod search;
@@ -17,9 +18,10 @@ use neurogc_neural::{Contents, LoadError, Model as Net, write};
 use neurogc_policy::features::NAMES;
 use neurogc_policy::{Name, Neural, Policy, Tuning, WEIGHT_NAMES, WEIGHTS, Weights, policy};
 
-pub use self::judge::{Judgement, judge};
+pub use self::judge::Judgement;
+pub use self::pipeline::{Plan, Training};
 use self::rl::reinforce;
-pub use self::school::{Audience, Candidate, SchoolError, school};
+pub use self::school::{Audience, Candidate, SchoolError};
 use self::search::Effort;
 pub use self::services::services;
 use crate::model::Model;

@@ -55,11 +55,7 @@ pub enum SchoolError {
 }
 
 /// Trains a model of each family. The best comes first, by what decisions cost on the validation part.
-///
-/// # Errors
-///
-/// When a family cannot be trained.
-pub fn school(
+pub(super) fn school(
     course: &Course,
     split: &Split,
     families: &[Family],

@@ -1,22 +1,11 @@
 //! docs/settings.md, written from the catalogue of settings.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use neurogc_settings::{CATALOGUE, ENVIRONMENT_PREFIX, FILE_NAME, Settings, env};
 
-/// Where the page lives.
-pub(crate) const PATH: &str = "docs/settings.md";
-
-/// Writes the page.
-pub(crate) fn write(root: &Path) -> Result<String, String> {
-    fs::write(root.join(PATH), text()).map_err(|error| format!("{PATH} cannot be written: {error}"))?;
-    Ok(format!("wrote {PATH}"))
-}
-
 /// The page as it must read.
-pub(crate) fn text() -> String {
+pub(super) fn text() -> String {
     let defaults = Settings::default();
     let mut page = format!(
         "# Settings\n\n\

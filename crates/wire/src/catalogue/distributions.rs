@@ -1,0 +1,47 @@
+//! Histograms of durations, which a hub gets beside the status report.
+
+use crate::buckets::Distribution;
+use crate::report::Sample;
+
+/// Takes a part of a histogram, with the value of its label.
+pub type Parts<'s> = &'s mut dyn FnMut(&str, &Distribution);
+
+/// One histogram for Prometheus and OpenTelemetry, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram {
+    /// Its name for Prometheus.
+    pub prometheus: &'static str,
+    /// Its name for OpenTelemetry.
+    pub otlp: &'static str,
+    /// What it is.
+    pub help: &'static str,
+    /// The label that tells its parts apart for Prometheus, and the attribute for OpenTelemetry.
+    pub label: Option<(&'static str, &'static str)>,
+    /// Its parts, each with the value of the label.
+    pub read: fn(&Sample, Parts<'_>),
+}
+
+/// All of them.
+pub const HISTOGRAMS: &[Histogram] = &[
+    Histogram {
+        prometheus: "neurogc_request_duration_seconds",
+        otlp: "neurogc.request.duration",
+        help: "Requests from start to last byte",
+        label: None,
+        read: |sample, to| to("", &sample.latency),
+    },
+    Histogram {
+        prometheus: "neurogc_gc_pause_seconds",
+        otlp: "neurogc.gc.pause",
+        help: "Collections, by kind",
+        label: Some(("kind", "neurogc.gc.kind")),
+        read: |sample, to| sample.pauses.iter().for_each(|(kind, pauses)| to(kind.name(), pauses)),
+    },
+    Histogram {
+        prometheus: "neurogc_stall_seconds",
+        otlp: "neurogc.stall.duration",
+        help: "Times in which the program wanted to run and could not",
+        label: None,
+        read: |sample, to| to("", &sample.stalls),
+    },
+];

@@ -1,0 +1,6 @@
+//! The entries of the catalogue, one file for each part of the report.
+
+pub(super) mod conduct;
+pub(super) mod gc;
+pub(super) mod process;
+pub(super) mod program;

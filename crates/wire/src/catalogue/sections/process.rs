@@ -1,0 +1,116 @@
+//! Figures of the process as the kernel sees it, of its identity, and of the agent in it.
+
+use super::super::figure::{Across, Attribute, Figure, Metric, Unit, figure, item};
+
+/// Who it is.
+pub(crate) const IDENTITY: &[Figure] = &[
+    figure!(pid).latest(Unit::None, "Process id").across(Across::Apart),
+    figure!(command).text("The command line, shortened").info("command"),
+    figure!(python).text("Interpreter and version").info("python"),
+    figure!(neurogc).text("Version of NeuroGC").info("version"),
+    figure!(policy).text("The policy in force").note("Never `auto`.").info("policy"),
+    figure!(policy_set)
+        .text("The policy as it was set: `auto`, or the one in force")
+        .note("`auto` is shown together with what it is: `auto (gap)`."),
+    figure!(uptime_s)
+        .latest(Unit::Seconds, "Time since the agent was installed")
+        .across(Across::Max)
+        .prometheus("neurogc_uptime_seconds")
+        .otlp("process.uptime", "s"),
+    figure!(degraded)
+        .list("What does not work here, and why, in words")
+        .note(
+            "Empty is best. At most 32 that came up while the agent ran, of at most 300 characters each, and a last \
+             line that counts the rest.",
+        )
+        .metric(Metric::shared("neurogc_degraded", "How many things do not work here")),
+];
+
+const CHILDREN_MEMORY: &str = "Its memory";
+
+/// What the kernel knows.
+pub(crate) const PROCESS: &[Figure] = &[
+    figure!(memory.rss)
+        .peak(Unit::Bytes, "Resident set")
+        .series("memory.rss")
+        .prometheus("neurogc_memory_rss_bytes")
+        .otlp("process.memory.usage", "By"),
+    figure!(memory.peak_rss).largest(Unit::Bytes, "Largest resident set so far"),
+    figure!(memory.pss)
+        .peak(Unit::Bytes, "Proportional set")
+        .note("Shared pages divided among the processes that share them. Read rarely, because it is expensive.")
+        .series("memory.pss")
+        .prometheus("neurogc_memory_pss_bytes"),
+    figure!(memory.uss)
+        .peak(Unit::Bytes, "Unique set")
+        .note("What would be free if the process ended. Read as rarely.")
+        .series("memory.uss")
+        .prometheus("neurogc_memory_uss_bytes"),
+    figure!(memory.vms).peak(Unit::Bytes, "Address space").otlp("process.memory.virtual", "By"),
+    figure!(memory.swap).peak(Unit::Bytes, "Swapped out").series("memory.swap").prometheus("neurogc_memory_swap_bytes"),
+    figure!(memory.limit)
+        .latest(Unit::Bytes, "The smallest cgroup limit")
+        .note("`null` where there is none.")
+        .across(Across::Apart)
+        .series("memory.limit")
+        .prometheus("neurogc_memory_limit_bytes"),
+    figure!(cpu.percent)
+        .mean(Unit::Percent, "Processor use, 100 being one core")
+        .series("cpu.percent")
+        .metric(Metric::shared("neurogc_cpu_ratio", "Processor use, 1 being one core"))
+        .otlp("process.cpu.utilization", "1"),
+    figure!(io.read_bytes)
+        .counter(Unit::Bytes, "Read from storage")
+        .series("io.read")
+        .prometheus("neurogc_io_read_bytes_total")
+        .otlp_part("process.disk.io", "By", "disk.io.direction", Attribute::Text("read")),
+    figure!(io.write_bytes)
+        .counter(Unit::Bytes, "Written to storage")
+        .series("io.write")
+        .prometheus("neurogc_io_written_bytes_total")
+        .otlp_part("process.disk.io", "By", "disk.io.direction", Attribute::Text("write")),
+    figure!(net.sent_bytes)
+        .counter(Unit::Bytes, "Sent by the network namespace")
+        .note("The kernel does not count it by process.")
+        .series("net.sent")
+        .prometheus("neurogc_network_sent_bytes_total")
+        .otlp_part("process.network.io", "By", "network.io.direction", Attribute::Text("transmit")),
+    figure!(net.recv_bytes)
+        .counter(Unit::Bytes, "Received by the network namespace")
+        .note("The kernel does not count it by process.")
+        .series("net.recv")
+        .prometheus("neurogc_network_received_bytes_total")
+        .otlp_part("process.network.io", "By", "network.io.direction", Attribute::Text("receive")),
+    figure!(fds)
+        .peak(Unit::Count, "Open file descriptors")
+        .series("fds")
+        .prometheus("neurogc_open_fds")
+        .otlp("process.unix.file_descriptor.count", "{file_descriptor}"),
+    figure!(threads)
+        .peak(Unit::Count, "Threads, the agent's own included")
+        .series("threads")
+        .prometheus("neurogc_threads")
+        .otlp("process.thread.count", "{thread}"),
+    figure!(children).list("Child processes, and theirs").series("children").prometheus("neurogc_children"),
+    item!("children[].pid").latest(Unit::None, "Its process id").across(Across::Apart),
+    item!("children[].ppid").latest(Unit::None, "Its parent: this process or another child").across(Across::Apart),
+    item!("children[].command").text("The command's name"),
+    item!("children[].rss").peak(Unit::Bytes, CHILDREN_MEMORY),
+    item!("children[].pss").peak(Unit::Bytes, CHILDREN_MEMORY),
+];
+
+/// What being observed costs.
+pub(crate) const AGENT: &[Figure] = &[
+    figure!(agent.cpu_ms)
+        .counter(Unit::Milliseconds, "Processor time of the agent")
+        .prometheus("neurogc_agent_cpu_seconds_total"),
+    figure!(agent.dropped)
+        .counter(Unit::Count, "Events that the agent dropped")
+        .note("Because its queue was full, or because a block of the trace could not be written.")
+        .series("agent.dropped")
+        .prometheus("neurogc_agent_dropped_total"),
+    figure!(agent.rss_bytes)
+        .latest(Unit::Bytes, "Memory of the agent")
+        .note("Its heap and its library.")
+        .prometheus("neurogc_agent_memory_bytes"),
+];

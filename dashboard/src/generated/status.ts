@@ -1,0 +1,380 @@
+// Written by `cargo run -p xtask -- docs` from crates/wire: the status report of a process. Change it there.
+
+export interface Agent {
+  /** Processor time of the agent. */
+  cpu_ms: number;
+  /** Events that the agent dropped. */
+  dropped: number;
+  /** Memory of the agent. */
+  rss_bytes: number;
+}
+
+export interface Bound {
+  /** Resident memory that the process may grow to until the next collection of everything is over. */
+  goal_bytes: number;
+  /** Resident memory that the last collection of everything left. */
+  live_bytes: number;
+  /** What the heap may grow to, in objects. */
+  goal_objects: number;
+  /** Objects that the last collection of everything left. */
+  live_objects: number;
+  /** Objects that there are now, about. */
+  objects: number;
+  /** How far above its goal the heap is now, in objects. */
+  over: number;
+  /** Snapshots that the pacer launched. */
+  launches: number;
+  /** Plain collections, and slices of any length, because the goal or the ceiling could not be held otherwise. */
+  backstops: number;
+  /** How long threads that allocate were held up because the program outran the walk. */
+  throttled_ms: number;
+  /** How long the slices took that freed what snapshots found. */
+  assisted_ms: number;
+}
+
+export interface ByCause {
+  /** Stalls by collections. */
+  gc: number;
+  /** Stalls by native code that held the GIL. */
+  gil_native: number;
+  /** Stalls by long-running Python. */
+  python: number;
+  /** Stalls for want of a processor. */
+  cpu_starved: number;
+  /** Stalls of unknown cause. */
+  unknown: number;
+}
+
+export type Cause = "gc" | "gil_native" | "python" | "cpu_starved" | "unknown";
+
+export interface Child {
+  /** Its process id. */
+  pid: number;
+  /** Its parent: this process or another child. */
+  ppid: number;
+  /** The command's name. */
+  command: string;
+  /** Its memory. */
+  rss: number;
+  /** Its memory. */
+  pss: number | null;
+}
+
+export interface Compared {
+  /** How long the latest gap lasted. */
+  lasted_ms: number;
+  /** What was expected of it. */
+  expected_ms: number[];
+}
+
+export interface Conduct {
+  /** Whether the policy acts. */
+  acting: boolean;
+  /** A full collection that the program has asked for and that waits for a gap. */
+  due: string;
+  /** For how long a full collection has been overdue. */
+  overdue_s: number;
+  /** Always 0. */
+  missed: number;
+  /** Full collections of the program that were put off. */
+  deferred: number;
+  /** What was ordered, by reason. */
+  orders: Orders[];
+  model: Forecasts | null;
+  guards: Guards;
+}
+
+export interface Cpu {
+  /** Processor use, 100 being one core. */
+  percent: number;
+}
+
+export interface Failure {
+  /** The latest reason. */
+  reason: string;
+  /** How often. */
+  count: number;
+  /** When last, in seconds since the agent was installed. */
+  last_s: number;
+}
+
+export interface Forecasts {
+  /** The kind of model by which `neural` decides, for instance `gru`. */
+  family: string;
+  /** By when 10, 25, 50, 75 and 90 % of gaps like this one are over, as the model expects. */
+  gap_ms: number[];
+  latest: Compared | null;
+  /** Gaps whose end was compared with what was expected. */
+  gaps: number;
+  /** The share of the latest gaps that were over by each of these quantiles. */
+  covered: number[];
+  /** The share of the latest gaps outside of the outer quantiles. */
+  astray: number;
+  /** Whether the model does not fit the program, so that `gap` decides for now. */
+  drifted: boolean;
+  /** How often that has begun. */
+  drifts: number;
+}
+
+export interface Gc {
+  young: Pauses;
+  middle: Pauses;
+  full: Pauses;
+  reap: Pauses;
+  snapshot: Snapshots;
+  in_request: Place;
+  in_gap: Place;
+  forced: Place;
+  /** The longest collection of the last second that is over, and of the running one. */
+  recent_max_ms: number;
+  /** Objects freed by collections. */
+  collected: number;
+  /** Objects that could not be freed. */
+  uncollectable: number;
+  /** Objects in the permanent generation. */
+  frozen: number;
+  /** Objects that the collector tracks. */
+  tracked: number;
+}
+
+export interface Gil {
+  /** Share of time in which a thread held the GIL. */
+  busy_percent: number;
+  busy: Spans;
+  idle: Spans;
+}
+
+export interface Guards {
+  /** The [setting](settings.md) of this name. */
+  memory_max_mb: number;
+  /** The [setting](settings.md) of this name. */
+  memory_percent: number;
+  /** The [setting](settings.md) of this name. */
+  growth_percent: number;
+  /** The [setting](settings.md) of this name. */
+  postpone_s: number;
+  /** The [setting](settings.md) of this name. */
+  gc_percent: number;
+}
+
+export interface Io {
+  /** Read from storage. */
+  read_bytes: number;
+  /** Written to storage. */
+  write_bytes: number;
+}
+
+export interface Memory {
+  /** Resident set. */
+  rss: number;
+  /** Largest resident set so far. */
+  peak_rss: number;
+  /** Proportional set. */
+  pss: number | null;
+  /** Unique set. */
+  uss: number | null;
+  /** Address space. */
+  vms: number;
+  /** Swapped out. */
+  swap: number;
+  /** The smallest cgroup limit. */
+  limit: number | null;
+}
+
+export interface Net {
+  /** Sent by the network namespace. */
+  sent_bytes: number;
+  /** Received by the network namespace. */
+  recv_bytes: number;
+}
+
+export interface Orders {
+  /** `young`, `middle`, `full`, `freeze`, `snapshot`, `reap` or `throttle`. */
+  what: string;
+  /** Why. */
+  reason: string;
+  /** Whether memory could not wait any longer. */
+  guard: boolean;
+  /** What the policy and its guards ordered. */
+  count: number;
+  /** When last, in seconds since the agent was installed. */
+  last_s: number;
+}
+
+export interface Pauses {
+  count: number;
+  total_ms: number;
+  p50_ms: number;
+  p99_ms: number;
+  max_ms: number;
+}
+
+export interface Place {
+  count: number;
+  total_ms: number;
+  max_ms: number;
+}
+
+export interface Requests {
+  /** Requests ended. */
+  count: number;
+  /** Requests being served. */
+  in_flight: number;
+  /** Requests ended per second. */
+  rps: number;
+  /** The 99th percentile of the last ten to twenty seconds. */
+  recent_p99_ms: number;
+  /** Half of the requests took less. */
+  p50_ms: number;
+  /** 95 of 100 requests took less. */
+  p95_ms: number;
+  /** 99 of 100 requests took less. */
+  p99_ms: number;
+  /** 999 of 1000 requests took less. */
+  p999_ms: number;
+  /** The longest request. */
+  max_ms: number;
+}
+
+export interface Snapshots {
+  /** Snapshots. */
+  count: number;
+  /** Snapshots that failed. */
+  failed: number;
+  /** Why snapshots failed. */
+  failures: Failure[];
+  /** How long the program was stopped for the clone. */
+  clone_p50_ms: number;
+  /** How long the program was stopped for the clone. */
+  clone_max_ms: number;
+  /** How long the walk took, beside the program. */
+  flight_p50_ms: number;
+  /** Time that the program lost to copies of pages during all walks. */
+  copied_ms: number;
+  /** The same for the latest walk. */
+  latest_copied_ms: number;
+  /** The most memory that a walk took besides the program's own. */
+  extra_max_mb: number;
+  /** Snapshots that walked only the new objects. */
+  new_walks: number;
+  /** Objects that snapshots found unreachable. */
+  candidates: number;
+  /** Objects of these that were freed. */
+  freed: number;
+}
+
+export interface Spans {
+  count: number;
+  p50_ms: number;
+  p99_ms: number;
+  max_ms: number;
+}
+
+export interface Stall {
+  /** When it began, in seconds since the agent was installed. */
+  at_s: number;
+  /** How long it lasted. */
+  ms: number;
+  /** One of the causes above. */
+  cause: Cause;
+  /** Where in the code: `file.py:12 in handler`, with the native library where it is known. */
+  site: string;
+}
+
+export interface Stalls {
+  /** All stalls. */
+  count: number;
+  /** The longest stall. */
+  max_ms: number;
+  by_cause: ByCause;
+  /** The latest stalls, oldest first. */
+  recent: Stall[];
+}
+
+export interface Status {
+  /** Process id. */
+  pid: number;
+  /** The command line, shortened. */
+  command: string;
+  /** Interpreter and version. */
+  python: string;
+  /** Version of NeuroGC. */
+  neurogc: string;
+  /** The policy in force. */
+  policy: string;
+  /** The policy as it was set: `auto`, or the one in force. */
+  policy_set: string;
+  /** Time since the agent was installed. */
+  uptime_s: number;
+  /** What does not work here, and why, in words. */
+  degraded: string[];
+  gc: Gc;
+  conduct: Conduct;
+  bound: Bound;
+  gil: Gil;
+  memory: Memory;
+  requests: Requests;
+  stalls: Stalls;
+  cpu: Cpu;
+  io: Io;
+  net: Net;
+  /** Open file descriptors. */
+  fds: number;
+  /** Threads, the agent's own included. */
+  threads: number;
+  /** Child processes, and theirs. */
+  children: Child[];
+  agent: Agent;
+}
+
+/** The series of the hub. */
+export type SeriesName =
+  | "gc.young"
+  | "gc.middle"
+  | "gc.full"
+  | "gc.reap"
+  | "gc.in_request_ms"
+  | "gc.in_gap_ms"
+  | "gc.forced_ms"
+  | "gc.snapshots"
+  | "gc.new_walks"
+  | "gc.collected"
+  | "gc.frozen"
+  | "gc.tracked"
+  | "gc.max_ms"
+  | "gc.paused_ms"
+  | "conduct.overdue_s"
+  | "conduct.gap_ms"
+  | "conduct.gap_p10_ms"
+  | "conduct.gap_p50_ms"
+  | "conduct.gap_p90_ms"
+  | "requests.in_flight"
+  | "requests.p50_ms"
+  | "requests.p95_ms"
+  | "requests.p99_ms"
+  | "requests.p999_ms"
+  | "requests.max_ms"
+  | "requests.rps"
+  | "stalls.gc"
+  | "stalls.gil_native"
+  | "stalls.python"
+  | "stalls.cpu_starved"
+  | "stalls.unknown"
+  | "stalls.max_ms"
+  | "memory.rss"
+  | "memory.pss"
+  | "memory.uss"
+  | "memory.swap"
+  | "memory.limit"
+  | "memory.children"
+  | "cpu.percent"
+  | "io.read"
+  | "io.write"
+  | "net.sent"
+  | "net.recv"
+  | "fds"
+  | "threads"
+  | "children"
+  | "agent.dropped"
+  | "agent.cpu_percent"
+  | "gil.busy_percent";
