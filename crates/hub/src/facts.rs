@@ -22,6 +22,11 @@ pub(crate) struct Facts {
 const LONGEST_NAME: usize = 64;
 const LONGEST_TEXT: usize = 1000;
 
+/// The beginning of a text, of at most so many bytes.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
 /// The id of the process that reports.
 pub(crate) fn id_of(report: &Report) -> String {
     let plain = |it: char| if it.is_ascii_alphanumeric() || "._-".contains(it) { it } else { '_' };
@@ -33,7 +38,7 @@ pub(crate) fn id_of(report: &Report) -> String {
 impl Facts {
     /// What a report says about its process.
     pub(crate) fn of(id: &str, report: &Report, status: &Status) -> Self {
-        let cut = |text: &str| text.chars().take(LONGEST_TEXT).collect::<String>();
+        let cut = |text: &str| cut(text, LONGEST_TEXT).to_owned();
         Self {
             id: id.to_owned(),
             host: cut(&report.host),

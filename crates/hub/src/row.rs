@@ -5,6 +5,7 @@ use neurogc_wire::report::Sample;
 use serde::{Serialize, Serializer};
 
 use crate::series::{CATALOGUE, Fold, Interval};
+use crate::weight::weight;
 
 /// Values by the order of the catalogue; one that is not a number was not measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +61,12 @@ impl Row {
             Fold::Quantile(share) => self.latency.quantile_ms(share).map(|ms| ms as f32),
             _ => Some(self.values[place]).filter(|value| value.is_finite()),
         }
+    }
+
+    /// What it takes of memory.
+    #[must_use]
+    pub(crate) fn bytes(&self) -> u64 {
+        (std::mem::size_of::<Self>() + 4 * self.values.len() + weight(&self.latency)) as u64
     }
 
     /// Forgets the values of all series but some.

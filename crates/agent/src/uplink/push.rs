@@ -296,7 +296,8 @@ mod tests {
     fn an_exchange_comes_to_its_answer_without_waiting() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = open(listener.local_addr().unwrap()).unwrap();
-        let mut exchange = Exchange::new(stream, "POST / HTTP/1.1\r\nContent-Length: ", b"x", Content::default(), vec![], 0);
+        let mut exchange =
+            Exchange::new(stream, "POST / HTTP/1.1\r\nContent-Length: ", b"x", Content::default(), vec![], 0);
         exchange.proceed().unwrap();
         let (mut peer, _) = listener.accept().unwrap();
         while exchange.gone < exchange.request.len() {

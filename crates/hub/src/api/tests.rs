@@ -11,8 +11,11 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
+use crate::peer::Peer;
 use crate::process::Source;
 use crate::store::Store;
+use crate::tokens::Tokens;
+use neurogc_wire::report::MAX_FRAME;
 
 /// A hub in a folder of its own.
 struct Scene {
@@ -30,7 +33,9 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), 64 << 20).unwrap();
         let hub = Arc::new(Hub::new("here".to_owned(), store));
-        let gate = Gate::new(token.map(str::to_owned), "127.0.0.1:7077".parse().unwrap());
+        let others = |name: &str| format!("{name}-0123456789abcdef");
+        let tokens = token.map(|full| Tokens { full: full.to_owned(), read: others("read"), report: others("report") });
+        let gate = Gate::new(tokens, "127.0.0.1:7077".parse().unwrap());
         let app = Arc::new(App::new(hub, gate, Shelf::new(folder.path(), None)));
         Self { router: router(Arc::clone(&app)), app, _folder: folder }
     }
@@ -194,7 +199,7 @@ async fn every_policy_is_offered_as_it_can_be_asked_for() {
 #[tokio::test]
 async fn what_comes_by_two_ways_is_taken_once() {
     let scene = Scene::new();
-    let socket = |connection| Source::Socket { path: "/x.sock".into(), connection };
+    let socket = |connection| Source::Socket { path: "/x.sock".into(), connection, peer: Peer::of_test(7, 1) };
     let report = |at_s, missed, source: &Source| {
         let records = vec![collection((at_s * 1e9) as u64, 1_000_000)];
         let mut writer = BlockWriter::new();
@@ -252,7 +257,7 @@ async fn no_size_of_a_request_can_hurt() {
     let scene = Scene::new();
     let long = vec![b' '; SHORT_BODY + 1];
     check_error(scene.post("/api/v1/processes/x/policy", "application/json", long).await, 413, "too_large");
-    let long = vec![0; MAX_FRAME + 1];
+    let long = vec![0; MAX_FRAME + 5];
     check_error(scene.post(INGEST_PATH, "application/octet-stream", long).await, 413, "too_large");
     for hostile in [vec![0xff; 4], vec![9, 0, 0, 0, 1], [&[8, 0, 0, 0][..], &[0xff; 8]].concat()] {
         check_error(scene.post(INGEST_PATH, "application/octet-stream", hostile).await, 400, "bad_request");
