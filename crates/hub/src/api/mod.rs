@@ -157,4 +157,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;
