@@ -34,7 +34,11 @@ def frame(report):
 # A program that listens where the agent of another process would, and reports in its name.
 IMPOSTOR = """
 import json, os, socket, struct, sys
-path, report = sys.argv[1], json.loads(sys.argv[2])
+path, report, user = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
+if user != os.geteuid():
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
 os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
 if os.path.exists(path):
     os.unlink(path)
@@ -45,7 +49,6 @@ print("ready", flush=True)
 def message(it):
     text = json.dumps(it).encode()
     return struct.pack("<I", len(text)) + text
-asked = []
 while True:
     peer = listener.accept()[0]
     length, = struct.unpack("<I", peer.recv(4))
@@ -65,9 +68,8 @@ class Impostor:
     """A process of another user, or of this one, that says it is another process."""
 
     def __init__(self, path, report, user):
-        words = [sys.executable, "-I", "-c", IMPOSTOR, str(path), json.dumps(report)]
-        options = {"user": user, "group": user, "extra_groups": []} if user is not None else {}
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd="/", **options)
+        words = [sys.executable, "-I", "-c", IMPOSTOR, str(path), json.dumps(report), str(user)]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd="/")
         assert self.process.stdout.readline() == "ready\n"
         self.path = path
 
@@ -116,7 +118,7 @@ def test_a_socket_that_was_put_in_the_place_of_another_gets_no_orders(tmp_path):
         with Hub(tmp_path / "data", "--sockets", str(sockets)) as hub:
             found = hub.wait_for(program.pid)
             os.unlink(sockets / f"{program.pid}.sock")
-            with Impostor(str(sockets / f"{program.pid}.sock"), claim(found), None) as impostor:
+            with Impostor(str(sockets / f"{program.pid}.sock"), claim(found), os.geteuid()) as impostor:
                 order = f"/api/v1/processes/{found['id']}/policy"
                 status, said = hub.ask("POST", order, {"policy": "cpython"})
                 assert (status, said["error"]["code"]) == (409, "gone")
