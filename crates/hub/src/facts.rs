@@ -24,7 +24,8 @@ const LONGEST_TEXT: usize = 1000;
 
 /// The beginning of a text, of at most so many bytes.
 pub(crate) fn cut(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// The id of the process that reports.
@@ -55,6 +56,11 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_letters() {
+        assert_eq!((cut("abc", 9), cut("abc", 2), cut("aé", 2), cut("", 0)), ("abc", "ab", "a", ""));
+    }
 
     #[test]
     fn an_id_can_stand_in_a_path() {

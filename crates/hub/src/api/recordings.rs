@@ -21,7 +21,6 @@ use super::processes::{Course, Events};
 use super::{App, blocking, json_text};
 use crate::hub::to_text;
 use crate::recording;
-use crate::row::fold_into_steps;
 use crate::shelf::{Entry, Kind, UploadError, is_run};
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
@@ -156,8 +155,9 @@ pub(super) async fn file(State(app): State<Arc<App>>, Path(id): Path<String>) ->
         let mut part = vec![0; 64 << 10];
         loop {
             let read = file.read(&mut part).map(|length| Bytes::copy_from_slice(&part[..length]));
-            let last = read.as_ref().is_ok_and(Bytes::is_empty) || read.is_err();
-            if (last && read.is_ok()) || to.blocking_send(read).is_err() || last {
+            let is_data = read.as_ref().is_ok_and(|data| !data.is_empty());
+            let is_end = read.is_ok() && !is_data;
+            if is_end || to.blocking_send(read).is_err() || !is_data {
                 break;
             }
         }
@@ -190,9 +190,8 @@ pub(super) async fn series(
         let recording = recording::read(bytes).map_err(unreadable)?;
         let (from, to) = parameters.bounds((recording.from_ms, recording.to_ms))?;
         let step_ms = (to - from).div_ceil(points).div_ceil(1000).max(1) * 1000;
-        // A row ends after what it tells of, so the last one may end after the recording.
-        let rows = recording.rows.into_iter().filter(|row| row.t > from && row.t < to + 1000);
-        let chart = Chart::of(&fold_into_steps(rows, step_ms), &places, (from, to), step_ms);
+        let rows = recording::rows(bytes, (from, to), step_ms).map_err(unreadable)?;
+        let chart = Chart::of(&rows, &places, (from, to), step_ms);
         Ok(json_text(to_text(&Course { id: &entry.id, chart })))
     })
     .await
