@@ -2,13 +2,14 @@
 
     python bench/hub.py [PART…] [--agents 200] [--events 50] [--seconds 60] [--json FILE]
 
-Parts: load, latency, week, kill, host; all where none is named. Needs `make build` and
+Parts: load, latency, week, kill, host, hostile; all where none is named. Needs `make build` and
 `cargo build --profile fast -p neurogc-hub --example agents`. Bars are printed beside the figures, not enforced.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
 import random
@@ -220,7 +221,76 @@ def host(_options) -> dict:
     return figures
 
 
-PARTS = {"load": load, "latency": latency, "week": week, "kill": kill, "host": host}
+def frame(report: dict) -> bytes:
+    """A report as agents post it, without events."""
+    text = json.dumps(report).encode()
+    return struct.pack("<II", 4 + len(text), len(text)) + text
+
+
+def absurd(number: int, round_: int) -> list[dict]:
+    """Reports of one hostile process: each breaks another rule."""
+    own = {"host": "hostile", "pid": number, "started_unix_ms": 5, "key": str(number), "at_s": round_ + 1.0}
+    orders = [{"what": "x", "reason": "y" * 20, "count": 2**64 - 1}] * 2000
+    heavy = [
+        {"degraded": ["z" * 900] * 240},
+        {"command": "\N{SNOWMAN}" * 80_000, "policy": "q" * 200_000},
+        {"degraded": ["" for _ in range(200_000)]},
+        {"conduct": {"orders": orders}},
+        {"memory": {"rss": 2**64 - 1, "limit": 2**64 - 1}, "cpu": {"percent": 1e308}, "requests": {"count": 2**64 - 1}},
+        {f"key-{name}": name for name in range(5000)},
+        {"children": [{"command": "c" * 1000}] * 200},
+    ]
+    status = heavy[(number + round_) % len(heavy)]
+    buckets = [[index, 2**64 - 1] for index in range(870)]
+    figures = {"buckets": buckets if number % 3 else [], "total_ms": 1e308}
+    return [
+        {**own, "sample": {"status": status, "latency": figures, "stalls": figures}},
+        {**own, "key": "of another", "at_s": round_ + 1.5},
+        {**own, "at_s": -1e300},
+        {**own, "started_unix_ms": 10**6 * (round_ + 1) + number, "pid": number + 10**6},
+    ]
+
+
+def hostile(options) -> dict:
+    """5,000 processes that report what no agent does: huge texts, absurd numbers, changing names, thousands of keys."""
+    with tempfile.TemporaryDirectory() as folder, Hub(folder, "--no-local") as hub:
+        headers = {"Authorization": f"Bearer {hub.report_token}"}
+        answers: dict[int, int] = {}
+        connection = http.client.HTTPConnection("127.0.0.1", hub.port, timeout=60)
+        began, sent = time.monotonic(), 0
+        for round_ in range(options.rounds):
+            for number in range(options.hostile):
+                for report in absurd(number, round_):
+                    body = frame(report)
+                    connection.request("POST", "/api/v1/ingest", body, headers)
+                    answer = connection.getresponse()
+                    answer.read()
+                    answers[answer.status] = answers.get(answer.status, 0) + 1
+                    sent += len(body)
+                if number % 1000 == 0:
+                    # What people and programs ask meanwhile.
+                    hub.get("processes")
+                    hub.ask("GET", "/metrics")
+        took = time.monotonic() - began
+        rows = [len(hub.ask("GET", path)[1]) for path in ("/metrics",)]
+        told = hub.get("hub")
+        return {
+            "processes": told["processes"]["known"],
+            "reports": sum(answers.values()),
+            "sent_mb": round(sent / MEGABYTE),
+            "seconds": round(took),
+            "answers_by_status": answers,
+            "peak_rss_mb (bar 1024)": round(peak_rss(hub.process.pid) / MEGABYTE, 1),
+            "rss_mb": round(told["rss"] / MEGABYTE, 1),
+            "used": told["budget"]["used"],
+            "dropped": told["budget"]["dropped"],
+            "impostors": told["ingest"]["impostors"],
+            "refused": told["ingest"]["refused"],
+            "metrics_page_mb": round(rows[0] / MEGABYTE, 1),
+        }
+
+
+PARTS = {"hostile": hostile, "load": load, "latency": latency, "week": week, "kill": kill, "host": host}
 
 
 def main() -> None:
@@ -230,6 +300,8 @@ def main() -> None:
     parser.add_argument("--agents", type=int, default=200)
     parser.add_argument("--events", type=int, default=50)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--hostile", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     figures = {}

@@ -31,20 +31,23 @@ class Hub:
 
     def __init__(self, data, *options, token=None, **keywords):
         self._words = [binary(), "hub", "--json", "--data", str(data), *options]
-        self.token = token
+        self._given = token
         self._keywords = keywords
         self.port = 0
         self.start()
 
     def start(self):
         """Starts it; once more on the same port."""
-        env = environment(**({"NEUROGC_HUB_TOKEN": self.token} if self.token else {}))
+        env = environment(**({"NEUROGC_HUB_TOKEN": self._given} if self._given else {}))
         words = [*self._words, "--listen", f"127.0.0.1:{self.port}"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(words, env=env, text=True, **pipes, **self._keywords)
         line = self.process.stdout.readline()
         assert line, f"the hub did not start: {self.process.communicate()[1]}"
-        self.port = int(json.loads(line)["listen"].rpartition(":")[2])
+        said = json.loads(line)
+        token = lambda url: url.partition("?token=")[2] or None  # noqa: E731
+        self.token, self.read_token, self.report_token = token(said["url"]), token(said["read_url"]), said["report_token"]
+        self.port = int(said["listen"].rpartition(":")[2])
         self.url = f"http://127.0.0.1:{self.port}"
 
     def stop(self, how=signal.SIGTERM):

@@ -3,6 +3,7 @@
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 
@@ -124,19 +125,35 @@ def test_those_who_only_connect_keep_nobody_out(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_database_that_is_none_is_named(tmp_path):
+def test_a_database_that_is_none_is_moved_aside(tmp_path):
     (tmp_path / "hub.db").write_bytes(b"Z" * 100_000)
+    with Hub(tmp_path, "--no-local") as hub:
+        assert "hub.db.broken" in hub.get("hub")["store"]["notice"]
+        hub.stop()
+    assert (tmp_path / "hub.db.broken").read_bytes() == b"Z" * 100_000
+    assert "hub.db.broken" in hub.said
+
+
+def test_a_database_of_a_later_version_is_refused(tmp_path):
+    with Hub(tmp_path, "--no-local"):
+        pass
+    database = sqlite3.connect(tmp_path / "hub.db")
+    database.execute("PRAGMA user_version = 99")
+    database.close()
     words = [binary(), "hub", "--data", str(tmp_path), "--listen", "0"]
     done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=20)
-    assert done.returncode == 1 and "hub.db" in done.stderr and "Move it away" in done.stderr
+    assert done.returncode == 1 and "later version of NeuroGC" in done.stderr
 
 
-def test_other_addresses_need_a_token(tmp_path):
+def test_without_a_token_the_hub_stays_on_loopback(tmp_path):
     words = [binary(), "hub", "--data", str(tmp_path), "--listen", "0.0.0.0:0"]
-    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=20)
-    assert done.returncode == 2 and "needs a token" in done.stderr
+    done = subprocess.run([*words, "--no-token"], env=environment(), capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and "only for loopback" in done.stderr
     done = subprocess.run([*words, "--token", "short"], env=environment(), capture_output=True, text=True, timeout=20)
     assert done.returncode == 2 and "short" not in done.stderr
+    with Hub(tmp_path, "--no-local", "--no-token") as hub:
+        assert hub.token is None and hub.get("hub")["token"] is False
+        assert hub.ask("GET", "/api/v1/hub", headers={"Host": "evil.example"})[0] == 403
 
 
 def test_two_hubs_do_not_share_their_history(tmp_path):
@@ -167,6 +184,7 @@ def test_without_the_token_nothing_is_told(guarded):
     finally:
         guarded.token = token
     guarded.stop()
+    # It was told on standard output when the hub started, and never again.
     assert TOKEN not in guarded.said
 
 

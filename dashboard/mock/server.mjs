@@ -254,7 +254,7 @@ async function answer(request, url) {
   const body = Buffer.concat(chunks);
   if (what === "hub") {
     return {
-      neurogc: "0.1.0", host: "web-1", now_ms: Date.now(), started_ms, token: Boolean(options.token), processes: { live: 4, known: known.length },
+      neurogc: "0.1.0", host: "web-1", now_ms: Date.now(), started_ms, token: Boolean(options.token), may_order: true, processes: { live: 4, known: known.length },
       ingest: { reports: 10_212, events: 88_123, missed: 0, refused: 0 },
       store: { path: "hub.db", bytes: 41_943_040, limit_bytes: 1_073_741_824, written: 10_200, dropped: 0, trouble: null, tiers: [] },
       clients: { connected: sockets.clients.size, skipped: 0 }, cpu_ms: 812, rss: 31_457_280,

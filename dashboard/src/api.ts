@@ -1,4 +1,5 @@
-// Asking the hub. The token lives in the session of the browser and goes nowhere but to the hub.
+// Asking the hub. The address that the hub prints leaves a cookie with its token; a token that is typed lives in the
+// session of the browser. Both go nowhere but to the hub.
 
 const KEY = "neurogc.token";
 
@@ -18,6 +19,13 @@ export function token(): string | null {
 
 export function keepToken(value: string): void {
   sessionStorage.setItem(KEY, value);
+}
+
+/** Forgets a token that the hub has refused. Says whether there was one, typed or in the address. */
+export function forgetToken(): boolean {
+  const had = token() !== null || location.search === "?wrong-token";
+  sessionStorage.removeItem(KEY);
+  return had;
 }
 
 let unauthorized = () => {};

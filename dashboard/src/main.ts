@@ -2,7 +2,7 @@
 
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import { get, keepToken, whenUnauthorized } from "./api";
+import { forgetToken, get, keepToken, whenUnauthorized } from "./api";
 import { type Page, Processes } from "./context";
 import { h, mark, say, unique } from "./dom";
 import { bytes, count } from "./format";
@@ -126,6 +126,7 @@ const dialog = h("dialog", { "aria-label": "Token" });
 document.body.append(dialog);
 whenUnauthorized(() => {
   if (dialog.open) return;
+  const refused = forgetToken();
   const id = unique("token");
   const input = h("input", { id, type: "password", autocomplete: "off", required: true });
   dialog.replaceChildren(
@@ -139,7 +140,8 @@ whenUnauthorized(() => {
         },
       },
       h("h2", {}, "This hub requires a token"),
-      h("p", {}, "It is the one that the hub was started with. It is kept for this session of the browser only."),
+      refused ? h("p", { role: "alert" }, "The token that was given is not the hub's.") : "",
+      h("p", {}, "Open the address that `neurogc hub` printed: it carries the token. Or type a token of the hub's file hub.tokens here; it is kept for this session of the browser only."),
       h("label", { for: id, class: "field" }, h("span", {}, "Token"), input),
       h("button", { type: "submit", class: "primary" }, "Open"),
     ),

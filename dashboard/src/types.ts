@@ -13,6 +13,7 @@ export interface Hub {
   now_ms: number;
   started_ms: number;
   token: boolean;
+  may_order: boolean;
   processes: { live: number; known: number };
   ingest: { reports: number; events: number; missed: number; refused: number };
   store: {

@@ -62,7 +62,7 @@ export class Backend {
   /** Starts the hub, or starts it again where it was. */
   async up() {
     const [program, words] = this.real
-      ? [resolve(this.#options.hub), ["hub", "--listen", `127.0.0.1:${this.#port}`, "--data", join(this.#folder, "data"), "--recordings", join(this.#folder, "recordings")]]
+      ? [resolve(this.#options.hub), ["hub", "--no-token", "--listen", `127.0.0.1:${this.#port}`, "--data", join(this.#folder, "data"), "--recordings", join(this.#folder, "recordings")]]
       : [process.execPath, [mock, "--port", String(this.#port), "--recording", BENCH]];
     this.#hub = spawn(program, words, { stdio: ["ignore", "pipe", "inherit"] });
     await line(this.#hub, /http:/);

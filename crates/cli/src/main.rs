@@ -17,6 +17,7 @@ mod kernel;
 mod live;
 mod models;
 mod notice;
+mod own_hub;
 mod probe;
 mod process;
 mod program;

@@ -1,13 +1,15 @@
 //! Agents that report without any program behind them: what a hub has to bear is made by `bench/hub.py` with this.
 //!
-//! `agents FOLDER COUNT EVENTS SECONDS` listens on COUNT sockets in FOLDER; each agent sends EVENTS a second to the hub
-//! that follows it, in ten frames, and figures once a second. At the end it prints what was sent.
+//! `agents FOLDER COUNT EVENTS SECONDS` starts COUNT processes, since a hub believes a process only what the kernel says
+//! about it too. Each listens on its socket in FOLDER and sends EVENTS a second to a hub that follows it, in ten frames, and
+//! figures once a second. At the end it prints what was sent.
 #![expect(clippy::print_stdout, reason = "its output is its result")]
 
 use std::env;
 use std::error::Error;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,8 +21,6 @@ use neurogc_wire::trace::{BlockWriter, Place, Record};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-/// No process has such a number.
-const FIRST_PID: u32 = 1_000_000_000;
 const ROUND: Duration = Duration::from_millis(100);
 const ROUNDS_A_SECOND: u64 = 10;
 
@@ -33,6 +33,7 @@ struct Sent {
 }
 
 struct Fake {
+    host: String,
     pid: u32,
     events: u64,
     installed: Instant,
@@ -42,31 +43,53 @@ struct Fake {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = env::args().collect();
-    let [_, folder, count, events, seconds] = &words[..] else {
-        return Err("usage: agents FOLDER COUNT EVENTS SECONDS".into());
-    };
-    let (count, events, seconds): (u32, u64, u64) = (count.parse()?, events.parse()?, seconds.parse()?);
+    match &words[..] {
+        [_, folder, events, seconds] => one(Path::new(folder), events.parse()?, seconds.parse()?),
+        [own, folder, count, events, seconds] => many(own, folder, count.parse()?, events, seconds),
+        _ => Err("usage: agents FOLDER COUNT EVENTS SECONDS".into()),
+    }
+}
+
+/// Starts so many of them and adds up what they sent.
+fn many(own: &str, folder: &str, count: usize, events: &str, seconds: &str) -> Result<(), Box<dyn Error>> {
+    let start =
+        || Command::new(own).args([folder, events, seconds]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut agents = (0..count).map(|_| start()).collect::<io::Result<Vec<_>>>()?;
+    let mut outputs: Vec<_> =
+        agents.iter_mut().filter_map(|agent| agent.stdout.take()).map(|out| BufReader::new(out).lines()).collect();
+    for output in &mut outputs {
+        if output.next().transpose()?.as_deref() != Some("ready") {
+            return Err("an agent did not begin".into());
+        }
+    }
+    println!("ready");
+    let mut sums = [0; 4];
+    for output in &mut outputs {
+        let line = output.next().transpose()?.unwrap_or_default();
+        for (sum, number) in sums.iter_mut().zip(line.split(' ')) {
+            *sum += number.parse::<u64>()?;
+        }
+    }
+    agents.iter_mut().try_for_each(|agent| agent.wait().map(drop))?;
+    let [frames, events, bytes, followers] = sums;
+    println!("{{\"frames\": {frames}, \"events\": {events}, \"bytes\": {bytes}, \"followers\": {followers}}}");
+    Ok(())
+}
+
+fn one(folder: &Path, events: u64, seconds: u64) -> Result<(), Box<dyn Error>> {
     let sent = Arc::new(Sent::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        for pid in FIRST_PID..FIRST_PID + count {
-            let path = socket_path(Path::new(folder), pid);
-            let _ = std::fs::remove_file(&path);
-            let listener = UnixListener::bind(path)?;
-            tokio::spawn(listen(listener, pid, events, Arc::clone(&sent)));
-        }
+        let pid = std::process::id();
+        let path = socket_path(folder, pid);
+        let _ = std::fs::remove_file(&path);
+        tokio::spawn(listen(UnixListener::bind(path)?, pid, events, Arc::clone(&sent)));
         println!("ready");
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         Ok::<_, io::Error>(())
     })?;
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    println!(
-        "{{\"frames\": {}, \"events\": {}, \"bytes\": {}, \"followers\": {}}}",
-        read(&sent.frames),
-        read(&sent.events),
-        read(&sent.bytes),
-        read(&sent.followers)
-    );
+    println!("{} {} {} {}", read(&sent.frames), read(&sent.events), read(&sent.bytes), read(&sent.followers));
     Ok(())
 }
 
@@ -74,7 +97,8 @@ async fn listen(listener: UnixListener, pid: u32, events: u64, sent: Arc<Sent>) 
     let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     while let Ok((stream, _)) = listener.accept().await {
         sent.followers.fetch_add(1, Ordering::Relaxed);
-        let fake = Fake { pid, events, installed: Instant::now(), started_unix_ms, sample: Sample::default() };
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+        let fake = Fake { host, pid, events, installed: Instant::now(), started_unix_ms, sample: Sample::default() };
         let _ = fake.tell(stream, &sent).await;
     }
 }
@@ -115,7 +139,7 @@ impl Fake {
         }
         let sample = round.is_multiple_of(ROUNDS_A_SECOND).then(|| Box::new(self.figures(now.as_secs_f64())));
         let report = Report {
-            host: "fake".to_owned(),
+            host: self.host.clone(),
             pid: self.pid,
             started_unix_ms: self.started_unix_ms,
             at_s: now.as_secs_f64(),

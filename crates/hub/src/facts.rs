@@ -22,6 +22,12 @@ pub(crate) struct Facts {
 const LONGEST_NAME: usize = 64;
 const LONGEST_TEXT: usize = 1000;
 
+/// The beginning of a text, of at most so many bytes.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
 /// The id of the process that reports.
 pub(crate) fn id_of(report: &Report) -> String {
     let plain = |it: char| if it.is_ascii_alphanumeric() || "._-".contains(it) { it } else { '_' };
@@ -33,7 +39,7 @@ pub(crate) fn id_of(report: &Report) -> String {
 impl Facts {
     /// What a report says about its process.
     pub(crate) fn of(id: &str, report: &Report, status: &Status) -> Self {
-        let cut = |text: &str| text.chars().take(LONGEST_TEXT).collect::<String>();
+        let cut = |text: &str| cut(text, LONGEST_TEXT).to_owned();
         Self {
             id: id.to_owned(),
             host: cut(&report.host),
@@ -50,6 +56,11 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_letters() {
+        assert_eq!((cut("abc", 9), cut("abc", 2), cut("aé", 2), cut("", 0)), ("abc", "ab", "a", ""));
+    }
 
     #[test]
     fn an_id_can_stand_in_a_path() {

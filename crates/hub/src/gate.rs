@@ -3,54 +3,88 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, Method, Uri, header};
+use neurogc_wire::report::INGEST_PATH;
 
 use crate::api::ApiError;
+use crate::tokens::{Role, Tokens};
 
 /// The subprotocol that browsers ask for, and the one that carries the token beside it.
 pub(crate) const PROTOCOL: &str = "neurogc.v1";
 const TOKEN_PROTOCOL: &str = "token.";
 
+/// How long a browser keeps the token: 30 days.
+const KEPT_S: u64 = 30 * 86_400;
+
 /// Who gets in.
+#[derive(Debug)]
 pub(crate) struct Gate {
-    token: Option<String>,
+    tokens: Option<Tokens>,
     listen: SocketAddr,
 }
 
-impl std::fmt::Debug for Gate {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not derived: the token is never shown.
-        to.debug_struct("Gate").field("listen", &self.listen).finish_non_exhaustive()
-    }
-}
-
 impl Gate {
-    pub(crate) fn new(token: Option<String>, listen: SocketAddr) -> Self {
-        Self { token, listen }
+    pub(crate) fn new(tokens: Option<Tokens>, listen: SocketAddr) -> Self {
+        Self { tokens, listen }
     }
 
     pub(crate) fn wants_token(&self) -> bool {
-        self.token.is_some()
+        self.tokens.is_some()
     }
 
-    /// Lets a request in or says why not.
-    pub(crate) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    /// Lets a request in or says why not. Gives what its token allows.
+    pub(crate) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Role, ApiError> {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         // With a token a foreign page that has found a name for this address still knows no token.
-        if self.token.is_none() && !self.is_own_name(host) {
+        if self.tokens.is_none() && !self.is_own_name(host) {
             let message = "without a token the hub answers to localhost and its own address only";
             return Err(ApiError::forbidden(message));
         }
-        let upgrades = headers.contains_key(header::UPGRADE);
-        if (upgrades || !matches!(*method, Method::GET | Method::HEAD)) && !comes_from_here(headers, host) {
-            return Err(ApiError::forbidden("cross-origin request refused"));
+        let changes = !matches!(*method, Method::GET | Method::HEAD);
+        if (headers.contains_key(header::UPGRADE) || changes) && !comes_from_here(headers, host) {
+            return Err(ApiError::forbidden("the request comes from a page of another server"));
         }
         let guarded = uri.path().starts_with("/api") || uri.path() == "/metrics";
-        match &self.token {
-            Some(token) if guarded && !given(headers).is_some_and(|given| is_same(given, token)) => {
-                Err(ApiError::unauthorized())
-            }
-            _ => Ok(()),
+        let Some(tokens) = self.tokens.as_ref().filter(|_| guarded) else { return Ok(Role::Full) };
+        let given = given(headers).or_else(|| self.in_cookie(headers));
+        let role = match given {
+            None => return Err(ApiError::unauthorized("this hub needs its token")),
+            Some(given) => tokens.role(given).ok_or_else(|| ApiError::unauthorized("this is not the hub's token"))?,
+        };
+        let reports = uri.path() == INGEST_PATH;
+        match role {
+            Role::Full => Ok(role),
+            Role::Read if !changes => Ok(role),
+            Role::Report if reports => Ok(role),
+            Role::Read => Err(ApiError::forbidden("this token may look and not order; the full token is needed")),
+            Role::Report => Err(ApiError::forbidden("this token is for agents that report, and for nothing else")),
         }
+    }
+
+    /// The header that has a browser keep the token which the address of the page carries, if it is right.
+    pub(crate) fn cookie(&self, uri: &Uri) -> Option<Result<String, ApiError>> {
+        let tokens = self.tokens.as_ref()?;
+        let given = uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))?;
+        Some(match tokens.role(given) {
+            Some(Role::Full | Role::Read) => {
+                let name = self.cookie_name();
+                Ok(format!("{name}={given}; Path=/; Max-Age={KEPT_S}; HttpOnly; SameSite=Strict"))
+            }
+            _ => Err(ApiError::unauthorized("the token in the address is not the hub's")),
+        })
+    }
+
+    fn in_cookie<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        let name = self.cookie_name();
+        let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|cookies| cookies.to_str().ok());
+        cookies.flat_map(|cookies| cookies.split(';')).find_map(|cookie| {
+            let (its_name, value) = cookie.trim().split_once('=')?;
+            (its_name == name).then_some(value)
+        })
+    }
+
+    /// Browsers keep cookies for a host, whatever its port: another hub of this machine has another name.
+    fn cookie_name(&self) -> String {
+        format!("neurogc_{}", self.listen.port())
     }
 
     fn is_own_name(&self, host: &str) -> bool {
@@ -64,8 +98,12 @@ impl Gate {
     }
 }
 
-/// Programs send no `Origin`; browsers send the one of the page.
+/// Programs send no `Origin`; browsers send the one of the page, and whether that is of the same server.
 fn comes_from_here(headers: &HeaderMap, host: &str) -> bool {
+    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    if site.is_some_and(|site| site != b"same-origin" && site != b"none") {
+        return false;
+    }
     let Some(origin) = headers.get(header::ORIGIN) else { return true };
     let origin = origin.to_str().unwrap_or_default();
     let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
@@ -80,22 +118,19 @@ fn given(headers: &HeaderMap) -> Option<&str> {
     })
 }
 
-/// Compares in a time that does not tell how much of it was right.
-fn is_same(given: &str, token: &str) -> bool {
-    let (given, token) = (given.as_bytes(), token.as_bytes());
-    let differences = token.iter().enumerate().fold(u8::from(given.len() != token.len()), |found, (place, byte)| {
-        found | (byte ^ given.get(place).copied().unwrap_or(0))
-    });
-    std::hint::black_box(differences) == 0
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
+    fn gate(full: Option<&str>) -> Gate {
+        let tokens =
+            full.map(|full| Tokens { full: full.to_owned(), read: "looker".to_owned(), report: "agents".to_owned() });
+        Gate::new(tokens, "127.0.0.1:7077".parse().unwrap())
+    }
+
     fn check(token: Option<&str>, method: Method, path: &str, pairs: &[(&str, &str)], expect: bool) {
-        let gate = Gate::new(token.map(str::to_owned), "127.0.0.1:7077".parse().unwrap());
+        let gate = gate(token);
         let headers: HeaderMap = pairs
             .iter()
             .map(|(name, value)| (name.parse::<header::HeaderName>().unwrap(), value.parse().unwrap()))
@@ -140,8 +175,7 @@ mod tests {
 
     #[test]
     fn the_token_is_shown_to_nobody() {
-        let gate = Gate::new(Some("secret".to_owned()), "127.0.0.1:7077".parse().unwrap());
-        assert!(!format!("{gate:?}").contains("secret"));
+        assert!(!format!("{:?}", gate(Some("secret"))).contains("secret"));
     }
 
     #[test]
@@ -156,5 +190,46 @@ mod tests {
         check(Some("secret"), Method::GET, "/index.html", &[host], true);
         let protocols = [host, ("sec-websocket-protocol", "neurogc.v1, token.secret"), ("upgrade", "websocket")];
         check(Some("secret"), Method::GET, "/api/v1/live", &protocols, true);
+    }
+
+    #[test]
+    fn a_token_allows_what_it_is_for() {
+        let (order, hub) = ("/api/v1/processes/x/policy", "/api/v1/hub");
+        for (token, looks, orders, reports) in
+            [("secret", true, true, true), ("looker", true, false, false), ("agents", false, false, true)]
+        {
+            let bearer = format!("Bearer {token}");
+            let headers = [("host", "hub.example"), ("authorization", bearer.as_str())];
+            check(Some("secret"), Method::GET, hub, &headers, looks);
+            check(Some("secret"), Method::GET, "/metrics", &headers, looks);
+            check(Some("secret"), Method::POST, order, &headers, orders);
+            check(Some("secret"), Method::DELETE, "/api/v1/recordings/x", &headers, orders);
+            check(Some("secret"), Method::POST, INGEST_PATH, &headers, reports);
+        }
+    }
+
+    #[test]
+    fn a_browser_keeps_the_token_of_the_address_in_a_cookie() {
+        let cookie = |path: &str| gate(Some("secret")).cookie(&path.parse().unwrap()).map(Result::ok);
+        let kept = cookie("/?x=1&token=secret").flatten().unwrap();
+        assert!(kept.starts_with("neurogc_7077=secret; ") && kept.ends_with("; HttpOnly; SameSite=Strict"), "{kept}");
+        assert!(cookie("/?token=looker").flatten().is_some());
+        assert_eq!((cookie("/?token=agents"), cookie("/?token=x"), cookie("/")), (Some(None), Some(None), None));
+        assert!(gate(None).cookie(&"/?token=x".parse().unwrap()).is_none());
+        let host = ("host", "localhost:7077");
+        for (cookie, expect) in [
+            ("neurogc_7077=secret", true),
+            ("a=b; neurogc_7077=looker", true),
+            ("neurogc_7078=secret", false),
+            ("neurogc_7077=", false),
+        ] {
+            check(Some("secret"), Method::GET, "/api/v1/hub", &[host, ("cookie", cookie)], expect);
+        }
+        // A page of another server on this machine is of the same site for a browser, and has its cookies sent.
+        let order = "/api/v1/processes/x/policy";
+        let cookie = ("cookie", "neurogc_7077=secret");
+        for (site, expect) in [("same-origin", true), ("same-site", false), ("cross-site", false)] {
+            check(Some("secret"), Method::POST, order, &[host, cookie, ("sec-fetch-site", site)], expect);
+        }
     }
 }

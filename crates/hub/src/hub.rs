@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use neurogc_wire::control::{Answer, Ask};
 use neurogc_wire::report::{Frame, Reply, Report, Sample, Wanted};
@@ -10,18 +10,17 @@ use neurogc_wire::status::Conduct;
 use neurogc_wire::trace::Record;
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
+use crate::budget::{ARRIVING, FIGURES, FIGURES_EACH, Full, Held, Over, PROCESSES};
 use crate::clock::{exact_unix_ms, unix_ms};
 use crate::event::Event;
-use crate::facts::id_of;
+use crate::facts::{Facts, id_of};
 use crate::live::Clients;
-use crate::process::{Process, Source, State, Summary};
+use crate::process::{Process, Source, State, Summary, View};
 use crate::row::Row;
 use crate::store::{Batch, Entry, Store, Write};
-
-/// Processes that are held at once. More are refused, because a client that may report could invent processes.
-const MOST: usize = 5000;
+use crate::weight::weight;
 
 /// Processes that have ended stay in the list for this long.
 const REMEMBERED_MS: u64 = 60_000;
@@ -34,8 +33,17 @@ pub(crate) struct Hub {
     pub(crate) store: Store,
     pub(crate) clients: Clients,
     pub(crate) counts: Counts,
+    pub(crate) over: Over,
+    /// Room for reports that are arriving, in kilobytes.
+    pub(crate) arriving: Semaphore,
     processes: Mutex<BTreeMap<String, Process>>,
+    /// What the latest figures of all processes take of memory.
+    figures: AtomicU64,
+    /// What waits to be written, of all processes.
+    waiting_bytes: Arc<AtomicU64>,
     numbers: AtomicU64,
+    /// Who was refused last, and why.
+    refusal: Mutex<Option<String>>,
 }
 
 /// What has come in.
@@ -45,128 +53,248 @@ pub(crate) struct Counts {
     pub(crate) events: AtomicU64,
     pub(crate) missed: AtomicU64,
     pub(crate) refused: AtomicU64,
+    /// Reports of a process that came from another one.
+    pub(crate) impostors: AtomicU64,
 }
 
 /// Why a report was not taken.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooMany;
+pub(crate) enum Refusal {
+    /// There is no room for another process.
+    TooMany,
+    /// It came from another source than the process that it names.
+    Impostor(String),
+    /// What it says cannot be.
+    Absurd(&'static str),
+}
+
+/// What a report changes, to be told and kept once the lock is free.
+#[derive(Default)]
+struct News {
+    change: crate::process::Change,
+    sample: Option<Arc<Sample>>,
+}
+
+/// A process as far as its events need it.
+struct Its {
+    facts: Arc<Facts>,
+    epoch_ms: f64,
+    waiting_bytes: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
+}
 
 impl Hub {
     pub(crate) fn new(host: String, store: Store) -> Self {
+        let now = unix_ms();
         Self {
             host,
-            started_ms: unix_ms(),
+            started_ms: now,
             store,
             clients: Clients::default(),
             counts: Counts::default(),
+            over: Over::default(),
+            arriving: Semaphore::new(ARRIVING >> 10),
             processes: Mutex::default(),
-            numbers: AtomicU64::new(1),
+            figures: AtomicU64::new(0),
+            waiting_bytes: Arc::default(),
+            // An agent may still hold the answer to a number of the hub that ran before this one.
+            numbers: AtomicU64::new(now.saturating_mul(1000)),
+            refusal: Mutex::default(),
         }
     }
 
-    /// The processes that are there, and those that have just gone.
+    /// The processes that are there, and those that have just gone. What is long is not done while they are held.
     pub(crate) fn processes(&self) -> MutexGuard<'_, BTreeMap<String, Process>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// All of them at this moment, to be told of without holding them.
+    pub(crate) fn views(&self) -> Vec<View> {
+        let now_ms = unix_ms();
+        self.processes().values().map(|process| process.view(now_ms)).collect()
+    }
+
+    /// Bytes of memory that the figures of all processes take, and that wait to be written.
+    pub(crate) fn used(&self) -> (u64, u64) {
+        (self.figures.load(Ordering::Relaxed), self.waiting_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Counts a report that came from another source than the process that it names.
+    pub(crate) fn refuse_impostor(&self, why: &str) {
+        self.counts.impostors.fetch_add(1, Ordering::Relaxed);
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
+    }
+
+    /// Who was refused last, and why.
+    pub(crate) fn last_refusal(&self) -> Option<String> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Takes a frame in and gives what its sender shall do.
-    pub(crate) fn take(&self, frame: Frame<'_>, source: &Source) -> Result<Reply, TooMany> {
-        let Frame { mut report, records, blocks } = frame;
-        let (id, now) = (id_of(&report), exact_unix_ms());
-        self.counts.reports.fetch_add(1, Ordering::Relaxed);
-        let mut processes = self.processes();
-        if processes.len() >= MOST && !processes.contains_key(&id) {
-            return Err(TooMany);
-        }
-        let mut is_new = false;
-        let process = processes.entry(id).or_insert_with_key(|id| {
-            is_new = true;
-            Process::new(id, &report, source.clone(), now)
-        });
-        if process.is_heard_otherwise(source, now as u64) {
-            return Ok(Reply::default());
-        }
-        process.source = source.clone();
-        process.heard(&report, now);
-        self.counts.missed.fetch_add(report.missed, Ordering::Relaxed);
-        process.missed = process.missed.saturating_add(report.missed);
-        if let Some(sample) = report.sample.take() {
-            self.take_sample(process, &report, sample, now as u64);
-        }
-        if let Some(batch) = Batch::of(&records, blocks, process.epoch_ms) {
-            let events: Vec<_> = records.iter().filter_map(|record| Event::of(record, process.epoch_ms)).collect();
-            self.take_events(process, &events, batch);
-        }
-        for settled in report.answers {
-            if let Some(waiting) = process.waiting.remove(&settled.number) {
-                let _ = waiting.send(settled.answer);
+    pub(crate) fn take(&self, frame: Frame<'_>, source: &Source) -> Result<Reply, Refusal> {
+        let taken = self.take_frame(frame, source);
+        match &taken {
+            Err(Refusal::Impostor(why)) => self.refuse_impostor(why),
+            Err(Refusal::Absurd(_)) => {
+                self.counts.refused.fetch_add(1, Ordering::Relaxed);
             }
+            _ => {}
         }
-        let reply = Reply { wanted: std::mem::take(&mut process.wanted) };
-        if is_new {
-            self.tell_list(&processes);
+        taken
+    }
+
+    fn take_frame(&self, frame: Frame<'_>, source: &Source) -> Result<Reply, Refusal> {
+        let Frame { mut report, records, blocks } = frame;
+        self.counts.reports.fetch_add(1, Ordering::Relaxed);
+        check(&report, &records)?;
+        let (id, now) = (id_of(&report), exact_unix_ms());
+        let sample = report.sample.take().map(|sample| {
+            // The row that is made of it has the latencies once more.
+            (weight(&*sample) + weight(&sample.latency), Arc::from(sample))
+        });
+        let (reply, its, news) = {
+            let mut processes = self.processes();
+            if processes.len() >= PROCESSES && !processes.contains_key(&id) {
+                return Err(Refusal::TooMany);
+            }
+            let process = processes.entry(id).or_insert_with_key(|id| Process::new(id, &report, source.clone(), now));
+            if !process.is_bound_to(source, &report.key, report.host == self.host) {
+                let by =
+                    source.owner().map_or("an agent that posts".to_owned(), |owner| format!("process {}", owner.pid));
+                return Err(Refusal::Impostor(format!(
+                    "{by} claims to be {}, which reports already",
+                    process.facts.id
+                )));
+            }
+            if process.is_heard_otherwise(source, now as u64) {
+                return Ok(Reply::default());
+            }
+            process.source = source.clone();
+            process.heard(&report, now);
+            process.missed = process.missed.saturating_add(report.missed);
+            let news = sample.map_or_else(News::default, |(weight, sample)| {
+                self.take_sample(process, &report, (weight, sample), now as u64)
+            });
+            for settled in report.answers {
+                if let Some(waiting) = process.waiting.remove(&settled.number) {
+                    let _ = waiting.send(settled.answer);
+                }
+            }
+            let its = Its {
+                facts: Arc::clone(&process.facts),
+                epoch_ms: process.epoch_ms,
+                waiting_bytes: Arc::clone(&process.waiting_bytes),
+                dropped: Arc::clone(&process.dropped_events),
+            };
+            (Reply { wanted: std::mem::take(&mut process.wanted) }, its, news)
+        };
+        let missed = &self.counts.missed;
+        let _ =
+            missed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(report.missed)));
+        self.tell_and_keep(&its, news, report.at_s);
+        if let Some(batch) = Batch::of(&records, blocks, its.epoch_ms) {
+            let events: Vec<_> = records.iter().filter_map(|record| Event::of(record, its.epoch_ms)).collect();
+            self.take_events(&its, &events, batch);
         }
         Ok(reply)
     }
 
-    fn take_sample(&self, process: &mut Process, report: &Report, sample: Box<Sample>, now_ms: u64) {
-        let change = process.take(report, sample, now_ms);
-        if let Some((before, after)) = change.policy {
-            let record = Record::Policy { at: (report.at_s * 1e9) as u64, before, after };
-            if let Some(batch) = Batch::of_records(std::slice::from_ref(&record), process.epoch_ms) {
-                let events: Vec<_> = Event::of(&record, process.epoch_ms).into_iter().collect();
-                self.take_events(process, &events, batch);
-            }
+    /// Takes figures over, if the budgets allow them.
+    fn take_sample(
+        &self,
+        process: &mut Process,
+        report: &Report,
+        (weight, sample): (usize, Arc<Sample>),
+        now_ms: u64,
+    ) -> News {
+        let others = self.figures.load(Ordering::Relaxed).saturating_sub(process.weight as u64);
+        let over = if weight > FIGURES_EACH {
+            Some(&self.over.figures_each)
+        } else if others + weight as u64 > FIGURES as u64 {
+            Some(&self.over.figures_all)
+        } else {
+            None
+        };
+        if let Some(over) = over {
+            over.fetch_add(1, Ordering::Relaxed);
+            process.dropped_figures += 1;
+            return News::default();
         }
-        let Some(row) = change.row else { return };
-        let conduct = process.sample.as_ref().map(|(_, sample)| &sample.status.conduct);
-        let id = process.facts.id.as_str();
-        self.clients
-            .tell_watchers(id, || to_text(&SampleMessage { r#type: "sample", id, t: row.t, values: &row, conduct }));
-        self.store.put(Write { facts: process.facts.clone(), what: Entry::Row(row) });
+        self.figures.store(others + weight as u64, Ordering::Relaxed);
+        process.weight = weight;
+        News { change: process.take(report, Arc::clone(&sample), now_ms), sample: Some(sample) }
     }
 
-    fn take_events(&self, process: &Process, events: &[Event], batch: Batch) {
+    fn tell_and_keep(&self, its: &Its, news: News, at_s: f64) {
+        if let Some((before, after)) = news.change.policy {
+            let record = Record::Policy { at: (at_s * 1e9) as u64, before, after };
+            if let Some(batch) = Batch::of_records(std::slice::from_ref(&record), its.epoch_ms) {
+                let events: Vec<_> = Event::of(&record, its.epoch_ms).into_iter().collect();
+                self.take_events(its, &events, batch);
+            }
+        }
+        let Some(row) = news.change.row else { return };
+        let conduct = news.sample.as_ref().map(|sample| &sample.status.conduct);
+        let id = its.facts.id.as_str();
+        self.clients
+            .tell_watchers(id, || to_text(&SampleMessage { r#type: "sample", id, t: row.t, values: &row, conduct }));
+        let bytes = row.bytes();
+        self.keep(its, Entry::Row(row), bytes, 0);
+    }
+
+    fn take_events(&self, its: &Its, events: &[Event], batch: Batch) {
         self.counts.events.fetch_add(events.len() as u64, Ordering::Relaxed);
-        let id = process.facts.id.as_str();
+        let id = its.facts.id.as_str();
         self.clients.tell_watchers(id, || to_text(&json!({"type": "events", "id": id, "events": events})));
-        self.store.put(Write { facts: process.facts.clone(), what: Entry::Events(batch) });
+        let bytes = batch.bytes();
+        self.keep(its, Entry::Events(batch), bytes, events.len() as u64);
+    }
+
+    fn keep(&self, its: &Its, what: Entry, bytes: u64, events: u64) {
+        match Held::take(bytes, &its.waiting_bytes, &self.waiting_bytes) {
+            Ok(held) => self.store.put(Write { facts: Arc::clone(&its.facts), what, held: Some(held) }),
+            Err(full) => {
+                let over = if full == Full::Each { &self.over.events_each } else { &self.over.events_all };
+                over.fetch_add(events.max(1), Ordering::Relaxed);
+                its.dropped.fetch_add(events, Ordering::Relaxed);
+            }
+        }
     }
 
     /// A process has ended.
     pub(crate) fn ended(&self, id: &str) {
-        let mut processes = self.processes();
-        if let Some(process) = processes.get_mut(id) {
-            process.ended = true;
-            process.waiting.clear();
+        let known = self.processes().get_mut(id).map(end).is_some();
+        if known {
             self.clients.tell_watchers(id, || to_text(&json!({"type": "gone", "id": id})));
-            self.tell_list(&processes);
         }
     }
 
-    /// Once a second: the list for those who watch it, without those that are long gone.
+    /// Once a second: those that are silent for long have gone, and those that are long gone are forgotten.
     pub(crate) fn tick(&self) {
         let now = unix_ms();
-        let mut processes = self.processes();
-        for (id, process) in processes.iter_mut() {
-            if !process.ended && process.state(now) == State::Gone {
-                process.ended = true;
-                process.waiting.clear();
-                self.clients.tell_watchers(id, || to_text(&json!({"type": "gone", "id": id})));
+        let mut gone = Vec::new();
+        {
+            let mut processes = self.processes();
+            for (id, process) in processes.iter_mut() {
+                if !process.ended && process.state(now) == State::Gone {
+                    end(process);
+                    gone.push(id.clone());
+                }
             }
+            processes
+                .retain(|_, process| !process.ended || now < process.seen_ms + REMEMBERED_MS + crate::process::LOST_MS);
+            self.figures.store(processes.values().map(|process| process.weight as u64).sum(), Ordering::Relaxed);
         }
-        processes
-            .retain(|_, process| !process.ended || now < process.seen_ms + REMEMBERED_MS + crate::process::LOST_MS);
-        self.tell_list(&processes);
+        for id in gone {
+            self.clients.tell_watchers(&id, || to_text(&json!({"type": "gone", "id": id})));
+        }
     }
 
-    /// The list as browsers get it.
+    /// The list as browsers get it. It may be long: it is written where it holds nobody up.
     pub(crate) fn list(&self) -> String {
-        list_message(&self.processes())
-    }
-
-    fn tell_list(&self, processes: &BTreeMap<String, Process>) {
-        self.clients.tell_list(|| list_message(processes));
+        let views = self.views();
+        let processes = views.iter().map(Summary::of).collect();
+        to_text(&ListMessage { r#type: "processes", now_ms: unix_ms(), processes })
     }
 
     /// A number that is given once, from 1 on.
@@ -174,17 +302,59 @@ impl Hub {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Has an agent that posts asked for something with its next reply. The answer comes with a later report.
+    /// Has an agent that posts asked for something with its next reply. The answer comes with a later report. `None` where
+    /// the process is gone or has too much to do already.
     pub(crate) fn want(&self, id: &str, ask: Ask) -> Option<oneshot::Receiver<Answer>> {
         let mut processes = self.processes();
         let process = processes.get_mut(id)?;
+        process.waiting.retain(|_, other| !other.is_closed());
+        let waiting = &process.waiting;
+        process.wanted.retain(|wanted| waiting.contains_key(&wanted.number));
+        if process.waiting.len() >= MOST_WANTED {
+            return None;
+        }
         let number = self.number();
         let (answer, waiting) = oneshot::channel();
-        process.waiting.retain(|_, other| !other.is_closed());
         process.waiting.insert(number, answer);
         process.wanted.push(Wanted { number, ask });
         Some(waiting)
     }
+}
+
+/// Commands that one process may have to answer at once.
+const MOST_WANTED: usize = 8;
+
+/// Times that can be: ten years since the start of an agent, and a start before the year 2200.
+const LONGEST_S: f64 = 10.0 * 366.0 * 86_400.0;
+const LAST_START_MS: u64 = 7_258_118_400_000;
+
+/// How much later than its report an event may be.
+const AHEAD_NS: u64 = 10_000_000_000;
+
+/// The longest key, and the answers that a report may carry.
+const LONGEST_KEY: usize = 64;
+const MOST_ANSWERS: usize = 256;
+
+/// Numbers that no agent sends would spoil the history of others: what lies in the future never gets old.
+fn check(report: &Report, records: &[Record]) -> Result<(), Refusal> {
+    let at = report.at_s;
+    if !(at.is_finite() && (0.0..=LONGEST_S).contains(&at)) || report.started_unix_ms > LAST_START_MS {
+        return Err(Refusal::Absurd("its times cannot be"));
+    }
+    if i32::try_from(report.pid).is_err() || report.key.len() > LONGEST_KEY || report.answers.len() > MOST_ANSWERS {
+        return Err(Refusal::Absurd("its process id, key or answers cannot be"));
+    }
+    let latest = (at * 1e9) as u64 + AHEAD_NS;
+    if records.iter().any(|record| record.at() > latest) {
+        return Err(Refusal::Absurd("its events are later than itself"));
+    }
+    Ok(())
+}
+
+fn end(process: &mut Process) {
+    process.ended = true;
+    process.waiting.clear();
+    process.wanted.clear();
 }
 
 #[derive(Serialize)]
@@ -201,12 +371,6 @@ struct ListMessage<'m> {
     r#type: &'static str,
     now_ms: u64,
     processes: Vec<Summary<'m>>,
-}
-
-fn list_message(processes: &BTreeMap<String, Process>) -> String {
-    let now_ms = unix_ms();
-    let processes = processes.values().map(|process| Summary::of(process, now_ms)).collect();
-    to_text(&ListMessage { r#type: "processes", now_ms, processes })
 }
 
 /// JSON of something that is always JSON.

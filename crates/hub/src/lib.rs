@@ -7,6 +7,7 @@
 
 mod api;
 mod assets;
+mod budget;
 mod clock;
 mod event;
 mod export;
@@ -17,6 +18,7 @@ mod hub;
 mod live;
 mod own_cost;
 mod patient;
+mod peer;
 mod process;
 mod recording;
 mod row;
@@ -24,8 +26,11 @@ mod series;
 mod server;
 mod shelf;
 mod store;
+mod tokens;
+mod weight;
 
 pub use export::otlp::Collector;
 pub use follow::Sockets;
-pub use server::{Config, HubError, run};
+pub use server::{Config, HubError, Listening, run};
 pub use store::StoreError;
+pub use tokens::{Access, Tokens};

@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use neurogc_wire::control::Answer;
 use neurogc_wire::report::{Report, Sample, Wanted};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use crate::facts::Facts;
+use crate::facts::{Facts, cut};
+use crate::peer::{Owner, Peer};
 use crate::row::Row;
 
 /// A process without a report for this long is silent.
@@ -31,6 +33,8 @@ pub(crate) enum Source {
         path: PathBuf,
         /// Later ones have larger numbers.
         connection: u64,
+        /// Who listens there.
+        peer: Peer,
     },
     /// An agent that posts.
     Push,
@@ -42,6 +46,21 @@ impl Source {
         match self {
             Self::Socket { connection, .. } => *connection,
             Self::Push => 0,
+        }
+    }
+
+    /// The process that the kernel names, where it does.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        match self {
+            Self::Socket { peer, .. } => peer.owner,
+            Self::Push => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Socket { .. } => "socket",
+            Self::Push => "push",
         }
     }
 }
@@ -60,14 +79,23 @@ pub(crate) enum State {
 pub(crate) struct Process {
     pub(crate) facts: Arc<Facts>,
     pub(crate) source: Source,
+    /// The process that it was first heard from, and the key that it sent. Reports by others are refused.
+    owner: Option<Owner>,
+    key: String,
     /// When its agent was installed, by the clock of the hub: milliseconds since 1970.
     pub(crate) epoch_ms: f64,
     pub(crate) seen_ms: u64,
     pub(crate) ended: bool,
     /// The latest figures, and when they were taken, in seconds since the agent was installed.
-    pub(crate) sample: Option<(f64, Box<Sample>)>,
+    pub(crate) sample: Option<(f64, Arc<Sample>)>,
     pub(crate) sample_ms: u64,
-    pub(crate) row: Option<Row>,
+    pub(crate) row: Option<Arc<Row>>,
+    /// What the figures take of memory, and how many were dropped because they would take too much.
+    pub(crate) weight: usize,
+    pub(crate) dropped_figures: u64,
+    /// Events that wait to be written, in bytes, and how many were dropped because too many wait.
+    pub(crate) waiting_bytes: Arc<AtomicU64>,
+    pub(crate) dropped_events: Arc<AtomicU64>,
     /// Events that found no room in the agent.
     pub(crate) missed: u64,
     /// What is to be asked of an agent that posts, and who waits for the outcome.
@@ -79,7 +107,7 @@ pub(crate) struct Process {
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     /// The second that it closes.
-    pub(crate) row: Option<Row>,
+    pub(crate) row: Option<Arc<Row>>,
     /// Another policy: before and after.
     pub(crate) policy: Option<(String, String)>,
 }
@@ -89,6 +117,8 @@ impl Process {
         let facts = Facts::of(id, report, &neurogc_wire::status::Status::default());
         Self {
             facts: Arc::new(facts),
+            owner: source.owner(),
+            key: report.key.clone(),
             source,
             epoch_ms: now_ms - report.at_s * 1e3,
             seen_ms: now_ms as u64,
@@ -96,9 +126,28 @@ impl Process {
             sample: None,
             sample_ms: 0,
             row: None,
+            weight: 0,
+            dropped_figures: 0,
+            waiting_bytes: Arc::default(),
+            dropped_events: Arc::default(),
             missed: 0,
             wanted: Vec::new(),
             waiting: HashMap::new(),
+        }
+    }
+
+    /// Whether a report comes from where it was first heard from: the process that the kernel names, or an agent with the
+    /// same key. What the kernel says about a process of this machine (`here`) counts more than what was posted before.
+    pub(crate) fn is_bound_to(&mut self, source: &Source, key: &str, here: bool) -> bool {
+        let same_key = is_same(key.as_bytes(), self.key.as_bytes());
+        match (source.owner(), self.owner) {
+            (Some(owner), Some(bound)) => owner == bound,
+            (Some(owner), None) if same_key || (here && self.source == Source::Push) => {
+                (self.owner, self.key) = (Some(owner), key.to_owned());
+                true
+            }
+            (Some(_), None) => false,
+            (None, _) => same_key,
         }
     }
 
@@ -119,7 +168,7 @@ impl Process {
     }
 
     /// Takes figures over.
-    pub(crate) fn take(&mut self, report: &Report, sample: Box<Sample>, now_ms: u64) -> Change {
+    pub(crate) fn take(&mut self, report: &Report, sample: Arc<Sample>, now_ms: u64) -> Change {
         let mut change = Change::default();
         let facts = Facts::of(&self.facts.id, report, &sample.status);
         if facts != *self.facts {
@@ -132,8 +181,8 @@ impl Process {
         if let Some((at_s, before)) = &self.sample
             && report.at_s > *at_s
         {
-            let row = Row::between(before, &sample, report.at_s - at_s, self.next_step(now_ms));
-            self.row = Some(row.clone());
+            let row = Arc::new(Row::between(before, &sample, report.at_s - at_s, self.next_step(now_ms)));
+            self.row = Some(Arc::clone(&row));
             change.row = Some(row);
         }
         self.sample = Some((report.at_s, sample));
@@ -158,17 +207,77 @@ impl Process {
         }
     }
 
+    /// What can be told of it without holding the others up.
+    pub(crate) fn view(&self, now_ms: u64) -> View {
+        View {
+            facts: Arc::clone(&self.facts),
+            state: self.state(now_ms),
+            source: self.source.name(),
+            epoch_ms: self.epoch_ms,
+            seen_ms: self.seen_ms,
+            sample: self.sample.as_ref().map(|(_, sample)| Arc::clone(sample)),
+            sample_ms: self.sample_ms,
+            row: self.row.clone(),
+            missed: self.missed,
+            dropped_figures: self.dropped_figures,
+            dropped_events: self.dropped_events.load(std::sync::atomic::Ordering::Relaxed),
+        }
+    }
+}
+
+/// Compares in a time that does not tell how much of it was right.
+pub(crate) fn is_same(given: &[u8], secret: &[u8]) -> bool {
+    let differences = secret.iter().enumerate().fold(u8::from(given.len() != secret.len()), |found, (place, byte)| {
+        found | (byte ^ given.get(place).copied().unwrap_or(0))
+    });
+    std::hint::black_box(differences) == 0
+}
+
+/// A process at one moment: taken under the lock of all processes, and told of without it.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) state: State,
+    source: &'static str,
+    pub(crate) epoch_ms: f64,
+    seen_ms: u64,
+    pub(crate) sample: Option<Arc<Sample>>,
+    pub(crate) sample_ms: u64,
+    row: Option<Arc<Row>>,
+    missed: u64,
+    dropped_figures: u64,
+    dropped_events: u64,
+}
+
+/// Warnings of one agent that are told, and the bytes of each text in a list.
+const MOST_WARNINGS: usize = 32;
+const LONGEST_WARNING: usize = 400;
+
+impl View {
     /// What people should know, in words.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if let Some((_, sample)) = &self.sample {
-            warnings.extend(sample.status.degraded.iter().cloned());
+        if let Some(sample) = &self.sample {
+            let degraded = &sample.status.degraded;
+            warnings.extend(degraded.iter().take(MOST_WARNINGS).map(|text| cut(text, LONGEST_WARNING).to_owned()));
+            if degraded.len() > MOST_WARNINGS {
+                warnings.push(format!("{} more warnings of the agent are not shown", degraded.len() - MOST_WARNINGS));
+            }
             if sample.status.agent.dropped > 0 {
                 warnings.push(format!("{} events were dropped by the agent", sample.status.agent.dropped));
             }
         }
         if self.missed > 0 {
             warnings.push(format!("{} events were lost on their way to the hub", self.missed));
+        }
+        if self.dropped_figures > 0 {
+            let count = self.dropped_figures;
+            warnings
+                .push(format!("{count} reports were dropped by the hub: their figures were over its memory budget"));
+        }
+        if self.dropped_events > 0 {
+            let count = self.dropped_events;
+            warnings.push(format!("{count} events were dropped by the hub: they were over its memory budget"));
         }
         warnings
     }
@@ -191,26 +300,21 @@ pub(crate) struct Summary<'p> {
 }
 
 impl<'p> Summary<'p> {
-    pub(crate) fn of(process: &'p Process, now_ms: u64) -> Self {
-        let conduct = process.sample.as_ref().map(|(_, sample)| &sample.status.conduct);
-        let shown = process.sample.as_ref().map(|(_, sample)| sample.status.policy_shown());
+    pub(crate) fn of(view: &'p View) -> Self {
+        let conduct = view.sample.as_ref().map(|sample| &sample.status.conduct);
+        let shown = view.sample.as_ref().map(|sample| sample.status.policy_shown());
         Self {
-            facts: &process.facts,
-            policy_shown: shown.unwrap_or_else(|| process.facts.policy.clone()),
-            state: process.state(now_ms),
-            source: if process.source == Source::Push { "push" } else { "socket" },
-            seen_ms: process.seen_ms,
+            facts: &view.facts,
+            policy_shown: shown.unwrap_or_else(|| view.facts.policy.clone()),
+            state: view.state,
+            source: view.source,
+            seen_ms: view.seen_ms,
             acting: conduct.is_some_and(|conduct| conduct.acting),
-            due: conduct.map_or("", |conduct| &conduct.due),
+            due: conduct.map_or("", |conduct| cut(&conduct.due, LONGEST_WARNING)),
             overdue_s: conduct.map_or(0.0, |conduct| conduct.overdue_s),
-            warnings: process.warnings(),
-            latest: process.row.as_ref(),
+            warnings: view.warnings(),
+            latest: view.row.as_deref(),
         }
-    }
-
-    /// Whether it is there.
-    pub(crate) fn presence(&self) -> State {
-        self.state
     }
 
     /// One of which only history is left.
@@ -238,6 +342,10 @@ mod tests {
         Report { at_s, ..Report::default() }
     }
 
+    fn socket(connection: u64) -> Source {
+        Source::Socket { path: PathBuf::new(), connection, peer: Peer::of_test(7, 1) }
+    }
+
     fn process() -> Process {
         Process::new("x", &report(0.0), Source::Push, 1_000_000.0)
     }
@@ -249,7 +357,7 @@ mod tests {
         let steps: Vec<_> = arrivals
             .iter()
             .zip(0_u32..)
-            .filter_map(|(at, second)| process.take(&report(f64::from(second)), Box::default(), *at).row)
+            .filter_map(|(at, second)| process.take(&report(f64::from(second)), Arc::default(), *at).row)
             .map(|row| row.t)
             .collect();
         assert_eq!(steps, [1_001_000, 1_002_000, 1_003_000, 1_004_000, 1_009_000]);
@@ -261,7 +369,7 @@ mod tests {
         let sample = |policy: &str| {
             let mut sample = Sample::default();
             sample.status.policy = policy.to_owned();
-            Box::new(sample)
+            Arc::new(sample)
         };
         assert_eq!(process.take(&report(1.0), sample("observe"), 1).policy, None);
         assert_eq!(process.take(&report(2.0), sample("gap"), 2).policy, Some(("observe".to_owned(), "gap".to_owned())));
@@ -280,7 +388,6 @@ mod tests {
 
     #[test]
     fn one_way_to_a_process_will_do() {
-        let socket = |connection| Source::Socket { path: PathBuf::new(), connection };
         let mut process = process();
         let check = |process: &Process, source: &Source, now, expect| {
             assert_eq!(process.is_heard_otherwise(source, now), expect, "{source:?} at {now}");
@@ -294,6 +401,25 @@ mod tests {
         check(&process, &Source::Push, 1_000_000, true);
         check(&process, &socket(1), 1_006_000, false);
         check(&process, &Source::Push, 1_006_000, false);
+    }
+
+    #[test]
+    fn reports_are_taken_from_where_the_first_came_from() {
+        let (by, other) =
+            (socket(1), Source::Socket { path: PathBuf::new(), connection: 9, peer: Peer::of_test(8, 1) });
+        let with_key = |key: &str, source: &Source| {
+            Process::new("x", &Report { key: key.to_owned(), ..Report::default() }, source.clone(), 0.0)
+        };
+        // Known by the kernel: that process, by whatever socket, and its agent by push; nothing else.
+        let mut known = with_key("a", &by);
+        assert!(known.is_bound_to(&socket(2), "whatever", true) && known.is_bound_to(&Source::Push, "a", true));
+        assert!(!known.is_bound_to(&other, "a", true) && !known.is_bound_to(&Source::Push, "b", true));
+        // Known by its key: an agent with the key. A process of this machine counts more.
+        let mut pushed = with_key("a", &Source::Push);
+        assert!(pushed.is_bound_to(&Source::Push, "a", false) && !pushed.is_bound_to(&Source::Push, "", false));
+        assert!(!pushed.is_bound_to(&other, "b", false));
+        assert!(pushed.is_bound_to(&by, "b", true));
+        assert!(!pushed.is_bound_to(&Source::Push, "a", true) && !pushed.is_bound_to(&other, "b", true));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Damage, Header, Place, Record, TraceError, walk};
 
 use crate::event::Event;
-use crate::row::Row;
+use crate::row::{Row, Steps};
 use crate::series::TRACED;
 use crate::store::{Choice, Found, Wish};
 
@@ -20,11 +20,10 @@ const MOST_OPEN: usize = 100_000;
 /// The longest recording, so that a damaged time does not make a row for each second of a century.
 const LONGEST_S: u64 = 7 * 24 * 3600;
 
-/// What a trace holds, without its events.
+/// What a trace is, without what happened in it.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) header: Header,
-    pub(crate) rows: Vec<Row>,
     pub(crate) damage: Vec<Damage>,
     pub(crate) from_ms: u64,
     pub(crate) to_ms: u64,
@@ -35,15 +34,25 @@ fn epoch_ms(header: &Header) -> f64 {
     (header.started_unix_ns / 1000) as f64 / 1e3
 }
 
-/// Reads a trace, a block at a time.
+/// Reads what a trace is, a block at a time.
 pub(crate) fn read(bytes: &[u8]) -> Result<Recording, TraceError> {
     let header = header_of(bytes)?;
     let from_ms = header.started_unix_ns / 1_000_000;
-    let mut replay = Replay { from_ms, ..Replay::default() };
-    let (_, damage) = walk(bytes, &mut |block| block.iter().for_each(|record| replay.take(record)))?;
+    let mut last = 0;
+    let (_, damage) = walk(bytes, &mut |block| {
+        let times = block.iter().map(Record::at).filter(|at| at / SECOND_NS <= LONGEST_S);
+        last = times.fold(last, u64::max);
+    })?;
+    Ok(Recording { header, damage, from_ms, to_ms: from_ms + last / 1_000_000 + 1 })
+}
+
+/// The rows of a while, folded into steps as they are read: a trace of a week has many more than are drawn.
+pub(crate) fn rows(bytes: &[u8], (from, to): (u64, u64), step_ms: u64) -> Result<Vec<Row>, TraceError> {
+    let from_ms = header_of(bytes)?.started_unix_ns / 1_000_000;
+    let mut replay = Replay::new(from_ms, (from, to), step_ms);
+    walk(bytes, &mut |block| block.iter().for_each(|record| replay.take(record)))?;
     replay.close_second();
-    let to_ms = from_ms + replay.last / 1_000_000 + 1;
-    Ok(Recording { header, rows: replay.rows, damage, from_ms, to_ms })
+    Ok(replay.steps.finish())
 }
 
 /// The events of a trace.
@@ -64,20 +73,34 @@ fn header_of(bytes: &[u8]) -> Result<Header, TraceError> {
 }
 
 /// The figures that an agent would have reported.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Replay {
     from_ms: u64,
+    /// The while that is wanted.
+    wanted: (u64, u64),
     now: Sample,
     before: Sample,
     open: HashMap<u64, u64>,
-    /// The second that is being filled, and the time of the latest record.
+    /// The second that is being filled.
     second: u64,
-    last: u64,
     cpu: Option<(u64, u64)>,
-    rows: Vec<Row>,
+    steps: Steps,
 }
 
 impl Replay {
+    fn new(from_ms: u64, wanted: (u64, u64), step_ms: u64) -> Self {
+        Self {
+            from_ms,
+            wanted,
+            now: Sample::default(),
+            before: Sample::default(),
+            open: HashMap::new(),
+            second: 0,
+            cpu: None,
+            steps: Steps::new(step_ms),
+        }
+    }
+
     fn take(&mut self, record: &Record) {
         let at = record.at();
         if at / SECOND_NS > LONGEST_S {
@@ -87,7 +110,6 @@ impl Replay {
             self.close_second();
             self.second = at / SECOND_NS;
         }
-        self.last = self.last.max(at);
         let status = &mut self.now.status;
         match record {
             Record::RequestStart { at, id } if self.open.len() < MOST_OPEN => {
@@ -161,7 +183,10 @@ impl Replay {
         let t = self.from_ms + (self.second + 1) * 1000;
         let mut row = Row::between(&self.before, &self.now, 1.0, t);
         row.keep_only(|name| TRACED.iter().any(|traced| name.starts_with(traced)));
-        self.rows.push(row);
+        // A row ends after what it tells of, so the last one may end after the recording.
+        if t > self.wanted.0 && t < self.wanted.1.saturating_add(1000) {
+            self.steps.add(&row);
+        }
         self.before = self.now.clone();
     }
 }
@@ -206,9 +231,10 @@ mod tests {
     fn a_trace_becomes_rows() {
         let recording = read(&trace()).unwrap();
         assert_eq!((recording.from_ms, recording.to_ms), (1_000_000, 1_003_501));
-        let times: Vec<_> = recording.rows.iter().map(|row| row.t).collect();
+        let rows = rows(&trace(), (recording.from_ms, recording.to_ms), 1000).unwrap();
+        let times: Vec<_> = rows.iter().map(|row| row.t).collect();
         assert_eq!(times, [1_001_000, 1_002_000, 1_004_000]);
-        let value = |row: usize, name: &str| recording.rows[row].value(position(name).unwrap());
+        let value = |row: usize, name: &str| rows[row].value(position(name).unwrap());
         assert!((value(0, "requests.p50_ms").unwrap() - 50.0).abs() < 2.0);
         assert_eq!((value(0, "gc.in_request_ms"), value(2, "gc.in_request_ms")), (Some(8.0), Some(0.0)));
         assert_eq!((value(1, "memory.rss"), value(1, "cpu.percent")), (Some(200.0), Some(25.0)));

@@ -5,6 +5,7 @@ use neurogc_wire::report::Sample;
 use serde::{Serialize, Serializer};
 
 use crate::series::{CATALOGUE, Fold, Interval, Series};
+use crate::weight::weight;
 
 /// Values by the order of the catalogue; one that is not a number was not measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +61,12 @@ impl Row {
             Fold::Quantile(share) => self.latency.quantile_ms(share).map(|ms| ms as f32),
             _ => Some(self.values[place]).filter(|value| value.is_finite()),
         }
+    }
+
+    /// What it takes of memory.
+    #[must_use]
+    pub(crate) fn bytes(&self) -> u64 {
+        (std::mem::size_of::<Self>() + 4 * self.values.len() + weight(&self.latency)) as u64
     }
 
     /// Forgets the values of all series but some.
@@ -120,20 +127,43 @@ impl Folder {
     }
 }
 
-/// Folds rows into steps. A row belongs to the step that ends at its `t` or next after it.
-pub(crate) fn fold_into_steps(rows: impl IntoIterator<Item = Row>, step_ms: u64) -> Vec<Row> {
-    let mut folded = Vec::new();
-    let (mut end, mut folder) = (0, Folder::default());
-    for row in rows {
-        let its_end = row.t.div_ceil(step_ms) * step_ms;
-        if its_end != end {
-            folded.extend(std::mem::take(&mut folder).fold(end));
-            end = its_end;
-        }
-        folder.add(&row);
+/// Folds rows into steps, as they come. A row belongs to the step that ends at its `t` or next after it.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    step_ms: u64,
+    end: u64,
+    folder: Folder,
+    folded: Vec<Row>,
+}
+
+impl Steps {
+    pub(crate) fn new(step_ms: u64) -> Self {
+        Self { step_ms, end: 0, folder: Folder::default(), folded: Vec::new() }
     }
-    folded.extend(folder.fold(end));
-    folded
+
+    /// Adds the next row; rows come in the order of time.
+    pub(crate) fn add(&mut self, row: &Row) {
+        let its_end = row.t.div_ceil(self.step_ms).saturating_mul(self.step_ms);
+        if its_end != self.end {
+            self.folded.extend(std::mem::take(&mut self.folder).fold(self.end));
+            self.end = its_end;
+        }
+        self.folder.add(row);
+    }
+
+    /// All steps.
+    #[must_use]
+    pub(crate) fn finish(mut self) -> Vec<Row> {
+        self.folded.extend(self.folder.fold(self.end));
+        self.folded
+    }
+}
+
+/// Folds rows into steps.
+pub(crate) fn fold_into_steps(rows: impl IntoIterator<Item = Row>, step_ms: u64) -> Vec<Row> {
+    let mut steps = Steps::new(step_ms);
+    rows.into_iter().for_each(|row| steps.add(&row));
+    steps.finish()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The hub as a server: it listens, follows, exports, and ends when it is told to.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +19,10 @@ use crate::follow::{Sockets, follow_all};
 use crate::gate::Gate;
 use crate::hub::Hub;
 use crate::patient::Patient;
+use crate::peer::host_name;
 use crate::shelf::Shelf;
 use crate::store::{Store, StoreError};
+use crate::tokens::{Access, Tokens, is_fit};
 
 /// Connections at once: agents that post, browsers and the rest.
 const CONNECTIONS: usize = 2048;
@@ -29,16 +31,16 @@ const CONNECTIONS: usize = 2048;
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 32 * 1024;
 
-/// Threads that read the store and recordings.
-const READERS: usize = 4;
+/// Threads that read the store and recordings, write answers, and take an upload and two downloads.
+const READERS: usize = 7;
 
 /// What a hub is told at its start.
 #[derive(Clone)]
 pub struct Config {
     /// Where to listen.
     pub listen: SocketAddr,
-    /// The token that requests need, if they need one.
-    pub token: Option<String>,
+    /// Which requests need a token.
+    pub access: Access,
     /// The folder that holds history and uploads.
     pub data: PathBuf,
     /// What history may take on disk, in bytes.
@@ -53,20 +55,48 @@ pub struct Config {
 
 impl std::fmt::Debug for Config {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not derived: the token is never shown.
+        // Not derived: how agents are found is a function.
         to.debug_struct("Config").field("listen", &self.listen).field("data", &self.data).finish_non_exhaustive()
+    }
+}
+
+/// A hub that listens.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    /// Where.
+    pub address: SocketAddr,
+    /// The tokens that requests need, if they need one.
+    pub tokens: Option<Tokens>,
+}
+
+impl Listening {
+    /// The address of the page for one who may look and order.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.with(self.tokens.as_ref().map(|tokens| tokens.full.as_str()))
+    }
+
+    /// The address of the page for one who may look.
+    #[must_use]
+    pub fn read_url(&self) -> String {
+        self.with(self.tokens.as_ref().map(|tokens| tokens.read.as_str()))
+    }
+
+    fn with(&self, token: Option<&str>) -> String {
+        let address = self.address;
+        token.map_or_else(|| format!("http://{address}/"), |token| format!("http://{address}/?token={token}"))
     }
 }
 
 /// Why a hub does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// The address is reachable from other machines, and there is no token.
-    #[error(
-        "listening on {0} lets other machines in, so it needs a token: set NEUROGC_HUB_TOKEN, for instance to the output of \
-         `openssl rand -hex 24`"
-    )]
+    /// Other machines could reach it, and no request would need a token.
+    #[error("listening on {0} lets other machines in, so --no-token is only for loopback")]
     Open(SocketAddr),
+    /// The file with the tokens cannot be used.
+    #[error("{0}")]
+    Tokens(String),
     /// A token that can be guessed, or that does not fit into a header.
     #[error("the token must be 16 to 256 letters, digits or -._~")]
     Token,
@@ -86,33 +116,37 @@ pub enum HubError {
     Begin(#[from] std::io::Error),
 }
 
-/// Runs a hub until it gets a signal. `ready` is called with its address once it listens.
-pub fn run(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), HubError> {
-    let loopback = config.listen.ip().is_loopback();
-    match &config.token {
-        None if !loopback => return Err(HubError::Open(config.listen)),
-        Some(token) if !is_fit(token) => return Err(HubError::Token),
+/// Runs a hub until it gets a signal. `ready` is called once it listens.
+pub fn run(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), HubError> {
+    match &config.access {
+        Access::Open if !config.listen.ip().is_loopback() => return Err(HubError::Open(config.listen)),
+        Access::Given(token) if !is_fit(token) => return Err(HubError::Token),
         _ => {}
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(READERS).build()?;
     runtime.block_on(serve(config, ready))
 }
 
-fn is_fit(token: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    (16..=256).contains(&token.len()) && token.bytes().all(plain)
+/// The tokens of the folder, where requests need one.
+fn tokens(access: Access, folder: &Path) -> Result<Option<Tokens>, HubError> {
+    let of_folder = || Tokens::of_folder(folder).map_err(HubError::Tokens);
+    Ok(match access {
+        Access::Open => None,
+        Access::Tokens => Some(of_folder()?),
+        Access::Given(full) => Some(Tokens { full, ..of_folder()? }),
+    })
 }
 
-async fn serve(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), HubError> {
+async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), HubError> {
     let store = Store::open(&config.data, config.limit)?;
+    let tokens = tokens(config.access, &config.data)?;
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| HubError::Listen { address: config.listen, source })?;
     let address = listener.local_addr()?;
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-    let hub = Arc::new(Hub::new(host, store));
-    let (gate, shelf) = (Gate::new(config.token, address), Shelf::new(&config.data, config.recordings));
+    let hub = Arc::new(Hub::new(host_name(), store));
+    let (gate, shelf) = (Gate::new(tokens.clone(), address), Shelf::new(&config.data, config.recordings));
     let app = Arc::new(App::new(Arc::clone(&hub), gate, shelf));
-    ready(address);
+    ready(&Listening { address, tokens });
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
     // A file that may not grow is an error of a write, and no reason to end.
@@ -137,12 +171,18 @@ async fn serve(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), Hub
 /// The signal for a file that has grown to its limit, on every Linux that we know.
 const SIGXFSZ: i32 = 25;
 
-async fn tick(hub: &Hub) {
+async fn tick(hub: &Arc<Hub>) {
     let mut ticks = interval(Duration::from_secs(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
         hub.tick();
+        if hub.clients.want_list() {
+            let told = Arc::clone(hub);
+            if let Ok(list) = tokio::task::spawn_blocking(move || told.list()).await {
+                hub.clients.tell_list(list);
+            }
+        }
     }
 }
 
@@ -166,15 +206,5 @@ async fn accept_all(listener: TcpListener, router: Router) {
             let _ = connection.await;
             drop(place);
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_is_long_and_plain() {
-        assert!(is_fit("0123456789abcdef") && !is_fit("short") && !is_fit("0123456789abcdef\r\nx"));
     }
 }

@@ -1,20 +1,20 @@
 //! The recordings there are: uploaded ones, and those of the folder that `--recordings` names.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use neurogc_wire::trace::MAGIC;
-use serde::Serialize;
-use serde_json::Value;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::unix_ms;
 
 /// The longest recording that is read, and all uploads together.
 pub(crate) const LONGEST: u64 = 64 << 20;
-const MOST: u64 = 512 << 20;
+pub(crate) const MOST: u64 = 512 << 20;
 
 /// Entries of a folder that are looked at.
 const MOST_ENTRIES: usize = 1000;
@@ -51,6 +51,7 @@ pub(crate) struct Shelf {
 #[derive(Debug)]
 pub(crate) enum UploadError {
     Unknown,
+    TooLong,
     Full,
     Io(io::Error),
 }
@@ -79,20 +80,87 @@ impl Shelf {
         self.list().into_iter().find(|entry| entry.id == id)
     }
 
-    /// Keeps an upload.
-    pub(crate) fn add(&self, name: &str, bytes: &[u8]) -> Result<Entry, UploadError> {
-        kind_of(bytes).ok_or(UploadError::Unknown)?;
+    /// Begins to keep an upload. There is one at a time.
+    pub(crate) fn begin(&self) -> Result<Upload, UploadError> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.uploads).map_err(UploadError::Io)?;
         let used: u64 = entries(&self.uploads, true).iter().map(|entry| entry.bytes).sum();
-        if used + bytes.len() as u64 > MOST {
+        let path = self.uploads.join(DRAFT);
+        // What an upload has left that the end of the hub cut off.
+        let _ = fs::remove_file(&path);
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(UploadError::Io)?;
+        Ok(Upload { path, file, first: Vec::new(), length: 0, room: MOST.saturating_sub(used) })
+    }
+}
+
+/// An upload on its way to the disk, part by part. It is gone with this unless it is finished.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    path: PathBuf,
+    file: File,
+    first: Vec<u8>,
+    length: u64,
+    room: u64,
+}
+
+impl Upload {
+    /// Takes the next part.
+    pub(crate) fn write(&mut self, part: &[u8]) -> Result<(), UploadError> {
+        self.length += part.len() as u64;
+        if self.length > LONGEST {
+            return Err(UploadError::TooLong);
+        }
+        if self.length > self.room {
             return Err(UploadError::Full);
         }
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.uploads).map_err(UploadError::Io)?;
-        let path = self.uploads.join(format!("{}-{}", unix_ms(), plain(name)));
-        let written = fs::write(&path, bytes).map_err(UploadError::Io);
-        written.and_then(|()| entry(&path, true).ok_or(UploadError::Unknown)).inspect_err(|_| {
+        if self.first.len() < MAGIC.len() {
+            self.first.extend_from_slice(&part[..part.len().min(MAGIC.len())]);
+            if self.first.len() >= MAGIC.len() && !may_be_known(&self.first) {
+                return Err(UploadError::Unknown);
+            }
+        }
+        self.file.write_all(part).map_err(UploadError::Io)
+    }
+
+    /// Keeps it under a name, if it is a recording.
+    pub(crate) fn finish(self, name: &str) -> Result<Entry, UploadError> {
+        let is_known = self.first.starts_with(MAGIC) || is_run(&self.path).map_err(UploadError::Io)?;
+        if !is_known {
+            return Err(UploadError::Unknown);
+        }
+        let path = self.path.with_file_name(format!("{}-{}", unix_ms(), plain(name)));
+        fs::rename(&self.path, &path).map_err(UploadError::Io)?;
+        entry(&path, true).ok_or(UploadError::Unknown).inspect_err(|_| {
             let _ = fs::remove_file(&path);
         })
     }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The file of an upload that is on its way.
+const DRAFT: &str = ".upload";
+
+fn may_be_known(first: &[u8]) -> bool {
+    first.starts_with(MAGIC) || first.trim_ascii_start().first().is_none_or(|byte| *byte == b'{')
+}
+
+/// What of a result of `neurogc bench` tells that it is one. Nothing else of it is held.
+#[derive(Deserialize)]
+struct Run {
+    #[serde(rename = "format")]
+    _format: u64,
+    #[serde(rename = "scenarios")]
+    _scenarios: Vec<IgnoredAny>,
+}
+
+/// Whether a file is a whole result of `neurogc bench`. It is read as a stream.
+pub(crate) fn is_run(path: &Path) -> io::Result<bool> {
+    let read: Result<Run, _> = serde_json::from_reader(BufReader::new(File::open(path)?));
+    Ok(read.is_ok())
 }
 
 /// A file name that leads nowhere else.
@@ -116,6 +184,9 @@ fn entry(path: &Path, uploaded: bool) -> Option<Entry> {
     let kind = kind_of(&first_bytes(path).ok()?)?;
     let added = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     let file = path.file_name()?.to_str()?;
+    if file == DRAFT {
+        return None;
+    }
     let name = match file {
         // All of them are called the same; the folder tells which it is.
         "run.json" => path.parent()?.file_name()?.to_str()?,
@@ -140,18 +211,14 @@ fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a file is, by its bytes: all of them, or the first few thousand.
+/// What a file is, by its first few thousand bytes.
 fn kind_of(bytes: &[u8]) -> Option<Kind> {
     if bytes.starts_with(MAGIC) {
         return Some(Kind::Trace);
     }
-    let whole = serde_json::from_slice::<Value>(bytes).ok();
-    let is_run =
-        |text: &str| text.trim_start().starts_with('{') && text.contains("\"format\"") && text.contains("\"neurogc\"");
-    match whole {
-        Some(run) => (run["format"].is_u64() && run["scenarios"].is_array()).then_some(Kind::Bench),
-        None => is_run(&String::from_utf8_lossy(bytes)).then_some(Kind::Bench),
-    }
+    let text = String::from_utf8_lossy(bytes);
+    let is_run = text.trim_start().starts_with('{') && text.contains("\"format\"") && text.contains("\"neurogc\"");
+    is_run.then_some(Kind::Bench)
 }
 
 #[cfg(test)]
@@ -161,17 +228,44 @@ mod tests {
 
     const RUN: &[u8] = br#"{"format": 1, "neurogc": "0.1.0", "scenarios": []}"#;
 
+    /// Uploads in small parts.
+    fn add(shelf: &Shelf, name: &str, bytes: &[u8]) -> Result<Entry, UploadError> {
+        let mut upload = shelf.begin()?;
+        bytes.chunks(3).try_for_each(|part| upload.write(part))?;
+        upload.finish(name)
+    }
+
+    #[test]
+    fn an_upload_that_is_nothing_or_too_long_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(folder.path(), None);
+        assert!(matches!(
+            add(&shelf, "x", b"{\"format\": 1, \"neurogc\": 1, \"scenarios\": [1,"),
+            Err(UploadError::Unknown)
+        ));
+        let mut upload = shelf.begin().unwrap();
+        // It is refused at its first bytes, not after all of them have come.
+        assert!(matches!(upload.write(b"PK\x03\x04 and more"), Err(UploadError::Unknown)));
+        let mut upload = shelf.begin().unwrap();
+        upload.write(MAGIC).unwrap();
+        let part = vec![0; 1 << 20];
+        let failed = (0..LONGEST >> 20).find_map(|_| upload.write(&part).err());
+        assert!(matches!(failed, Some(UploadError::TooLong)));
+        drop(upload);
+        assert_eq!(fs::read_dir(folder.path().join("recordings")).unwrap().count(), 0);
+    }
+
     #[test]
     fn uploads_are_listed_found_and_known_for_what_they_are() {
         let folder = tempfile::tempdir().unwrap();
         let shelf = Shelf::new(folder.path(), None);
-        let trace = shelf.add("../../etc/x y.ngct", b"NGCTRACE\x01\x00").unwrap();
+        let trace = add(&shelf, "../../etc/x y.ngct", b"NGCTRACE\x01\x00").unwrap();
         assert_eq!((trace.kind, trace.uploaded), (Kind::Trace, true));
         assert!(trace.path.starts_with(folder.path()) && trace.name.ends_with("etc_x_y.ngct"), "{trace:?}");
         assert_eq!(shelf.find(&trace.id), Some(trace));
-        assert_eq!(shelf.add("run.json", RUN).unwrap().kind, Kind::Bench);
-        assert!(matches!(shelf.add("x", b"PK\x03\x04"), Err(UploadError::Unknown)));
-        assert!(matches!(shelf.add("x", b"{}"), Err(UploadError::Unknown)));
+        assert_eq!(add(&shelf, "run.json", RUN).unwrap().kind, Kind::Bench);
+        assert!(matches!(add(&shelf, "x", b"PK\x03\x04"), Err(UploadError::Unknown)));
+        assert!(matches!(add(&shelf, "x", b"{}"), Err(UploadError::Unknown)));
         assert_eq!(shelf.list().len(), 2);
         assert_eq!(shelf.find("../hub.db"), None);
     }

@@ -27,4 +27,4 @@ pub use latencies::{Figures, Latencies};
 pub use outcome::{Failures, Outcome, PartOutcome, Second};
 pub use precedence::go_first;
 pub use response::{Done, Garbage, Progress, Response};
-pub use target::{Target, get};
+pub use target::{Target, get, get_with};

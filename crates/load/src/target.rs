@@ -40,9 +40,19 @@ impl Target {
 ///
 /// There is no whole answer with status 200 within `patience`.
 pub fn get(target: Target, path: &str, patience: Duration) -> io::Result<String> {
+    get_with(target, path, &[], patience)
+}
+
+/// The same with headers.
+///
+/// # Errors
+///
+/// There is no whole answer with status 200 within `patience`.
+pub fn get_with(target: Target, path: &str, headers: &[(&str, &str)], patience: Duration) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&target.0, patience)?;
     stream.set_read_timeout(Some(patience))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", target.0)?;
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\r\n", target.0)?;
     let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
     let (mut response, mut all) = (Response::new(), Vec::new());
     let mut piece = [0; 16 * 1024];

@@ -17,7 +17,7 @@ use crate::stop::ByStop;
 use crate::trace::{Record, read_block};
 
 /// Longest frame that a hub reads.
-pub const MAX_FRAME: usize = 4 * 1024 * 1024;
+pub const MAX_FRAME: usize = 1024 * 1024;
 
 /// The path to which agents post frames.
 pub const INGEST_PATH: &str = "/api/v1/ingest";
@@ -30,6 +30,9 @@ pub struct Report {
     pub host: String,
     /// Process id.
     pub pid: u32,
+    /// A secret that the agent made when it was installed. A hub takes reports of a process only with the key that it
+    /// saw first, and shows it nowhere.
+    pub key: String,
     /// When the agent was installed: milliseconds since 1970, by the clock of its machine.
     pub started_unix_ms: u64,
     /// Now, in seconds since then. Records count from the same moment.

@@ -1,5 +1,7 @@
 //! One installed agent: its state, its threads, and how they are stopped around a fork.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::Thread;
@@ -53,6 +55,8 @@ pub(crate) struct Agent {
     pub(crate) installed: u64,
     /// The same moment by the wall clock, which may be set anew later.
     pub(crate) installed_unix_ns: u64,
+    /// Tells hubs that reports come from this agent and not from another process that claims its name.
+    pub(crate) report_key: String,
     pub(crate) hooks: Hooks,
     pub(crate) actor: Actor,
     pub(crate) remote: Remote,
@@ -119,6 +123,7 @@ impl Agent {
             command: host.command,
             installed,
             installed_unix_ns: unix_ns(),
+            report_key: report_key(),
             hooks: Hooks::default(),
             actor,
             remote: Remote::default(),
@@ -339,4 +344,19 @@ fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
 /// Locks what a thread that panicked has left readable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// 128 bits that no other process can guess. The standard library takes the seed from the kernel without a descriptor.
+fn report_key() -> String {
+    let seed = RandomState::new();
+    format!("{:016x}{:016x}", seed.hash_one(0), seed.hash_one(1))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_agent_has_a_key_of_its_own() {
+        let keys = [super::report_key(), super::report_key()];
+        assert!(keys[0] != keys[1] && keys.iter().all(|key| key.len() == 32));
+    }
 }

@@ -1,5 +1,6 @@
 //! The hub that the settings name: frames are posted to it over plain HTTP, one request at a time, without ever waiting.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
@@ -28,6 +29,10 @@ const LATE_NS: u64 = 30_000_000_000;
 /// How often it is looked whether what the hub has asked for is done.
 const OUTCOME_NS: u64 = 100_000_000;
 
+/// Answers that may wait for the hub, and commands of the hub that may be under way. More are refused.
+const MOST_ANSWERS: usize = 32;
+const MOST_UNDER_WAY: usize = 8;
+
 /// The hub and what is on its way there.
 #[derive(Debug)]
 pub(super) struct Push {
@@ -40,9 +45,36 @@ pub(super) struct Push {
     exchange: Option<Exchange>,
     retry_at: u64,
     retry_after: u64,
-    /// What the hub has asked for: its number for it and our ticket.
-    errand: Option<(u64, u64)>,
-    answers: Vec<Settled>,
+    /// Commands of the hub that are under way: its number for each and our ticket.
+    under_way: Vec<(u64, u64)>,
+    answers: Answers,
+}
+
+/// Answers that the hub has not confirmed. They go with every report until the hub answers one that carried them; a hub
+/// ignores an answer that it has already.
+#[derive(Debug, Default)]
+struct Answers {
+    waiting: VecDeque<Settled>,
+}
+
+impl Answers {
+    /// Adds one. The oldest makes room: the hub has given up on it long ago.
+    fn add(&mut self, answer: Settled) {
+        if self.waiting.len() >= MOST_ANSWERS {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(answer);
+    }
+
+    /// What a report carries.
+    fn to_send(&self) -> Vec<Settled> {
+        self.waiting.iter().cloned().collect()
+    }
+
+    /// The hub has these.
+    fn confirm(&mut self, numbers: &[u64]) {
+        self.waiting.retain(|answer| !numbers.contains(&answer.number));
+    }
 }
 
 /// A request and its answer, as far as they have come.
@@ -54,6 +86,8 @@ struct Exchange {
     answer: Vec<u8>,
     deadline: u64,
     content: Content,
+    /// The numbers of the answers that the request carries.
+    answered: Vec<u64>,
 }
 
 impl Push {
@@ -71,8 +105,8 @@ impl Push {
             exchange: None,
             retry_at: 0,
             retry_after: SOON_NS,
-            errand: None,
-            answers: Vec::new(),
+            under_way: Vec::new(),
+            answers: Answers::default(),
         }
     }
 
@@ -82,10 +116,13 @@ impl Push {
         self.settle(agent);
         self.proceed(agent, now);
         if self.exchange.is_none() && now >= self.retry_at {
-            let answers = std::mem::take(&mut self.answers);
+            let answers = self.answers.to_send();
+            let answered = answers.iter().map(|answer| answer.number).collect();
             if let Some((frame, content)) = self.backlog.frame(agent, host, now, answers) {
                 match self.connection() {
-                    Ok(stream) => self.exchange = Some(Exchange::new(stream, &self.head, &frame, content, now)),
+                    Ok(stream) => {
+                        self.exchange = Some(Exchange::new(stream, &self.head, &frame, content, answered, now));
+                    }
                     Err(_) => self.fail(content, now),
                 }
                 self.proceed(agent, now);
@@ -97,11 +134,11 @@ impl Push {
     pub(super) fn due(&self, now: u64) -> u64 {
         let sent = match &self.exchange {
             Some(exchange) => exchange.deadline,
-            None if self.answers.is_empty() => self.backlog.due().max(self.retry_at),
+            None if self.answers.waiting.is_empty() => self.backlog.due().max(self.retry_at),
             None => self.retry_at,
         };
         // What the hub has asked for is done by another thread.
-        if self.errand.is_some() { sent.min(now + OUTCOME_NS) } else { sent }
+        if !self.under_way.is_empty() { sent.min(now + OUTCOME_NS) } else { sent }
     }
 
     /// What to wait for, if a request is under way.
@@ -130,6 +167,7 @@ impl Push {
                 let reply: Reply = serde_json::from_slice(answer.body).unwrap_or_default();
                 self.stream = (!answer.closes).then_some(exchange.stream);
                 self.retry_after = SOON_NS;
+                self.answers.confirm(&exchange.answered);
                 reply.wanted.into_iter().for_each(|wanted| self.take_on(agent, wanted));
             }
             Ok(Some(answer)) => {
@@ -165,6 +203,9 @@ impl Push {
     /// Does what the hub asks for, if it is one of the things that people may ask for.
     fn take_on(&mut self, agent: &Agent, Wanted { number, ask }: Wanted) {
         let answer = match ask {
+            _ if self.under_way.len() >= MOST_UNDER_WAY => {
+                Answer::Refused("too many commands of the hub are under way".to_owned())
+            }
             Ask::Policy(ref name) if names_a_file(name) => {
                 Answer::Refused("a model's file is named on this machine: neurogc policy PID neural:FILE".to_owned())
             }
@@ -172,29 +213,29 @@ impl Push {
             _ => Answer::Refused("a hub may ask for a policy or for a collection".to_owned()),
         };
         match answer {
-            Answer::Ticket(ticket) => self.errand = Some((number, ticket)),
-            answer => self.answers.push(Settled { number, answer }),
+            Answer::Ticket(ticket) => self.under_way.push((number, ticket)),
+            answer => self.answers.add(Settled { number, answer }),
         }
     }
 
     /// Tells the hub what has become of it.
     fn settle(&mut self, agent: &Agent) {
-        let Some((number, ticket)) = self.errand else { return };
-        match answer_to(Ask::Outcome(ticket), agent) {
-            Answer::Pending => {}
+        let answers = &mut self.answers;
+        self.under_way.retain(|&(number, ticket)| match answer_to(Ask::Outcome(ticket), agent) {
+            Answer::Pending => true,
             answer => {
-                self.answers.push(Settled { number, answer });
-                self.errand = None;
+                answers.add(Settled { number, answer });
+                false
             }
-        }
+        });
     }
 }
 
 impl Exchange {
-    fn new(stream: TcpStream, head: &str, frame: &[u8], content: Content, now: u64) -> Self {
+    fn new(stream: TcpStream, head: &str, frame: &[u8], content: Content, answered: Vec<u64>, now: u64) -> Self {
         let mut request = format!("{head}{}\r\n\r\n", frame.len()).into_bytes();
         request.extend_from_slice(frame);
-        Self { stream, request, gone: 0, answer: Vec::new(), deadline: now + PATIENCE_NS, content }
+        Self { stream, request, gone: 0, answer: Vec::new(), deadline: now + PATIENCE_NS, content, answered }
     }
 
     /// Writes and reads as much as goes without waiting.
@@ -255,7 +296,8 @@ mod tests {
     fn an_exchange_comes_to_its_answer_without_waiting() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = open(listener.local_addr().unwrap()).unwrap();
-        let mut exchange = Exchange::new(stream, "POST / HTTP/1.1\r\nContent-Length: ", b"x", Content::default(), 0);
+        let mut exchange =
+            Exchange::new(stream, "POST / HTTP/1.1\r\nContent-Length: ", b"x", Content::default(), vec![], 0);
         exchange.proceed().unwrap();
         let (mut peer, _) = listener.accept().unwrap();
         while exchange.gone < exchange.request.len() {
@@ -269,6 +311,22 @@ mod tests {
         drop(peer);
         exchange.answer.clear();
         while exchange.proceed().is_ok() {}
+    }
+
+    #[test]
+    fn an_answer_goes_with_every_report_until_the_hub_confirms_it() {
+        let settled = |number| Settled { number, answer: Answer::Pending };
+        let numbers = |answers: &Answers| answers.to_send().iter().map(|answer| answer.number).collect::<Vec<_>>();
+        let mut answers = Answers::default();
+        answers.add(settled(1));
+        let sent = numbers(&answers);
+        // The post fails; another answer is ready before the next one.
+        answers.add(settled(2));
+        assert_eq!(numbers(&answers), [1, 2]);
+        answers.confirm(&sent);
+        assert_eq!(numbers(&answers), [2]);
+        (3..100).for_each(|number| answers.add(settled(number)));
+        assert_eq!((answers.waiting.len(), numbers(&answers)[0]), (MOST_ANSWERS, 68));
     }
 
     #[test]

@@ -1,38 +1,40 @@
 //! `neurogc hub`: collects from many processes, keeps history, serves the dashboard.
 
 use std::env;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use neurogc_hub::{Collector, Config, HubError};
+use neurogc_hub::{Access, Collector, Config, HubError, Listening};
 use neurogc_settings::HUB_PORT;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::agents::{Rendezvous, check_folder, sockets_in};
 use crate::failure::{Failure, Outcome};
-use crate::process;
+use crate::notice::say;
+use crate::{own_hub, process};
 
 /// Collect from many processes: dashboard, history, metrics
 ///
 /// Agents on this machine are found automatically; those on other machines report with `neurogc run --hub URL`. History
 /// is kept for 7 days. Prometheus metrics are at /metrics.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  neurogc hub\n  neurogc hub --listen 0.0.0.0:7077      (with NEUROGC_HUB_TOKEN set)\n  \
-                        neurogc hub --otlp http://127.0.0.1:4318"
-)]
+#[command(after_help = "Examples:\n  neurogc hub\n  neurogc hub --listen 0.0.0.0:7077\n  \
+                        neurogc hub --otlp http://127.0.0.1:4318")]
 pub(crate) struct Arguments {
-    /// Where to listen: an address, a port, or both; port 0 takes a free one. Addresses other than loopback require a
-    /// token
+    /// Where to listen: an address, a port, or both; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7077", value_parser = listen_address)]
     listen: SocketAddr,
-    /// Token required of every request; use the environment variable instead, because other users can see command lines
+    /// Full token, instead of the one that the first start made; use the environment variable, because other users can see
+    /// command lines
     #[arg(long, value_name = "TOKEN", env = "NEUROGC_HUB_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// Let every user of this machine look and order, without a token; on loopback only
+    #[arg(long)]
+    no_token: bool,
     /// Where history and uploads are kept [default: ~/.local/state/neurogc]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -74,31 +76,57 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
         None if arguments.no_local => Arc::new(Vec::new),
         None => Arc::new(|| Rendezvous::of_this_machine().sockets()),
     };
+    let token = arguments.token.filter(|token| !token.is_empty());
+    let access = match token {
+        _ if arguments.no_token => Access::Open,
+        Some(token) => Access::Given(token),
+        None => Access::Tokens,
+    };
+    if arguments.no_token && process::own_uid() == 0 && !arguments.no_local {
+        say(
+            "every user of this machine can now look at the processes of all users and order them; leave --no-token out to prevent it",
+        );
+    }
     let config = Config {
         listen: arguments.listen,
-        token: arguments.token.filter(|token| !token.is_empty()),
+        access,
         data,
         limit: arguments.disk_mb << 20,
         recordings: arguments.recordings,
         collector: arguments.otlp,
         sockets,
     };
-    let with_token = config.token.is_some();
     have_descriptors();
     let mut told = Ok(());
-    let ran = neurogc_hub::run(config, |address| {
-        let line = if arguments.json {
-            json!({"listen": address.to_string(), "url": format!("http://{address}/"), "token": with_token}).to_string()
-        } else {
-            format!("NeuroGC hub: http://{address}/ (Ctrl-C ends it; programs go on without it)")
-        };
-        told = writeln!(out, "{line}").and_then(|()| out.flush());
+    let mut announced = None;
+    let ran = neurogc_hub::run(config, |hub| {
+        announced = hub.tokens.as_ref().and_then(|tokens| own_hub::announce(hub.address, &tokens.report));
+        told = tell(hub, arguments.json, out);
     });
     ran.map_err(|error| match error {
-        HubError::Open(_) | HubError::Token => Failure::usage(error.to_string()),
+        HubError::Open(_) | HubError::Token | HubError::Tokens(_) => Failure::usage(error.to_string()),
         error => Failure::failed(error.to_string()),
     })?;
     Ok(told?)
+}
+
+/// Says where it listens, with the token.
+fn tell(hub: &Listening, json: bool, out: &mut dyn Write) -> io::Result<()> {
+    let line = if json {
+        let tokens = hub.tokens.as_ref();
+        json!({
+            "listen": hub.address.to_string(),
+            "url": hub.url(),
+            "read_url": hub.read_url(),
+            "report_token": tokens.map(|tokens| &tokens.report),
+            "token": tokens.is_some(),
+        })
+        .to_string()
+    } else {
+        format!("NeuroGC hub: {} (Ctrl-C ends it; programs go on without it)", hub.url())
+    };
+    writeln!(out, "{line}")?;
+    out.flush()
 }
 
 /// Every agent and every browser takes one: the hub takes as many as it is allowed to.

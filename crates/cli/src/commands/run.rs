@@ -16,7 +16,7 @@ use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use crate::notice::say;
 use crate::program::{self, Program};
-use crate::{injection, models, sources};
+use crate::{injection, models, own_hub, sources};
 
 /// What a shell answers for a command that cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     /// Record a trace to FILE, overwriting it; child processes add their pid to the name
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Also report to a hub on another machine. A hub on this machine finds its agents automatically. The token is read
-    /// from NEUROGC_HUB_TOKEN
+    /// Also report to a hub on another machine, with the token in NEUROGC_HUB_TOKEN. A hub on this machine finds its
+    /// agents automatically
     #[arg(long, value_name = "URL")]
     hub: Option<String>,
     /// Change a setting; `neurogc doctor` lists all settings
@@ -104,7 +104,12 @@ fn settings(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
         }
     }
     let sources = sources::gather(given.clone()).map_err(Failure::usage)?;
-    neurogc_settings::resolve(&sources).map_err(|error| Failure::usage(error.to_string()))?;
+    let settings = neurogc_settings::resolve(&sources).map_err(|error| Failure::usage(error.to_string()))?.settings;
+    if let Some(hub) = settings.hub.filter(|_| settings.hub_token.is_empty())
+        && let Some(token) = own_hub::token_of(hub.address)
+    {
+        given.push(("hub_token".to_owned(), token));
+    }
     Ok(given)
 }
 

@@ -9,8 +9,8 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use neurogc_hub::{Config, HubError};
-use neurogc_load::{Target, get};
+use neurogc_hub::{Access, Config, HubError, Listening};
+use neurogc_load::{Target, get_with};
 use neurogc_wire::control::socket_pid;
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ pub(crate) fn browse(address: &str) {
 /// A hub that runs.
 #[derive(Debug)]
 pub(crate) struct Dashboard {
-    address: SocketAddr,
+    listening: Listening,
     hub: JoinHandle<Result<(), HubError>>,
 }
 
@@ -53,7 +53,7 @@ impl Dashboard {
         let is_ours = move |path: &PathBuf| socket_pid(path).is_some_and(|pid| pids.contains(&pid));
         let config = Config {
             listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
-            token: None,
+            access: Access::Tokens,
             data,
             limit: LIMIT,
             recordings: None,
@@ -62,13 +62,13 @@ impl Dashboard {
         };
         let (to, begun) = channel();
         let hub = thread::spawn(move || {
-            neurogc_hub::run(config, |address| {
+            neurogc_hub::run(config, |listening| {
                 // An error means that the receiver has stopped waiting.
-                let _ = to.send(address);
+                let _ = to.send(listening.clone());
             })
         });
         match begun.recv_timeout(PATIENCE) {
-            Ok(address) => Ok(Self { address, hub }),
+            Ok(listening) => Ok(Self { listening, hub }),
             Err(_) if hub.is_finished() => Err(match hub.join() {
                 Ok(Err(error)) => error.to_string(),
                 _ => "the hub ended before it had started".to_owned(),
@@ -82,7 +82,7 @@ impl Dashboard {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let [Some(without), Some(with)] = pids.map(|pid| self.id_of(pid)) {
-                return Ok(format!("http://{}/#/compare?a={without}&b={with}&range=1m", self.address));
+                return Ok(format!("{}#/compare?a={without}&b={with}&range=1m", self.listening.url()));
             }
             thread::sleep(STEP);
         }
@@ -90,7 +90,10 @@ impl Dashboard {
     }
 
     fn id_of(&self, pid: u32) -> Option<String> {
-        let text = get(Target::port(self.address.port()), "/api/v1/processes", PATIENCE).ok()?;
+        let token = self.listening.tokens.as_ref().map(|tokens| format!("Bearer {}", tokens.full));
+        let headers: Vec<_> = token.iter().map(|token| ("Authorization", token.as_str())).collect();
+        let target = Target::port(self.listening.address.port());
+        let text = get_with(target, "/api/v1/processes", &headers, PATIENCE).ok()?;
         let list: Value = serde_json::from_str(&text).ok()?;
         let process = list["processes"].as_array()?.iter().find(|process| process["pid"] == pid)?;
         Some(process["id"].as_str()?.to_owned())

@@ -22,9 +22,9 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
     }
 
-    pub(crate) fn unauthorized() -> Self {
-        let message = "token required: send `Authorization: Bearer TOKEN`";
-        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    pub(crate) fn unauthorized(what: &str) -> Self {
+        let how = "Open the address that `neurogc hub` printed, or send `Authorization: Bearer TOKEN`";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", format!("{what}. {how}"))
     }
 
     pub(crate) fn forbidden(message: impl Into<String>) -> Self {

@@ -19,7 +19,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use neurogc_wire::report::{INGEST_PATH, MAX_FRAME};
+use neurogc_wire::report::INGEST_PATH;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -29,7 +29,7 @@ use crate::assets;
 use crate::export::prometheus;
 use crate::gate::Gate;
 use crate::hub::Hub;
-use crate::shelf::{LONGEST, Shelf};
+use crate::shelf::Shelf;
 
 /// Bodies of requests that hold a few words.
 const SHORT_BODY: usize = 64 * 1024;
@@ -45,12 +45,14 @@ pub(crate) struct App {
     pub(crate) shelf: Shelf,
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) uploading: Semaphore,
+    pub(crate) downloading: Arc<Semaphore>,
 }
 
 impl App {
-    /// Each recording may be large: one is read at a time, and one is uploaded.
+    /// Each recording may be large: one is read at a time, and one is uploaded. A download keeps a thread.
     pub(crate) fn new(hub: Arc<Hub>, gate: Gate, shelf: Shelf) -> Self {
-        Self { hub, gate, shelf, reading: Arc::new(Semaphore::new(1)), uploading: Semaphore::new(1) }
+        let (reading, downloading) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(2)));
+        Self { hub, gate, shelf, reading, uploading: Semaphore::new(1), downloading }
     }
 }
 
@@ -89,11 +91,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(&format!("{recording}/series"), get(recordings::series))
         .route(&format!("{recording}/events"), get(recordings::events))
         .layer(DefaultBodyLimit::max(SHORT_BODY))
-        .route(
-            "/api/v1/recordings",
-            get(recordings::list).merge(post(recordings::add).layer(DefaultBodyLimit::max(LONGEST as usize))),
-        )
-        .route(INGEST_PATH, post(own::ingest).layer(DefaultBodyLimit::max(MAX_FRAME)))
+        .route("/api/v1/recordings", get(recordings::list).post(recordings::add))
+        .route(INGEST_PATH, post(own::ingest))
         .route("/metrics", get(prometheus::metrics))
         .fallback(get(elsewhere).fallback(wrong_method))
         .method_not_allowed_fallback(wrong_method)
@@ -102,12 +101,15 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 }
 
 /// The gate, and the headers of every answer. Refusals by the framework become errors of ours.
-async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let checked = app.gate.check(request.method(), request.uri(), request.headers());
     let mut answer = match checked {
-        Ok(()) => timeout(LONGEST_REQUEST, next.run(request))
-            .await
-            .unwrap_or_else(|_| ApiError::timeout("the request timed out").into_response()),
+        Ok(role) => {
+            request.extensions_mut().insert(role);
+            timeout(LONGEST_REQUEST, next.run(request))
+                .await
+                .unwrap_or_else(|_| ApiError::timeout("the request timed out").into_response())
+        }
         Err(error) => error.into_response(),
     };
     if answer.status() == StatusCode::PAYLOAD_TOO_LARGE && !is_json(&answer) {
@@ -123,7 +125,15 @@ fn is_json(answer: &Response) -> bool {
     answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
-async fn elsewhere(uri: Uri, headers: axum::http::HeaderMap) -> Response {
+async fn elsewhere(State(app): State<Arc<App>>, uri: Uri, headers: axum::http::HeaderMap) -> Response {
+    // The token leaves the address, which browsers remember and show.
+    match app.gate.cookie(&uri).filter(|_| uri.path() == "/") {
+        Some(Ok(cookie)) => {
+            return (StatusCode::SEE_OTHER, [(header::LOCATION, "/"), (header::SET_COOKIE, &cookie)]).into_response();
+        }
+        Some(Err(_)) => return (StatusCode::SEE_OTHER, [(header::LOCATION, "/?wrong-token")]).into_response(),
+        None => {}
+    }
     if uri.path().starts_with("/api") {
         return ApiError::not_found("there is nothing at this path; docs/api.md lists what there is").into_response();
     }
@@ -140,11 +150,13 @@ fn json_text(text: String) -> Response {
 }
 
 /// Runs work that may take long in a thread that serves no connections.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::unavailable("the question failed")))
 }
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

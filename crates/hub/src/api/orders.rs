@@ -99,7 +99,7 @@ async fn have_it_done(app: &Arc<App>, id: &str, ask: Ask) -> Result<Outcome, Api
     }
     let answer = async {
         match source {
-            Source::Socket { path, .. } => have_done(&path, ask)
+            Source::Socket { path, peer, .. } => have_done(&path, peer.owner, ask)
                 .await
                 .map_err(|error| if error.kind() == std::io::ErrorKind::TimedOut { late() } else { gone() }),
             Source::Push => app.hub.want(id, ask).ok_or_else(gone)?.await.map_err(|_| gone()),

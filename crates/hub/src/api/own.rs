@@ -2,19 +2,27 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::State;
+use axum::Extension;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use neurogc_wire::report::{Reply, announced, decode};
+use bytes::{Buf, BytesMut};
+use http_body_util::BodyExt;
+use neurogc_wire::report::{MAX_FRAME, Reply, announced, decode};
 use serde_json::json;
+use tokio::time::{Instant, timeout_at};
 
 use super::App;
 use super::error::ApiError;
+use crate::budget;
 use crate::clock::unix_ms;
+use crate::follow::kilobytes;
+use crate::hub::Refusal;
 use crate::process::{Source, State as Presence};
+use crate::tokens::Role;
 
-pub(super) async fn hub(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<Role>) -> Response {
     let hub = &app.hub;
     let now_ms = unix_ms();
     let (live, known) = {
@@ -23,18 +31,27 @@ pub(super) async fn hub(State(app): State<Arc<App>>) -> Response {
         (live, processes.len())
     };
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (figures, waiting) = hub.used();
     axum::Json(json!({
         "neurogc": env!("CARGO_PKG_VERSION"),
         "host": hub.host,
         "now_ms": now_ms,
         "started_ms": hub.started_ms,
         "token": app.gate.wants_token(),
+        "may_order": role == Role::Full,
         "processes": {"live": live, "known": known},
         "ingest": {
             "reports": count(&hub.counts.reports),
             "events": count(&hub.counts.events),
             "missed": count(&hub.counts.missed),
             "refused": count(&hub.counts.refused),
+            "impostors": count(&hub.counts.impostors),
+            "last_impostor": hub.last_refusal(),
+        },
+        "budget": {
+            "limits": budget::limits(),
+            "used": {"figures_of_all": figures, "events_of_all": waiting, "messages_of_all": hub.clients.waiting()},
+            "dropped": hub.over.report(),
         },
         "store": hub.store.report(),
         "clients": {"connected": hub.clients.connected(), "skipped": hub.clients.skipped()},
@@ -44,20 +61,59 @@ pub(super) async fn hub(State(app): State<Arc<App>>) -> Response {
     .into_response()
 }
 
-pub(super) async fn ingest(State(app): State<Arc<App>>, body: Bytes) -> Result<Response, ApiError> {
+/// The length before each frame.
+const LENGTH: usize = 4;
+
+/// How long a frame may take to come: it keeps others out.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Takes frames as they come. No more of the body is held than one frame and what came with its end.
+pub(super) async fn ingest(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let refuse = |reason: String| {
         app.hub.counts.refused.fetch_add(1, Ordering::Relaxed);
         ApiError::bad_request(reason)
     };
-    let mut rest = body.as_ref();
+    let mut body = request.into_body();
+    let (mut came, mut total) = (BytesMut::new(), 0);
     let mut reply = Reply::default();
-    while let Some((first, after)) = rest.split_first_chunk() {
-        let length = announced(*first).map_err(|error| refuse(error.to_string()))?;
-        let (frame, after) = after.split_at_checked(length).ok_or_else(|| refuse("the frame is cut off".to_owned()))?;
-        let frame = decode(frame).map_err(|error| refuse(error.to_string()))?;
-        let its = app.hub.take(frame, &Source::Push).map_err(|_| ApiError::busy("too many processes report here"))?;
-        reply.wanted.extend(its.wanted);
-        rest = after;
+    // Room for the frame that is coming.
+    let mut room = None;
+    loop {
+        while let Some(first) = came.first_chunk::<LENGTH>() {
+            let length = announced(*first).map_err(|error| refuse(error.to_string()))?;
+            if room.is_none() {
+                let free = app.hub.arriving.acquire_many(kilobytes(length)).await;
+                room = Some((free.map_err(|_| ApiError::busy("the hub is ending"))?, Instant::now() + PATIENCE));
+            }
+            let Some(frame) = came.get(LENGTH..LENGTH + length) else { break };
+            let frame = decode(frame).map_err(|error| refuse(error.to_string()))?;
+            let its = app.hub.take(frame, &Source::Push).map_err(refusal)?;
+            reply.wanted.extend(its.wanted);
+            came.advance(LENGTH + length);
+            room = None;
+        }
+        let part = match &room {
+            Some((_, deadline)) => timeout_at(*deadline, body.frame())
+                .await
+                .map_err(|_| ApiError::timeout("the report took too long to come"))?,
+            None => body.frame().await,
+        };
+        let Some(part) = part else { break };
+        let part = part.map_err(|_| refuse("the body is cut off".to_owned()))?;
+        let Some(data) = part.data_ref() else { continue };
+        total += data.len();
+        if total > LENGTH + MAX_FRAME {
+            return Err(ApiError::too_large("the body is over its limit"));
+        }
+        came.extend_from_slice(data);
     }
-    if rest.is_empty() { Ok(axum::Json(reply).into_response()) } else { Err(refuse("the frame is cut off".to_owned())) }
+    if came.is_empty() { Ok(axum::Json(reply).into_response()) } else { Err(refuse("the frame is cut off".to_owned())) }
+}
+
+fn refusal(refusal: Refusal) -> ApiError {
+    match refusal {
+        Refusal::TooMany => ApiError::busy("too many processes report here"),
+        Refusal::Impostor(why) => ApiError::forbidden(format!("the report is refused: {why}")),
+        Refusal::Absurd(what) => ApiError::bad_request(format!("the report is refused: {what}")),
+    }
 }

@@ -55,23 +55,26 @@ pub(crate) struct Events<'e> {
 pub(super) async fn list(State(app): State<Arc<App>>, parameters: Parameters) -> Result<Response, ApiError> {
     let gone = parameters.is_on("gone");
     let history = if gone { past(&app).await? } else { Vec::new() };
-    let now_ms = unix_ms();
-    let processes = app.hub.processes();
-    let there = processes.values().map(|process| Summary::of(process, now_ms));
-    let shown: Vec<_> = there.filter(|summary| gone || !summary.is_gone()).collect();
-    let known: BTreeSet<_> = processes.keys().map(String::as_str).collect();
-    let past = history.iter().filter(|(facts, _)| !known.contains(facts.id.as_str()));
-    let past = past.map(|(facts, seen_ms)| Summary::of_history(facts, *seen_ms));
-    let all: Vec<_> = shown.into_iter().chain(past).collect();
-    Ok(json_text(to_text(&List { now_ms, processes: all })))
+    blocking(move || {
+        let now_ms = unix_ms();
+        let views = app.hub.views();
+        let there = views.iter().filter(|view| gone || view.state != Presence::Gone);
+        let known: BTreeSet<_> = views.iter().map(|view| view.facts.id.as_str()).collect();
+        let past = history.iter().filter(|(facts, _)| !known.contains(facts.id.as_str()));
+        let past = past.map(|(facts, seen_ms)| Summary::of_history(facts, *seen_ms));
+        let processes = there.map(Summary::of).chain(past).collect();
+        Ok(json_text(to_text(&List { now_ms, processes })))
+    })
+    .await
 }
 
 pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
     let now_ms = unix_ms();
-    if let Some(process) = app.hub.processes().get(&id) {
-        let status = process.sample.as_ref().map(|(_, sample)| &sample.status);
-        let status_ms = status.map(|_| process.sample_ms);
-        return Ok(json_text(to_text(&One { summary: Summary::of(process, now_ms), status, status_ms })));
+    let view = app.hub.processes().get(&id).map(|process| process.view(now_ms));
+    if let Some(view) = view {
+        let status = view.sample.as_ref().map(|sample| &sample.status);
+        let status_ms = status.map(|_| view.sample_ms);
+        return Ok(json_text(to_text(&One { summary: Summary::of(&view), status, status_ms })));
     }
     let (facts, seen_ms) = of_history(&app, &id).await?;
     let summary = Summary::of_history(&facts, seen_ms);
@@ -132,10 +135,4 @@ async fn of_history(app: &Arc<App>, id: &str) -> Result<(Facts, u64), ApiError> 
         found.ok_or_else(|| ApiError::no_process(&id))
     })
     .await
-}
-
-impl Summary<'_> {
-    fn is_gone(&self) -> bool {
-        self.presence() == Presence::Gone
-    }
 }

@@ -1,12 +1,18 @@
 //! Recordings: uploads, the list, and what is in them.
 
+use std::io::Read;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::body::Bytes;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
 use serde_json::json;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
 
 use super::chart::Chart;
 use super::error::ApiError;
@@ -15,8 +21,7 @@ use super::processes::{Course, Events};
 use super::{App, blocking, json_text};
 use crate::hub::to_text;
 use crate::recording;
-use crate::row::fold_into_steps;
-use crate::shelf::{Entry, Kind, UploadError};
+use crate::shelf::{Entry, Kind, UploadError, is_run};
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     blocking(move || Ok(json_text(to_text(&json!({"recordings": app.shelf.list()}))))).await
@@ -27,21 +32,64 @@ pub(super) async fn add(
     parameters: Parameters,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let shelved = Arc::clone(&app);
     let _turn = app.uploading.try_acquire().map_err(|_| ApiError::busy("another recording is being uploaded"))?;
-    let body = Bytes::from_request(request, &())
-        .await
-        .map_err(|_| ApiError::too_large("a recording may have 64 MiB, and must come whole"))?;
     let name = parameters.get("name").unwrap_or("recording").to_owned();
-    blocking(move || match shelved.shelf.add(&name, &body) {
+    let mut body = request.into_body();
+    let cut_off = |_| ApiError::bad_request("the recording must come whole");
+    let mut keeping: Option<Keeping> = None;
+    while let Some(part) = body.frame().await {
+        let Ok(data) = part.map_err(cut_off)?.into_data() else { continue };
+        let keeping = keeping.get_or_insert_with(|| Keeping::begin(Arc::clone(&app), name.clone()));
+        if keeping.parts.send(Part::Data(data)).await.is_err() {
+            break;
+        }
+    }
+    let Some(keeping) = keeping else { return Err(unknown()) };
+    let _ = keeping.parts.send(Part::End).await;
+    let kept = keeping.done.await.unwrap_or_else(|_| Err(UploadError::Io(std::io::ErrorKind::Interrupted.into())));
+    match kept {
         Ok(entry) => Ok((StatusCode::CREATED, json_text(to_text(&entry))).into_response()),
-        Err(UploadError::Unknown) => Err(ApiError::bad_request(
-            "this is neither a trace of `neurogc run --trace` nor a run.json of `neurogc bench`",
-        )),
+        Err(UploadError::Unknown) => Err(unknown()),
+        Err(UploadError::TooLong) => Err(ApiError::too_large("a recording may have 64 MiB")),
         Err(UploadError::Full) => Err(ApiError::full("there is no room for another recording; delete one first")),
         Err(UploadError::Io(error)) => Err(ApiError::full(format!("the recording cannot be kept: {error}"))),
-    })
-    .await
+    }
+}
+
+fn unknown() -> ApiError {
+    ApiError::bad_request("this is neither a trace of `neurogc run --trace` nor a run.json of `neurogc bench`")
+}
+
+/// Parts of an upload that may wait for the disk.
+const PARTS: usize = 4;
+
+enum Part {
+    Data(Bytes),
+    /// All of it has come. Without it the upload was broken off.
+    End,
+}
+
+/// An upload that a thread writes to the disk while it comes.
+struct Keeping {
+    parts: Sender<Part>,
+    done: JoinHandle<Result<Entry, UploadError>>,
+}
+
+impl Keeping {
+    fn begin(app: Arc<App>, name: String) -> Self {
+        let (parts, mut coming) = channel(PARTS);
+        let done = tokio::task::spawn_blocking(move || {
+            let mut upload = app.shelf.begin()?;
+            loop {
+                match coming.blocking_recv() {
+                    Some(Part::Data(data)) => upload.write(&data)?,
+                    Some(Part::End) => return upload.finish(&name),
+                    None => return Err(UploadError::Unknown),
+                }
+            }
+        });
+        Self { parts, done }
+    }
 }
 
 pub(super) async fn remove(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
@@ -61,36 +109,75 @@ pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> 
         let head = json!({"id": entry.id, "name": entry.name, "kind": entry.kind});
         let body = match entry.kind {
             Kind::Bench => {
-                let run: serde_json::Value = serde_json::from_slice(bytes).map_err(unreadable)?;
-                json!({"run": run})
+                // It is passed on as it is: read into a tree it would take many times its size.
+                if !is_run(&entry.path).map_err(unreadable)? {
+                    return Err(unreadable("it is no whole result of a benchmark"));
+                }
+                format!("\"run\":{}", std::str::from_utf8(bytes).map_err(unreadable)?)
             }
             Kind::Trace => {
                 let recording = recording::read(bytes).map_err(unreadable)?;
                 let header = recording.header;
-                json!({
+                let body = json!({
                     "process": {"pid": header.pid, "command": header.command, "python": header.python,
                                 "neurogc": header.neurogc, "policy": header.policy},
                     "from_ms": recording.from_ms,
                     "to_ms": recording.to_ms,
                     "damage": recording.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                })
+                });
+                inside(&to_text(&body)).to_owned()
             }
         };
-        let mut whole = head;
-        if let (Some(whole), serde_json::Value::Object(body)) = (whole.as_object_mut(), body) {
-            whole.extend(body);
-        }
-        Ok(json_text(to_text(&whole)))
+        Ok(json_text(format!("{{{},{body}}}", inside(&to_text(&head)))))
     })
     .await
 }
 
+/// An object of JSON without its braces.
+fn inside(object: &str) -> &str {
+    object.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(object)
+}
+
+/// The file as it is, part by part.
 pub(super) async fn file(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    opened(app, id, |entry, bytes| {
-        let kind = if entry.kind == Kind::Trace { "application/octet-stream" } else { "application/json" };
-        Ok(([(header::CONTENT_TYPE, kind)], bytes.to_vec()).into_response())
+    let turn = Arc::clone(&app.downloading).try_acquire_owned();
+    let turn = turn.map_err(|_| ApiError::busy("other recordings are being downloaded"))?;
+    let (entry, mut file) = blocking(move || {
+        let entry = find(&app, &id)?;
+        let file = std::fs::File::open(&entry.path).map_err(unreadable)?;
+        Ok((entry, file))
     })
-    .await
+    .await?;
+    let kind = if entry.kind == Kind::Trace { "application/octet-stream" } else { "application/json" };
+    let (to, parts) = channel(PARTS);
+    tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        let mut part = vec![0; 64 << 10];
+        loop {
+            let read = file.read(&mut part).map(|length| Bytes::copy_from_slice(&part[..length]));
+            let is_data = read.as_ref().is_ok_and(|data| !data.is_empty());
+            let is_end = read.is_ok() && !is_data;
+            if is_end || to.blocking_send(read).is_err() || !is_data {
+                break;
+            }
+        }
+    });
+    Ok(([(header::CONTENT_TYPE, kind)], Body::new(Parts(parts))).into_response())
+}
+
+/// The body of an answer that a thread reads from the disk.
+struct Parts(Receiver<std::io::Result<Bytes>>);
+
+impl axum::body::HttpBody for Parts {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, std::io::Error>>> {
+        self.0.poll_recv(context).map(|part| part.map(|part| part.map(hyper::body::Frame::data)))
+    }
 }
 
 pub(super) async fn series(
@@ -103,9 +190,8 @@ pub(super) async fn series(
         let recording = recording::read(bytes).map_err(unreadable)?;
         let (from, to) = parameters.bounds((recording.from_ms, recording.to_ms))?;
         let step_ms = (to - from).div_ceil(points).div_ceil(1000).max(1) * 1000;
-        // A row ends after what it tells of, so the last one may end after the recording.
-        let rows = recording.rows.into_iter().filter(|row| row.t > from && row.t < to + 1000);
-        let chart = Chart::of(&fold_into_steps(rows, step_ms), &places, (from, to), step_ms);
+        let rows = recording::rows(bytes, (from, to), step_ms).map_err(unreadable)?;
+        let chart = Chart::of(&rows, &places, (from, to), step_ms);
         Ok(json_text(to_text(&Course { id: &entry.id, chart })))
     })
     .await

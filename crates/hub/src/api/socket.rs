@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{interval, timeout};
 
-use super::App;
 use super::error::ApiError;
+use super::{App, blocking};
 use crate::clock::unix_ms;
 use crate::gate::PROTOCOL;
 use crate::hub::to_text;
@@ -75,7 +75,7 @@ async fn serve(app: &App, mut socket: WebSocket) {
                         client.watch(watch);
                         // A browser that sends many requests is answered slowly.
                         tokio::time::sleep(WISH_PAUSE).await;
-                        !list || send(&mut socket, Message::text(app.hub.list())).await
+                        !list || send_list(app, &mut socket).await
                     }
                     Err(message) => send(&mut socket, Message::text(to_text(&json!({"type": "error", "message": message})))).await,
                 },
@@ -96,6 +96,14 @@ async fn tell(socket: &mut WebSocket, client: &Client, message: &str) -> bool {
         send(socket, Message::text(text)).await
     };
     told && send(socket, Message::text(message)).await
+}
+
+async fn send_list(app: &App, socket: &mut WebSocket) -> bool {
+    let hub = Arc::clone(&app.hub);
+    match blocking(move || Ok(hub.list())).await {
+        Ok(list) => send(socket, Message::text(list)).await,
+        Err(_) => false,
+    }
 }
 
 async fn send(socket: &mut WebSocket, message: Message) -> bool {

@@ -11,31 +11,36 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
+use crate::peer::Peer;
 use crate::process::Source;
 use crate::store::Store;
+use crate::tokens::Tokens;
+use neurogc_wire::report::MAX_FRAME;
 
 /// A hub in a folder of its own.
-struct Scene {
-    app: Arc<App>,
+pub(super) struct Scene {
+    pub(super) app: Arc<App>,
     router: Router,
     _folder: tempfile::TempDir,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with_token(None)
     }
 
-    fn with_token(token: Option<&str>) -> Self {
+    pub(super) fn with_token(token: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), 64 << 20).unwrap();
         let hub = Arc::new(Hub::new("here".to_owned(), store));
-        let gate = Gate::new(token.map(str::to_owned), "127.0.0.1:7077".parse().unwrap());
+        let others = |name: &str| format!("{name}-0123456789abcdef");
+        let tokens = token.map(|full| Tokens { full: full.to_owned(), read: others("read"), report: others("report") });
+        let gate = Gate::new(tokens, "127.0.0.1:7077".parse().unwrap());
         let app = Arc::new(App::new(hub, gate, Shelf::new(folder.path(), None)));
         Self { router: router(Arc::clone(&app)), app, _folder: folder }
     }
 
-    async fn send(&self, request: Request<Body>) -> (StatusCode, Value) {
+    pub(super) async fn send(&self, request: Request<Body>) -> (StatusCode, Value) {
         let answer = self.router.clone().oneshot(request).await.unwrap();
         let status = answer.status();
         assert!(answer.headers().contains_key(header::CONTENT_SECURITY_POLICY));
@@ -43,11 +48,11 @@ impl Scene {
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
+    pub(super) async fn get(&self, path: &str) -> (StatusCode, Value) {
         self.send(Request::get(path).header("host", "localhost").body(Body::empty()).unwrap()).await
     }
 
-    async fn post(&self, path: &str, kind: &str, body: impl Into<Body>) -> (StatusCode, Value) {
+    pub(super) async fn post(&self, path: &str, kind: &str, body: impl Into<Body>) -> (StatusCode, Value) {
         let request = Request::post(path).header("host", "localhost").header("content-type", kind);
         self.send(request.body(body.into()).unwrap()).await
     }
@@ -86,7 +91,7 @@ impl Scene {
     }
 }
 
-fn about(pid: u32, at_s: f64) -> Report {
+pub(super) fn about(pid: u32, at_s: f64) -> Report {
     Report { host: "there".to_owned(), pid, started_unix_ms: 5, at_s, ..Report::default() }
 }
 
@@ -95,7 +100,7 @@ fn collection(at: u64, pause: u64) -> Record {
     Record::Collection { at, pause, kind, place, collected: 7, uncollectable: 0, order: None }
 }
 
-fn check_error((status, body): (StatusCode, Value), expect: u16, code: &str) {
+pub(super) fn check_error((status, body): (StatusCode, Value), expect: u16, code: &str) {
     assert_eq!((status.as_u16(), body["error"]["code"].as_str()), (expect, Some(code)), "{body}");
     assert!(body["error"]["message"].as_str().is_some_and(|message| message.len() > 10), "{body}");
 }
@@ -194,7 +199,7 @@ async fn every_policy_is_offered_as_it_can_be_asked_for() {
 #[tokio::test]
 async fn what_comes_by_two_ways_is_taken_once() {
     let scene = Scene::new();
-    let socket = |connection| Source::Socket { path: "/x.sock".into(), connection };
+    let socket = |connection| Source::Socket { path: "/x.sock".into(), connection, peer: Peer::of_test(7, 1) };
     let report = |at_s, missed, source: &Source| {
         let records = vec![collection((at_s * 1e9) as u64, 1_000_000)];
         let mut writer = BlockWriter::new();
@@ -252,7 +257,7 @@ async fn no_size_of_a_request_can_hurt() {
     let scene = Scene::new();
     let long = vec![b' '; SHORT_BODY + 1];
     check_error(scene.post("/api/v1/processes/x/policy", "application/json", long).await, 413, "too_large");
-    let long = vec![0; MAX_FRAME + 1];
+    let long = vec![0; MAX_FRAME + 5];
     check_error(scene.post(INGEST_PATH, "application/octet-stream", long).await, 413, "too_large");
     for hostile in [vec![0xff; 4], vec![9, 0, 0, 0, 1], [&[8, 0, 0, 0][..], &[0xff; 8]].concat()] {
         check_error(scene.post(INGEST_PATH, "application/octet-stream", hostile).await, 400, "bad_request");
@@ -322,6 +327,43 @@ async fn without_the_token_there_are_no_data() {
     let with = Request::get("/api/v1/hub").header("authorization", "Bearer 0123456789abcdef");
     assert_eq!(scene.send(with.body(Body::empty()).unwrap()).await.0, StatusCode::OK);
     assert_eq!(scene.get("/").await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_read_only_token_looks_and_does_not_order() {
+    let scene = Scene::with_token(Some("0123456789abcdef"));
+    let id = scene.report(7, "gap");
+    let order = async |token: &str| {
+        let request = Request::post(format!("/api/v1/processes/{id}/policy"))
+            .header("authorization", format!("Bearer {token}"))
+            .header("content-type", "application/json");
+        scene.send(request.body(Body::from(r#"{"policy": "gapp"}"#)).unwrap()).await
+    };
+    check_error(order("read-0123456789abcdef").await, 403, "forbidden");
+    check_error(order("report-0123456789abcdef").await, 403, "forbidden");
+    // The full token gets as far as the wrong name of the policy.
+    check_error(order("0123456789abcdef").await, 400, "bad_request");
+    for (token, may_order) in [("read-0123456789abcdef", false), ("0123456789abcdef", true)] {
+        let request = Request::get("/api/v1/hub").header("authorization", format!("Bearer {token}"));
+        let (_, hub) = scene.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!((&hub["token"], &hub["may_order"]), (&json!(true), &json!(may_order)));
+    }
+}
+
+#[tokio::test]
+async fn the_address_with_the_token_opens_the_page_and_loses_the_token() {
+    let scene = Scene::with_token(Some("0123456789abcdef"));
+    let open = async |path: &str| {
+        let request = Request::get(path).header("host", "localhost").body(Body::empty()).unwrap();
+        scene.router.clone().oneshot(request).await.unwrap()
+    };
+    let opened = open("/?token=0123456789abcdef").await;
+    assert_eq!((opened.status(), opened.headers()["location"].as_bytes()), (StatusCode::SEE_OTHER, &b"/"[..]));
+    let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let request = Request::get("/api/v1/hub").header("host", "localhost").header("cookie", cookie);
+    assert_eq!(scene.send(request.body(Body::empty()).unwrap()).await.0, StatusCode::OK);
+    let refused = open("/?token=wrong").await;
+    assert!(refused.headers().get("set-cookie").is_none() && refused.headers()["location"] == "/?wrong-token");
 }
 
 #[tokio::test]

@@ -61,7 +61,8 @@ pub(crate) async fn export(hub: Arc<Hub>, collector: Collector) {
     let mut away = false;
     loop {
         ticks.tick().await;
-        let message = message(&hub);
+        let told = Arc::clone(&hub);
+        let Ok(message) = tokio::task::spawn_blocking(move || message(&told)).await else { continue };
         match timeout(PATIENCE, send(&collector, message)).await.unwrap_or_else(|_| Err("it takes too long".to_owned()))
         {
             Ok(()) => away = false,
@@ -96,10 +97,10 @@ async fn send(collector: &Collector, message: String) -> Result<(), String> {
 
 fn message(hub: &Hub) -> String {
     let now_ms = unix_ms();
-    let processes = hub.processes();
-    let live = processes.values().filter(|process| process.state(now_ms) == State::Live);
+    let views = hub.views();
+    let live = views.iter().filter(|view| view.state == State::Live);
     let resources: Vec<_> = live
-        .filter_map(|process| Some((&process.facts, &process.sample.as_ref()?.1, process.epoch_ms)))
+        .filter_map(|view| Some((&view.facts, view.sample.as_ref()?, view.epoch_ms)))
         .map(|(facts, sample, epoch_ms)| resource(facts, sample, (epoch_ms * 1e6) as u64, now_ms * 1_000_000))
         .collect();
     json!({ "resourceMetrics": resources }).to_string()

@@ -13,8 +13,7 @@ use neurogc_wire::catalogue::{self, HISTOGRAMS};
 use neurogc_wire::report::Sample;
 
 use super::{BOUNDS_MS, cumulative};
-use crate::api::App;
-use crate::clock::unix_ms;
+use crate::api::{App, blocking};
 use crate::facts::Facts;
 use crate::process::State as Presence;
 
@@ -22,18 +21,20 @@ use crate::process::State as Presence;
 static METRICS: LazyLock<Vec<PrometheusMetric>> = LazyLock::new(catalogue::metrics::prometheus);
 
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let text = {
-        let now_ms = unix_ms();
-        let processes = app.hub.processes();
-        let live = processes.values().filter(|process| process.state(now_ms) != Presence::Gone);
-        let samples: Vec<_> =
-            live.filter_map(|process| Some((&*process.facts, &*process.sample.as_ref()?.1))).collect();
+    let text = blocking(move || {
+        let views = app.hub.views();
+        let live = views.iter().filter(|view| view.state != Presence::Gone);
+        let samples: Vec<_> = live.filter_map(|view| Some((&*view.facts, view.sample.as_deref()?))).collect();
         let mut page = Page::default();
         page.processes(&samples);
         page.hub(&app);
-        page.text
-    };
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+        Ok(page.text)
+    })
+    .await;
+    match text {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+        Err(error) => error.into_response(),
+    }
 }
 
 /// The page as it grows.
@@ -69,6 +70,12 @@ impl Page {
             ("neurogc_hub_events_total", "counter", "Events taken in", count(&hub.counts.events)),
             ("neurogc_hub_missed_total", "counter", "Events that agents had no room for", count(&hub.counts.missed)),
             ("neurogc_hub_refused_total", "counter", "Reports that could not be read", count(&hub.counts.refused)),
+            (
+                "neurogc_hub_impostors_total",
+                "counter",
+                "Reports that came from another process than they name",
+                count(&hub.counts.impostors),
+            ),
             ("neurogc_hub_store_dropped_total", "counter", "Writes that were not made", hub.store.dropped() as f64),
             ("neurogc_hub_clients", "gauge", "Browsers that watch", hub.clients.connected() as f64),
             (

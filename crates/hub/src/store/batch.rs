@@ -48,6 +48,11 @@ impl Batch {
         Self::of(records, &writer.take(), epoch_ms)
     }
 
+    /// What it takes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        (std::mem::size_of::<Self>() + self.blocks.capacity()) as u64
+    }
+
     /// As few batches as possible: one for each epoch.
     pub(super) fn joined<'b>(batches: impl IntoIterator<Item = &'b Self>) -> Vec<Self> {
         let mut joined: Vec<Self> = Vec::new();

@@ -27,6 +27,7 @@ pub(crate) use writer::{Entry, Write};
 
 use crate::clock::unix_ms;
 use crate::facts::Facts;
+use schema::Unfit;
 use writer::{Progress, Writer};
 
 /// What may wait to be written: a few seconds of hundreds of agents.
@@ -45,6 +46,20 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The database is of a later NeuroGC.
+    #[error(
+        "{} was made by a later version of NeuroGC (its schema is {version}, this one knows up to {known}). Use that \
+         version, or name another folder with --data",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version of its schema.
+        version: usize,
+        /// The latest that this NeuroGC knows.
+        known: usize,
     },
     /// The database cannot be opened.
     #[error("cannot open {}: {source}. Move it away to begin anew", path.display())]
@@ -83,13 +98,21 @@ impl Store {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let path = folder.join("hub.db");
-        // Command lines are private, whatever folder was named. SQLite's other files follow this one.
-        let private = File::options().create(true).append(true).mode(0o600).open(&path);
-        private.map_err(|error| wrong(error.to_string()))?;
-        let failed = |source| StoreError::Database { path: path.clone(), source };
-        let db = schema::open_to_write(&path, limit).map_err(failed)?;
         let progress = Arc::new(Progress::default());
-        let writer = Writer::new(db, limit, Arc::clone(&progress)).map_err(failed)?;
+        let writer = match open_writer(&path, limit, &progress) {
+            Err(unfit) if unfit.is_broken() => {
+                let aside = move_aside(&path).map_err(|error| wrong(format!("hub.db is broken: {error}")))?;
+                let notice = format!("the history was not readable: it is in {}, and begins anew", aside.display());
+                eprintln!("neurogc: {notice}");
+                progress.note(notice);
+                open_writer(&path, limit, &progress)
+            }
+            opened => opened,
+        };
+        let writer = writer.map_err(|unfit| match unfit {
+            Unfit::Newer { version, known } => StoreError::Newer { path: path.clone(), version, known },
+            Unfit::Sqlite(source) => StoreError::Database { path: path.clone(), source },
+        })?;
         let (queue, writes) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&writes));
         let thread = thread.map_err(|error| wrong(format!("no thread to write with: {error}")))?;
@@ -151,6 +174,7 @@ impl Store {
             "written": self.progress.written.load(Ordering::Relaxed),
             "dropped": self.dropped(),
             "trouble": *self.progress.trouble.lock().unwrap_or_else(PoisonError::into_inner),
+            "notice": *self.progress.notice.lock().unwrap_or_else(PoisonError::into_inner),
             "tiers": tiers::TIERS,
         })
     }
@@ -159,6 +183,26 @@ impl Store {
     pub(crate) fn dropped(&self) -> u64 {
         self.progress.dropped.load(Ordering::Relaxed)
     }
+}
+
+fn open_writer(path: &Path, limit: u64, progress: &Arc<Progress>) -> Result<Writer, Unfit> {
+    // Command lines are nobody else's business, whatever folder was named. SQLite's other files follow this one.
+    let private = File::options().create(true).append(true).mode(0o600).open(path);
+    private.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    let db = schema::open_to_write(path, limit)?;
+    Ok(Writer::new(db, limit, Arc::clone(progress))?)
+}
+
+/// Puts a database that cannot be read where it can be looked at, in place of the one before it.
+fn move_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let aside = path.with_extension("db.broken");
+    for part in ["-wal", "-shm"] {
+        let of = |path: &Path| PathBuf::from(format!("{}{part}", path.display()));
+        let _ = fs::remove_file(of(&aside));
+        let _ = fs::rename(of(path), of(&aside));
+    }
+    fs::rename(path, &aside)?;
+    Ok(aside)
 }
 
 fn size(path: &Path) -> u64 {

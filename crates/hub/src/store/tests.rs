@@ -42,17 +42,18 @@ impl Store {
     /// Waits until everything before this has been written, or dropped.
     fn settle(&self) {
         let (done, settled) = channel();
-        self.put(Write { facts: facts("mark"), what: Entry::Mark(done) });
+        self.put(Write { facts: facts("mark"), what: Entry::Mark(done), held: None });
         settled.recv_timeout(Duration::from_secs(20)).unwrap();
     }
 
     fn put_rows(&self, facts: &Arc<Facts>, rows: impl IntoIterator<Item = Row>) {
-        rows.into_iter().for_each(|row| self.put(Write { facts: Arc::clone(facts), what: Entry::Row(row) }));
+        rows.into_iter()
+            .for_each(|row| self.put(Write { facts: Arc::clone(facts), what: Entry::Row(Arc::new(row)), held: None }));
     }
 
     fn put_events(&self, facts: &Arc<Facts>, records: &[Record], epoch_ms: u64) {
         let batch = Batch::of_records(records, epoch_ms as f64).unwrap();
-        self.put(Write { facts: Arc::clone(facts), what: Entry::Events(batch) });
+        self.put(Write { facts: Arc::clone(facts), what: Entry::Events(batch), held: None });
     }
 }
 
@@ -99,14 +100,30 @@ fn others_cannot_read_what_is_kept() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_left_alone_and_named() {
+fn a_file_that_is_no_database_is_moved_aside_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hub.db");
     let garbage = vec![0x5a; 100_000];
     fs::write(&path, &garbage).unwrap();
+    let store = Store::open(folder.path(), ROOMY).unwrap();
+    let notice = store.report()["notice"].as_str().unwrap().to_owned();
+    assert!(notice.contains("hub.db.broken"), "{notice}");
+    assert_eq!(fs::read(folder.path().join("hub.db.broken")).unwrap(), garbage);
+    store.put_rows(&facts("a"), [row(unix_ms(), 1)]);
+    store.settle();
+    assert_eq!(store.processes().unwrap().iter().filter(|(facts, _)| facts.id == "a").count(), 1);
+}
+
+#[test]
+fn a_database_of_a_later_version_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hub.db");
+    drop(Store::open(folder.path(), ROOMY).unwrap());
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let before = fs::read(&path).unwrap();
     let error = Store::open(folder.path(), ROOMY).unwrap_err().to_string();
-    assert!(error.contains("hub.db") && error.contains("Move it away"), "{error}");
-    assert_eq!(fs::read(&path).unwrap(), garbage);
+    assert!(error.contains("later version of NeuroGC (its schema is 99"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
 }
 
 #[test]

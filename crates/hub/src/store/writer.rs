@@ -12,6 +12,7 @@ use rusqlite::{Connection, params};
 use super::batch::{Batch, merge_minute};
 use super::schema::{Layouts, forget_processes, layouts, own_layout};
 use super::tiers::{TIERS, expire, insert, roll_up};
+use crate::budget::Held;
 use crate::clock::unix_ms;
 use crate::facts::Facts;
 use crate::row::Row;
@@ -34,12 +35,15 @@ const FULL_PERCENT: u64 = 85;
 pub(crate) struct Write {
     pub(crate) facts: Arc<Facts>,
     pub(crate) what: Entry,
+    /// The memory that it takes of the budgets. It is given back with this, when it has been written.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    pub(crate) held: Option<Held>,
 }
 
 /// What is written.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    Row(Row),
+    Row(Arc<Row>),
     Events(Batch),
     /// For tests: tells when everything before it has been dealt with.
     #[cfg(test)]
@@ -63,9 +67,15 @@ pub(crate) struct Progress {
     pub(crate) dropped: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) trouble: Mutex<Option<String>>,
+    /// What happened when the store was opened.
+    pub(crate) notice: Mutex<Option<String>>,
 }
 
 impl Progress {
+    pub(super) fn note(&self, notice: String) {
+        *self.notice.lock().unwrap_or_else(PoisonError::into_inner) = Some(notice);
+    }
+
     fn tell(&self, trouble: Option<String>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
@@ -170,7 +180,7 @@ impl Writer {
         let transaction = self.db.transaction()?;
         let mut batches: HashMap<i64, Vec<&Batch>> = HashMap::new();
         let mut seen: HashMap<i64, u64> = HashMap::new();
-        for Write { facts, what } in waiting {
+        for Write { facts, what, .. } in waiting {
             let key = match self.known.get_mut(&facts.id) {
                 Some(known) if Arc::ptr_eq(&known.facts, facts) => {
                     known.written = Instant::now();
