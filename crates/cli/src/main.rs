@@ -13,6 +13,7 @@ mod figures;
 mod home;
 mod injection;
 mod kernel;
+mod latency;
 mod live;
 mod models;
 mod notice;

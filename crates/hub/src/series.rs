@@ -78,6 +78,12 @@ pub(crate) const CATALOGUE: &[Series] = &[
     series("requests.max_ms", "ms", Max, "The longest request", |it| {
         it.latency.max_ms().map(|longest| longest.min(it.after.status.requests.max_ms))
     }),
+    series("requests.wait_max_ms", "ms", Max, "The longest wait of a request before the application saw it", |it| {
+        it.after.wait.buckets.since(&it.before.wait.buckets).max_ms()
+    }),
+    series("requests.service_max_ms", "ms", Max, "The longest service of a request, without its wait", |it| {
+        it.after.service.buckets.since(&it.before.service.buckets).max_ms()
+    }),
     series("requests.rps", "1/s", Mean, "Requests ended", |it| it.rate(|status| status.requests.count)),
     series("requests.in_flight", "count", Max, "Requests being served", |it| now(it.after.status.requests.in_flight)),
     series("gc.max_ms", "ms", Max, "The longest collection pause", |it| Some(it.longest_pause_ms())),
@@ -89,6 +95,9 @@ pub(crate) const CATALOGUE: &[Series] = &[
     }),
     series("gc.in_gap_ms", "ms/s", Mean, "Time of collections while no request was served", |it| {
         it.growth(|sample| sample.status.gc.in_gap.total_ms)
+    }),
+    series("gc.in_gap_arrivals_ms", "ms/s", Mean, "Time of collections in gaps during which requests arrived", |it| {
+        it.growth(|sample| sample.status.gc.in_gap_arrivals.total_ms)
     }),
     series("gc.forced_ms", "ms/s", Mean, "Time of collections that a guard ordered", |it| {
         it.growth(|sample| sample.status.gc.forced.total_ms)

@@ -117,6 +117,11 @@ impl Events<'_> {
                 let about = json!({"faults": faults, "objects": objects, "found": found});
                 self.slice(FLIGHTS, "walk", at.saturating_sub(*lasted), *lasted, about)
             }
+            Record::RequestWait { at, id, wait, source } => {
+                let about = json!({"name": "wait", "cat": "request", "id": format!("{id:#x}"), "args": {"source": source.name()}});
+                self.event("b", REQUESTS, at.saturating_sub(*wait), about.clone())?;
+                self.event("e", REQUESTS, *at, about)
+            }
             Record::RequestStart { .. } | Record::RequestEnd { .. } | Record::Process { .. } => Ok(()),
         }
     }

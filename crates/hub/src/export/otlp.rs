@@ -181,6 +181,8 @@ impl Points {
             sum("process.thread.count", "{thread}", false, vec![self.point(status.threads as f64, vec![])]),
             gauge("process.uptime", "s", self.point(status.uptime_s, vec![])),
             histogram("neurogc.request.duration", vec![self.histogram_point(&sample.latency, vec![])]),
+            histogram("neurogc.request.wait", vec![self.histogram_point(&sample.wait, vec![])]),
+            histogram("neurogc.request.service", vec![self.histogram_point(&sample.service, vec![])]),
             histogram("neurogc.gc.pause", pauses.collect()),
             histogram("neurogc.stall.duration", vec![self.histogram_point(&sample.stalls, vec![])]),
         ]

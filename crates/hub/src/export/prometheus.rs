@@ -53,14 +53,28 @@ const METRICS: &[Metric] = &[
     gauge("neurogc_requests_in_flight", "Requests being served", |status, to| {
         to(&[], status.requests.in_flight as f64);
     }),
+    counter("neurogc_request_waits_total", "Requests by how their wait is known", |status, to| {
+        let waits = status.requests.waits;
+        to(&[("source", "measured")], waits.measured as f64);
+        to(&[("source", "estimated")], waits.estimated as f64);
+        to(&[("source", "unknown")], waits.unknown as f64);
+    }),
+    counter("neurogc_route_requests_total", "Requests by route", |status, to| {
+        status.requests.routes.iter().for_each(|route| to(&[("route", &route.route)], route.count as f64));
+    }),
+    counter("neurogc_route_gc_seconds_total", "Time of collections during requests, by route", |status, to| {
+        status.requests.routes.iter().for_each(|route| to(&[("route", &route.route)], route.gc_ms / 1e3));
+    }),
     counter("neurogc_gc_place_seconds_total", "Time of collections by where they fell", |status, to| {
         to(&[("place", "in_request")], status.gc.in_request.total_ms / 1e3);
         to(&[("place", "in_gap")], status.gc.in_gap.total_ms / 1e3);
+        to(&[("place", "in_gap_arrivals")], status.gc.in_gap_arrivals.total_ms / 1e3);
         to(&[("place", "forced")], status.gc.forced.total_ms / 1e3);
     }),
     counter("neurogc_gc_place_collections_total", "Collections by where they fell", |status, to| {
         to(&[("place", "in_request")], status.gc.in_request.count as f64);
         to(&[("place", "in_gap")], status.gc.in_gap.count as f64);
+        to(&[("place", "in_gap_arrivals")], status.gc.in_gap_arrivals.count as f64);
         to(&[("place", "forced")], status.gc.forced.count as f64);
     }),
     counter("neurogc_gc_collected_objects_total", "Objects freed", |status, to| to(&[], status.gc.collected as f64)),
@@ -164,9 +178,16 @@ impl Page {
                 self.line("neurogc_gil_seconds_total", facts, &[("state", state)], ms / 1e3);
             }
         }
-        self.head("neurogc_request_duration_seconds", "histogram", "Requests from start to last byte");
-        for (facts, sample) in samples {
-            self.histogram("neurogc_request_duration_seconds", facts, &[], &sample.latency);
+        let parts: [(&str, &str, fn(&Sample) -> &Distribution); 3] = [
+            ("neurogc_request_duration_seconds", "Requests from arrival to last byte", |it| &it.latency),
+            ("neurogc_request_wait_seconds", "Requests before the application saw them", |it| &it.wait),
+            ("neurogc_request_service_seconds", "Requests from the application's call to last byte", |it| &it.service),
+        ];
+        for (name, help, of) in parts {
+            self.head(name, "histogram", help);
+            for (facts, sample) in samples {
+                self.histogram(name, facts, &[], of(sample));
+            }
         }
         self.head("neurogc_gc_pause_seconds", "histogram", "Collections, by kind");
         for (facts, sample) in samples {
