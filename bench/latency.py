@@ -155,6 +155,8 @@ def trial(server: str, trouble: str, seconds: float) -> dict:
     words = [str(ROOT / "target" / "fast" / "neurogc"), "run", "--", sys.executable, *SERVERS[server][1].format(port=port).split()]
     process = subprocess.Popen(words, env=env, cwd=HERE, start_new_session=True)
     try:
+        # A request during the start would wait for it, and count.
+        time.sleep(4)
         deadline = time.monotonic() + 30
         while not answers(port):
             if time.monotonic() > deadline or process.poll() is not None:

@@ -126,7 +126,7 @@ fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> Arrival {
     let peer = get(intern!(py, "client")).and_then(|client| {
         let pair = client.cast::<PyTuple>().ok().map(|pair| (pair.get_item(0), pair.get_item(1)));
         let (host, port) = pair.unwrap_or_else(|| (client.get_item(0), client.get_item(1)));
-        Some(SocketAddr::new(address(&host.ok()?)?, port.ok()?.extract().ok()?))
+        Some(SocketAddr::new(address(&host.ok()?)?, port_of(&port.ok()?)?))
     });
     let mut arrival = agent.hooks.arrival(peer);
     let Some(headers) = get(intern!(py, "headers")) else { return arrival };
@@ -149,12 +149,7 @@ fn arrival_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> Arrival {
     let py = environ.py();
     let get = |name| item(environ, name);
     let peer = get(intern!(py, "REMOTE_PORT")).and_then(|port| {
-        // It is a number in some servers and a text in others.
-        let port = match port.cast::<PyString>() {
-            Ok(text) => text.to_str().ok()?.parse().ok()?,
-            Err(_) => port.extract().ok()?,
-        };
-        Some(SocketAddr::new(address(&get(intern!(py, "REMOTE_ADDR"))?)?, port))
+        Some(SocketAddr::new(address(&get(intern!(py, "REMOTE_ADDR"))?)?, port_of(&port)?))
     });
     let mut arrival = agent.hooks.arrival(peer);
     let with_text = |name, use_it: &mut dyn FnMut(&[u8])| {
@@ -184,6 +179,14 @@ fn sent_by_proxy(arrival: &mut Arrival, header: &[u8]) {
 
 fn address(host: &Bound<'_, PyAny>) -> Option<IpAddr> {
     host.cast::<PyString>().ok()?.to_str().ok()?.parse().ok().map(|address: IpAddr| address.to_canonical())
+}
+
+/// A port is a number in some servers and a text in others.
+fn port_of(port: &Bound<'_, PyAny>) -> Option<u16> {
+    match port.cast::<PyString>() {
+        Ok(text) => text.to_str().ok()?.parse().ok(),
+        Err(_) => port.extract().ok(),
+    }
 }
 
 /// The route of a request that has ended: what the framework matched, or the path.

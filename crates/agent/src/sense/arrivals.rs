@@ -11,6 +11,9 @@ const SHORTEST_STOP_NS: u64 = 1_000_000;
 /// A program that does nothing for this long has no requests waiting.
 const PAUSE_NS: u64 = 2_000_000;
 
+/// What lately means for the rate of requests.
+const LATELY_NS: f64 = 10e9;
+
 /// Requests whose imputed wait is remembered until they end.
 const MOST_OPEN: usize = 1024;
 
@@ -105,15 +108,39 @@ pub(crate) fn trace_id(header: &[u8]) -> Option<[u8; 16]> {
 
 /// Waits of requests that could not be measured, from the stops that they came after.
 ///
-/// Requests that begin one after the other right after a stop have come during it, at any moment of it with the same chance.
+/// As many requests as usually come in the time of a stop have come during it, evenly, and begin in their order after it.
 #[derive(Debug, Default)]
 pub(crate) struct Imputation {
     stop: (u64, u64),
     /// When the program was last seen to do something.
     active: u64,
-    /// How many requests have come after the stop.
+    /// How many requests have begun after the stop.
     turn: u32,
+    rate: Rate,
     open: Vec<(u64, u64)>,
+}
+
+/// How many requests come in a second, lately.
+#[derive(Debug, Default)]
+struct Rate {
+    since: u64,
+    latest: u64,
+    count: f64,
+}
+
+impl Rate {
+    fn count(&mut self, at: u64) {
+        if self.since == 0 {
+            self.since = at;
+        }
+        self.count = self.count * (-(at.saturating_sub(self.latest) as f64) / LATELY_NS).exp() + 1.0;
+        self.latest = at;
+    }
+
+    fn within(&self, span: u64) -> f64 {
+        let observed = (self.latest.saturating_sub(self.since) as f64).clamp(span as f64, LATELY_NS);
+        self.count * span as f64 / observed
+    }
 }
 
 impl Imputation {
@@ -130,17 +157,17 @@ impl Imputation {
         let idle = at.saturating_sub(self.active);
         self.active = self.active.max(at);
         let (began, ended) = self.stop;
-        // Later ones have come after the stop, however long those before them took.
-        if idle > PAUSE_NS || at > ended + (ended - began) {
+        let expected = self.rate.within(ended - began).max(1.0);
+        self.rate.count(at);
+        if idle > PAUSE_NS || f64::from(self.turn) >= expected {
             self.stop = (0, 0);
         }
         if !unknown || self.stop.1 == 0 || self.open.len() == MOST_OPEN {
             return None;
         }
-        // Steps of the golden ratio fall evenly into the stop, however many there are.
-        let share = (f64::from(self.turn) * 0.618_033_988_75 + 0.5).fract();
+        let after = (f64::from(self.turn) + 0.5) / expected;
         self.turn += 1;
-        let wait = at.saturating_sub(ended) + (share * (ended - began) as f64) as u64;
+        let wait = at.saturating_sub(ended) + ((1.0 - after).max(0.0) * (ended - began) as f64) as u64;
         self.open.push((id, wait));
         Some(wait)
     }
@@ -212,13 +239,16 @@ mod tests {
     #[test]
     fn requests_right_after_a_stop_have_come_during_it() {
         let mut imputation = Imputation::default();
+        (0..100).for_each(|id| _ = imputation.begins(id * 10 * MS, 100 + id, true));
         imputation.stopped(1_000 * MS, 1_100 * MS);
-        let waits: Vec<_> = (0..10).filter_map(|id| imputation.begins((1_100 + id) * MS, id, true)).collect();
-        let mean = waits.iter().sum::<u64>() / 10 / MS;
-        assert!(waits.len() == 10 && (45..65).contains(&mean), "{waits:?}");
-        assert_eq!(imputation.begins(1_111 * MS, 20, false), None);
-        assert_eq!(imputation.begins(1_120 * MS, 21, true), None, "the program had nothing to do meanwhile");
-        assert_eq!(imputation.ends(1_121 * MS, 0), Some(waits[0]));
-        assert_eq!(imputation.ends(1_121 * MS, 0), None);
+        let waits: Vec<_> = (0..20).filter_map(|id| imputation.begins((1_100 + id) * MS, id, true)).collect();
+        let mean = waits.iter().sum::<u64>() / waits.len() as u64 / MS;
+        assert!((9..=11).contains(&waits.len()) && (45..65).contains(&mean), "{waits:?}");
+        assert!(waits.is_sorted_by(|one, next| one > next), "{waits:?}");
+        imputation.stopped(1_120 * MS, 1_200 * MS);
+        assert_eq!(imputation.begins(1_201 * MS, 20, false), None, "it is known by itself");
+        assert_eq!(imputation.begins(1_220 * MS, 21, true), None, "the program had nothing to do meanwhile");
+        assert_eq!(imputation.ends(1_221 * MS, 0), Some(waits[0]));
+        assert_eq!(imputation.ends(1_221 * MS, 0), None);
     }
 }
