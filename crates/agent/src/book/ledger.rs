@@ -82,6 +82,7 @@ impl Ledger {
             Event::Collection { at, pause, kind, order, place, collected, uncollectable, .. } => {
                 let collection = Collection { at, pause, kind, place, collected, uncollectable, order };
                 self.collections.add(collection, self.second(at + pause));
+                self.requests.collected((at, at + pause));
                 self.imputation.stopped(at, at + pause);
                 self.settle(at + pause);
             }

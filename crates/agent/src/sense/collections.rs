@@ -16,6 +16,9 @@ use super::spans::{Spans, Sum, ms};
 /// How long after a stop in a gap requests may still turn out to have waited for it.
 pub(crate) const SETTLE_NS: u64 = 300_000_000;
 
+/// Requests that have waited that are remembered.
+const WAITS: usize = 256;
+
 /// Stops that are remembered.
 const REMEMBERED: usize = 1024;
 
@@ -75,6 +78,9 @@ pub(crate) struct Collections {
     latest: VecDeque<Collection>,
     /// How many of them, from the newest on, are not settled.
     open: usize,
+    /// When the latest requests began that have waited. A finalizer may let them begin before the end
+    /// of its collection is told.
+    waits: VecDeque<u64>,
 }
 
 impl Default for Collections {
@@ -88,13 +94,22 @@ impl Default for Collections {
             longest: [(0, 0); 2],
             latest: VecDeque::with_capacity(REMEMBERED),
             open: 0,
+            waits: VecDeque::with_capacity(WAITS),
         }
     }
 }
 
 impl Collections {
     /// A collection ended `now_s` seconds after the agent was installed. It is settled later.
-    pub(crate) fn add(&mut self, collection: Collection, now_s: u64) {
+    pub(crate) fn add(&mut self, mut collection: Collection, now_s: u64) {
+        if collection.place == Place::InGap {
+            let (from, to) = collection.span();
+            let arrived = self.waits.iter().filter(|began| (from..=to).contains(*began)).count() as u64;
+            if arrived > 0 {
+                collection.place = Place::InGapArrivals;
+                self.arrivals += arrived;
+            }
+        }
         let longest = &mut self.longest[(now_s % 2) as usize];
         *longest = (now_s, if longest.0 == now_s { longest.1.max(collection.pause) } else { collection.pause });
         self.kinds[collection.kind].add(collection.pause);
@@ -120,6 +135,10 @@ impl Collections {
             }
         }
         self.arrivals += u64::from(held_up);
+        if self.waits.len() == WAITS {
+            self.waits.pop_front();
+        }
+        self.waits.push_back(began);
     }
 
     /// The next one whose place will not change any more, by the time `now`.
@@ -214,6 +233,15 @@ mod tests {
         let settled: Vec<_> = std::iter::from_fn(|| collections.settle(2_400 * MS)).map(|stop| stop.place).collect();
         assert_eq!(settled, [Place::InGap, Place::InGapArrivals, Place::InRequest]);
         assert_eq!(collections.report(3, true), collections.report(3, false));
+    }
+
+    #[test]
+    fn a_request_that_begins_before_the_end_is_told_has_waited_for_it() {
+        let mut collections = Collections::default();
+        collections.waited(1_010 * MS, 1_290 * MS);
+        collections.add(stop(1_000, 300, Place::InGap), 1);
+        let report = collections.report(1, false);
+        assert_eq!((report.in_gap.count, report.in_gap_arrivals.count, report.arrivals), (0, 1, 1));
     }
 
     #[test]

@@ -104,6 +104,18 @@ impl Requests {
         remember(&mut self.stalls, (span, cause));
     }
 
+    /// The program was stopped by a collection: requests may have ended before its end was told, where a finalizer let
+    /// them run.
+    pub(crate) fn collected(&mut self, span: (u64, u64)) {
+        let within = self.latest.iter().rev().take_while(|(request, _)| request.1 > span.0);
+        for (request, route) in within {
+            self.routes.collected(*route, overlap(span, *request));
+        }
+        if self.latest.back().is_some_and(|(request, _)| request.1 > span.0) {
+            self.slowest.collected(span);
+        }
+    }
+
     fn count(&mut self, total: u64, now_s: u64) {
         let slot = &mut self.ended[(now_s % (WINDOW_S + 1)) as usize];
         if slot.0 != now_s {

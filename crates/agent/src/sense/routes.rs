@@ -150,6 +150,11 @@ impl Routes {
         figures.stall_ns += stalls;
     }
 
+    /// A collection is told of only now that was during a request that has ended.
+    pub(crate) fn collected(&mut self, route: RouteId, ns: u64) {
+        self.figures[usize::from(route.0)].gc_ns += ns;
+    }
+
     /// A stall has turned out to fall into a request that has ended.
     pub(crate) fn stalled(&mut self, route: RouteId, ns: u64) {
         self.figures[usize::from(route.0)].stall_ns += ns;

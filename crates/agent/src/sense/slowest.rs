@@ -70,6 +70,13 @@ impl Slowest {
         }
     }
 
+    /// The same for a collection.
+    pub(crate) fn collected(&mut self, span: (u64, u64)) {
+        for slow in self.windows.iter_mut().flat_map(|(_, kept)| kept) {
+            slow.gc += overlap(span, (slow.arrived, slow.ended));
+        }
+    }
+
     /// The slowest, slowest first.
     pub(crate) fn report(&self, names: &RouteNames, installed: u64, second: u64) -> Vec<Report> {
         let window = second / WINDOW_S;
