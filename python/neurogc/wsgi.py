@@ -8,6 +8,9 @@ from ._native import Mark
 # Set in the environ by the layer that counts, so that a framework below a server does not count again.
 COUNTED = "neurogc.counted"
 
+# Set in the environ by the adapter of a framework: the route that it found, or None.
+ROUTE = "neurogc.route"
+
 
 class Middleware:
     """Counts the requests of a WSGI application."""

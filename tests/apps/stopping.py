@@ -69,4 +69,4 @@ if __name__ == "__main__":
 
     from werkzeug.serving import run_simple
 
-    run_simple("127.0.0.1", int(sys.argv[1]), wsgi, threaded=True)
+    run_simple("127.0.0.1", int(sys.argv[1]), neurogc.wsgi.Middleware(wsgi), threaded=True)

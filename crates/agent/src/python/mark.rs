@@ -23,6 +23,7 @@ pub(crate) struct Mark {
     agent: Option<Arc<Agent>>,
     ended: AtomicBool,
     route: AtomicU8,
+    peer: Option<SocketAddr>,
     /// The scope of an ASGI request, which says at its end what its route was. It is let go of at the end, so that a cycle
     /// through it does not outlive the request.
     scope: Mutex<Option<Py<PyDict>>>,
@@ -39,7 +40,7 @@ impl Mark {
             let agent = agent.as_ref()?;
             Some(agent.hooks.routes.named(name.cast::<PyString>().ok()?.to_str().ok()?))
         });
-        Self::begin(agent, Arrival::default(), route.unwrap_or_default(), None)
+        Self::begin(agent, (Arrival::default(), None), route.unwrap_or_default(), None)
     }
 
     /// A request that an ASGI server hands to its application.
@@ -47,9 +48,9 @@ impl Mark {
     fn asgi(scope: &Bound<'_, PyAny>) -> Self {
         let agent = current();
         let Ok(scope) = scope.cast::<PyDict>() else {
-            return Self::begin(agent, Arrival::default(), RouteId::default(), None);
+            return Self::begin(agent, (Arrival::default(), None), RouteId::default(), None);
         };
-        let arrival = agent.as_ref().map_or_else(Arrival::default, |agent| arrival_of_scope(agent, scope));
+        let arrival = agent.as_ref().map_or_else(Default::default, |agent| arrival_of_scope(agent, scope));
         Self::begin(agent, arrival, RouteId::default(), Some(scope.clone().unbind()))
     }
 
@@ -58,9 +59,9 @@ impl Mark {
     fn wsgi(environ: &Bound<'_, PyAny>) -> Self {
         let agent = current();
         let Ok(environ) = environ.cast::<PyDict>() else {
-            return Self::begin(agent, Arrival::default(), RouteId::default(), None);
+            return Self::begin(agent, (Arrival::default(), None), RouteId::default(), None);
         };
-        let arrival = agent.as_ref().map_or_else(Arrival::default, |agent| arrival_of_environ(agent, environ));
+        let arrival = agent.as_ref().map_or_else(Default::default, |agent| arrival_of_environ(agent, environ));
         Self::begin(agent, arrival, RouteId::default(), None)
     }
 
@@ -82,13 +83,19 @@ impl Mark {
 }
 
 impl Mark {
-    fn begin(agent: Option<Arc<Agent>>, arrival: Arrival, route: RouteId, scope: Option<Py<PyDict>>) -> Self {
+    fn begin(
+        agent: Option<Arc<Agent>>,
+        (arrival, peer): (Arrival, Option<SocketAddr>),
+        route: RouteId,
+        scope: Option<Py<PyDict>>,
+    ) -> Self {
         let open = agent.as_ref().map_or_else(Open::default, |agent| agent.hooks.begin(arrival));
         Self {
             open,
             agent,
             ended: AtomicBool::new(false),
             route: AtomicU8::new(route.number()),
+            peer,
             scope: Mutex::new(scope),
         }
     }
@@ -103,7 +110,7 @@ impl Mark {
                     Some(scope) => route_of_scope(agent, scope.bind(py)),
                     None => RouteId::from_number(self.route.load(Ordering::Relaxed)),
                 };
-                agent.hooks.end(self.open, route);
+                agent.hooks.end(self.open, route, self.peer);
             }
         }
         ends
@@ -120,7 +127,7 @@ impl Drop for Mark {
 }
 
 /// Where a request comes from, when it arrived and which trace it belongs to.
-fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> Arrival {
+fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> (Arrival, Option<SocketAddr>) {
     let py = scope.py();
     let get = |name| item(scope, name);
     let peer = get(intern!(py, "client")).and_then(|client| {
@@ -129,8 +136,8 @@ fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> Arrival {
         Some(SocketAddr::new(address(&host.ok()?)?, port_of(&port.ok()?)?))
     });
     let mut arrival = agent.hooks.arrival(peer);
-    let Some(headers) = get(intern!(py, "headers")) else { return arrival };
-    let Ok(headers) = headers.cast::<PyList>() else { return arrival };
+    let Some(headers) = get(intern!(py, "headers")) else { return (arrival, peer) };
+    let Ok(headers) = headers.cast::<PyList>() else { return (arrival, peer) };
     for header in headers.iter() {
         let Ok(pair) = header.cast::<PyTuple>() else { continue };
         let (Ok(name), Ok(value)) = (pair.get_item(0), pair.get_item(1)) else { continue };
@@ -141,11 +148,11 @@ fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> Arrival {
             _ => {}
         }
     }
-    arrival
+    (arrival, peer)
 }
 
 /// The same from the variables of a WSGI request.
-fn arrival_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> Arrival {
+fn arrival_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> (Arrival, Option<SocketAddr>) {
     let py = environ.py();
     let get = |name| item(environ, name);
     let peer = get(intern!(py, "REMOTE_PORT")).and_then(|port| {
@@ -165,7 +172,7 @@ fn arrival_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> Arrival {
     arrival.trace = trace;
     with_text(intern!(py, "HTTP_X_REQUEST_START"), &mut |text| sent_by_proxy(&mut arrival, text));
     with_text(intern!(py, "HTTP_X_QUEUE_START"), &mut |text| sent_by_proxy(&mut arrival, text));
-    arrival
+    (arrival, peer)
 }
 
 /// A proxy says when it sent the request: that counts where it is longer ago than the arrival of the data.
@@ -207,23 +214,15 @@ fn route_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> RouteId {
     get(intern!(py, "path")).and_then(|path| with_str(&path, |path| routes.of_path(path))).unwrap_or_default()
 }
 
-/// The route of a WSGI request that was answered: what werkzeug matched, or the path.
+/// The route of a WSGI request that was answered: what an adapter noted, or the path.
 fn route_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> RouteId {
     let py = environ.py();
     let routes = &agent.hooks.routes;
-    let get = |name| item(environ, name);
-    if let Some(request) = get(intern!(py, "werkzeug.request"))
-        && let Ok(rule) = request.getattr(intern!(py, "url_rule"))
-    {
-        if rule.is_none() {
-            return routes.named(NO_ROUTE);
-        }
-        let path = rule.getattr(intern!(py, "rule")).ok();
-        if let Some(found) = path.and_then(|path| with_str(&path, |path| routes.named(path))) {
-            return found;
-        }
+    if let Some(rule) = item(environ, intern!(py, "neurogc.route")) {
+        return with_str(&rule, |rule| routes.named(rule)).unwrap_or_else(|| routes.named(NO_ROUTE));
     }
-    get(intern!(py, "PATH_INFO")).and_then(|path| with_str(&path, |path| routes.of_path(path))).unwrap_or_default()
+    let path = item(environ, intern!(py, "PATH_INFO"));
+    path.and_then(|path| with_str(&path, |path| routes.of_path(path))).unwrap_or_default()
 }
 
 fn item<'py>(of: &Bound<'py, PyDict>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {

@@ -5,6 +5,9 @@ use crate::sys::sockets::LastData;
 /// A header of a proxy that says more than this is not believed: a wrong clock, or a stranger.
 const LONGEST_QUEUE_NS: u64 = 60_000_000_000;
 
+/// A thread that has sent its answer waits for the GIL for so many ticks at the most.
+const MOST_TICKS_SINCE_SENT: u64 = 8;
+
 /// A stop shorter than this holds no request up that matters.
 const SHORTEST_STOP_NS: u64 = 1_000_000;
 
@@ -73,6 +76,16 @@ pub(crate) fn wait_of(told: LastData, lately: Lately) -> u64 {
         latest
     };
     now.saturating_sub(arrived)
+}
+
+/// How long ago the last byte of an answer was sent, in a crowded program, where that was during the request and not long
+/// ago. Otherwise it has not been sent yet.
+pub(crate) fn since_sent(told: LastData, served: u64) -> u64 {
+    if !(1..=MOST_TICKS_SINCE_SENT).contains(&told.ticks) {
+        return 0;
+    }
+    let since = wait_of(told, Lately { crowded: true, ..Lately::default() });
+    if since < served { since } else { 0 }
 }
 
 /// How long ago a proxy sent a request, by `X-Request-Start` or `X-Queue-Start`: seconds, milliseconds, microseconds or
@@ -214,6 +227,13 @@ mod tests {
         check(1, MS, stop(990, 998), 4.0);
         check(1, MS, stop(900, 990), 1.0);
         check(0, 3 * MS, stop(990, 1_002), 2.0);
+    }
+
+    #[test]
+    fn an_answer_was_sent_during_its_request_or_not_yet() {
+        let told = |ticks| LastData { ticks, tick_ns: 4 * MS, tick_began: 1_000 * MS, now: 1_001 * MS };
+        assert_eq!([0, 1, 2, 100].map(|ticks| since_sent(told(ticks), 50 * MS) / MS), [0, 3, 7, 0]);
+        assert_eq!(since_sent(told(2), 6 * MS), 0);
     }
 
     #[test]

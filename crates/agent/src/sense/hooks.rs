@@ -12,10 +12,10 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::Place;
 
-use super::arrivals::{Arrival, Known, Lately, wait_of};
+use super::arrivals::{Arrival, Known, Lately, since_sent, wait_of};
 use super::routes::{RouteId, RouteNames};
 use crate::sys::native::monotonic_ns;
-use crate::sys::sockets::Peers;
+use crate::sys::sockets::{Peers, Way};
 use crate::sys::wake::SAMPLER;
 
 /// How many events may wait for the sampler. It empties the queue at least every 50 ms, so this lasts for 20 000
@@ -114,7 +114,7 @@ pub(crate) struct Open {
 impl Hooks {
     /// When a request of this peer has arrived, which the application sees now.
     pub(crate) fn arrival(&self, peer: Option<SocketAddr>) -> Arrival {
-        let Some(told) = peer.and_then(|peer| self.peers.last_data(peer)) else {
+        let Some(told) = peer.and_then(|peer| self.peers.last_data(peer, Way::Received)) else {
             return Arrival { known: Known::Unknown, ..Arrival::default() };
         };
         let [began, ended] = &self.stop;
@@ -134,9 +134,16 @@ impl Hooks {
         open
     }
 
-    /// A request has sent its last byte.
-    pub(crate) fn end(&self, open: Open, route: RouteId) {
-        self.push(Event::End { at: monotonic_ns(), open, route });
+    /// A request has sent its last byte. Sending lets go of the GIL: where other threads want it, the client has its answer
+    /// long before this thread runs again, and the kernel knows since when.
+    pub(crate) fn end(&self, open: Open, route: RouteId, peer: Option<SocketAddr>) {
+        let mut at = monotonic_ns();
+        if let Some(peer) = peer.filter(|_| self.crowded.load(Ordering::Relaxed))
+            && let Some(told) = self.peers.last_data(peer, Way::Sent)
+        {
+            at = at.saturating_sub(since_sent(told, at.saturating_sub(open.began)));
+        }
+        self.push(Event::End { at, open, route });
         // Only now: what is not in flight any more can be counted.
         self.in_flight.fetch_sub(1, Ordering::Release);
         self.progress();
@@ -311,7 +318,7 @@ mod tests {
         let open = hooks.begin(Arrival::default());
         hooks.collection_starts(9, 1);
         hooks.collection_stops(StopKind::Full, Ordered::Anywhere, 5, 7, 0);
-        hooks.end(open, RouteId::default());
+        hooks.end(open, RouteId::default(), None);
         let events: Vec<_> = std::iter::from_fn(|| hooks.take()).collect();
         assert!(matches!(
             events[1],

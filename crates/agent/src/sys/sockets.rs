@@ -1,4 +1,4 @@
-//! The program's TCP connections: which descriptor leads to a peer, and when data last came from it.
+//! The program's TCP connections: which descriptor leads to a peer, and when data last came from it or went to it.
 //!
 //! A server tells its application the peer's address and not the descriptor. So the descriptors are asked for their peers,
 //! and what they answer is remembered. That works for every server, whatever it is written in.
@@ -21,7 +21,16 @@ const CLOSED_IN_A_ROW: u32 = 24;
 /// Searches take at most one part in so many of the time.
 const SEARCH_SHARE: u64 = 20;
 
-/// When data last came from a peer, as the kernel tells it: in ticks of its clock.
+/// Which way data went. The values are the places of the kernel's answers in its `struct tcp_info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// `tcpi_last_data_sent`.
+    Sent = 44,
+    /// `tcpi_last_data_recv`.
+    Received = 52,
+}
+
+/// When data last came from a peer or went to it, as the kernel tells it: in ticks of its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastData {
     /// Ticks since then.
@@ -58,21 +67,21 @@ impl Default for Peers {
 }
 
 impl Peers {
-    /// When data last came from a peer. One system call where the connection is known.
-    pub(crate) fn last_data(&self, peer: SocketAddr) -> Option<LastData> {
+    /// When data last went a way. One system call where the connection is known.
+    pub(crate) fn last_data(&self, peer: SocketAddr, way: Way) -> Option<LastData> {
         let hash = hash_of(peer);
         let known = self.place(hash).load(Ordering::Relaxed);
         if (known >> 32) as u32 == hash {
             let descriptor = known as u32 as c_int;
             // Zero is what a calm program gets, and not worth a second call. More may be that of another connection,
             // which got the number of one that was closed.
-            match last_data_ms(descriptor) {
+            match last_data_ms(descriptor, way) {
                 Some(0) => return Some(reading(0)),
                 Some(ms) if peer_of(descriptor).ok() == Some(peer) => return Some(reading(ms)),
                 _ => {}
             }
         }
-        self.search(peer, hash).and_then(last_data_ms).map(reading)
+        self.search(peer, hash).and_then(|descriptor| last_data_ms(descriptor, way)).map(reading)
     }
 
     fn place(&self, hash: u32) -> &AtomicU64 {
@@ -148,11 +157,10 @@ fn tick_ns() -> u64 {
     })
 }
 
-/// Milliseconds since data last came, in steps of a tick.
-fn last_data_ms(descriptor: c_int) -> Option<u32> {
-    // The beginning of the kernel's `struct tcp_info`, up to `tcpi_last_data_recv`.
-    const FIELD: usize = 52;
-    let mut info = [0_u8; FIELD + 4];
+/// Milliseconds since data last went a way, in steps of a tick.
+fn last_data_ms(descriptor: c_int, way: Way) -> Option<u32> {
+    // The beginning of the kernel's `struct tcp_info`.
+    let mut info = [0_u8; Way::Received as usize + 4];
     let mut length = info.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to `info`; any number may be given as a descriptor.
     let told = unsafe {
@@ -161,7 +169,7 @@ fn last_data_ms(descriptor: c_int) -> Option<u32> {
     if told != 0 || (length as usize) < info.len() {
         return None;
     }
-    info[FIELD..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+    info[way as usize..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
 /// The peer of a descriptor, or the number of the error; `EAFNOSUPPORT` for a peer that has no address of the internet.
@@ -204,10 +212,12 @@ mod tests {
                 client.write_all(b"x").unwrap();
                 std::thread::sleep(Duration::from_millis(60));
                 peers.search_from.store(0, Ordering::Relaxed);
-                let told = peers.last_data(peer).unwrap();
+                let told = peers.last_data(peer, Way::Received).unwrap();
                 let ms = told.ticks * told.tick_ns / 1_000_000;
                 assert!((50..2_000).contains(&ms), "{ms}");
                 server.read_exact(&mut [0]).unwrap();
+                server.write_all(b"x").unwrap();
+                assert!(peers.last_data(peer, Way::Sent).unwrap().ticks < told.ticks);
             }
         }
     }
@@ -215,7 +225,7 @@ mod tests {
     #[test]
     fn a_peer_without_a_connection_is_not_found() {
         let peers = Peers::default();
-        assert_eq!(peers.last_data("127.0.0.1:1".parse().unwrap()), None);
+        assert_eq!(peers.last_data("127.0.0.1:1".parse().unwrap(), Way::Received), None);
         assert!(peers.search_from.load(Ordering::Relaxed) > monotonic_ns());
     }
 }

@@ -283,7 +283,7 @@ impl Process {
 
     fn end_request(&self, number: usize, thread: &mut Thread) {
         if let Some((agent, open)) = thread.open.take() {
-            agent.hooks.end(open, RouteId::default());
+            agent.hooks.end(open, RouteId::default(), None);
             if agent.hooks.in_flight() == 0 && self.is_due(&agent) {
                 self.at(number, Moment::Gap);
             }
