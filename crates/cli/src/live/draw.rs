@@ -48,7 +48,7 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
         let recent = requests.recent_p99_ms;
         let recent = if recent > 0.0 { ms(recent) } else { "-".to_owned() };
         let [p50, max, wait] = [requests.p50_ms, requests.max_ms, requests.wait.p99_ms].map(ms);
-        format!(" p99 latency {recent} (since the start: p50 {p50}, max {max}; p99 of the wait {wait}) ")
+        format!(" p99 latency {recent} (since the start: p50 {p50}, max {max}, p99 wait {wait}) ")
     };
     let room = usize::from(area.width);
     draw_course(title, Color::Cyan, &history.p99_us.last(room), frame, latency);

@@ -300,6 +300,6 @@ mod tests {
             assert!(page.text.lines().any(|found| found == line), "{line}\n{}", page.text);
         }
         let heads = page.text.lines().filter(|line| line.starts_with("# TYPE")).count();
-        assert_eq!(heads, METRICS.len() + 4);
+        assert_eq!(heads, METRICS.len() + 6);
     }
 }
