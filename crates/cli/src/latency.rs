@@ -33,8 +33,7 @@ pub(crate) fn parts(to: &mut String, requests: &Requests) -> fmt::Result {
     to.push_str(&table.render(2));
     let waits = requests.waits;
     let named = [("measured", waits.measured), ("estimated", waits.estimated), ("unknown", waits.unknown)];
-    let named: Vec<_> =
-        named.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{} {name}", count(*n))).collect();
+    let named: Vec<_> = named.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{} {name}", count(*n))).collect();
     if named.is_empty() { Ok(()) } else { writeln!(to, "  waits: {}", named.join(", ")) }
 }
 
@@ -43,9 +42,9 @@ pub(crate) fn routes(to: &mut String, requests: &Requests) -> fmt::Result {
     if requests.routes.iter().all(|route| route.route == "other") {
         return Ok(());
     }
-    let columns = [("ROUTE", Side::Left)].into_iter().chain(
-        ["COUNT", "P50", "P99", "WAIT P99", "IN GC", "IN STALLS"].map(|name| (name, Side::Right)),
-    );
+    let columns = [("ROUTE", Side::Left)]
+        .into_iter()
+        .chain(["COUNT", "P50", "P99", "WAIT P99", "IN GC", "IN STALLS"].map(|name| (name, Side::Right)));
     let mut table = Table::new(&columns.collect::<Vec<_>>());
     for route in requests.routes.iter().take(SHOWN_ROUTES) {
         let figures = [route.p50_ms, route.p99_ms, route.wait_p99_ms, route.gc_ms, route.stall_ms].map(ms);
@@ -55,7 +54,11 @@ pub(crate) fn routes(to: &mut String, requests: &Requests) -> fmt::Result {
     writeln!(to)?;
     to.push_str(&table.render(2));
     let all = requests.routes.len();
-    if all > SHOWN_ROUTES { writeln!(to, "  the {SHOWN_ROUTES} most frequent of {all}; --json has them all") } else { Ok(()) }
+    if all > SHOWN_ROUTES {
+        writeln!(to, "  the {SHOWN_ROUTES} most frequent of {all}; --json has them all")
+    } else {
+        Ok(())
+    }
 }
 
 /// The slowest requests of the last minutes.

@@ -132,7 +132,9 @@ pub fn decode(body: &[u8]) -> Result<Frame<'_>, MessageError> {
     let report: Report = serde_json::from_slice(json)?;
     if let Some(sample) = &report.sample
         && ![&sample.latency, &sample.wait, &sample.service, &sample.stalls]
-            .into_iter().chain(sample.pauses.values()).all(|it| it.buckets.is_sound())
+            .into_iter()
+            .chain(sample.pauses.values())
+            .all(|it| it.buckets.is_sound())
     {
         return Err(malformed("its histograms have buckets that do not exist"));
     }

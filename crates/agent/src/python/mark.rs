@@ -155,9 +155,8 @@ fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> (Arrival, Optio
 fn arrival_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> (Arrival, Option<SocketAddr>) {
     let py = environ.py();
     let get = |name| item(environ, name);
-    let peer = get(intern!(py, "REMOTE_PORT")).and_then(|port| {
-        Some(SocketAddr::new(address(&get(intern!(py, "REMOTE_ADDR"))?)?, port_of(&port)?))
-    });
+    let peer = get(intern!(py, "REMOTE_PORT"))
+        .and_then(|port| Some(SocketAddr::new(address(&get(intern!(py, "REMOTE_ADDR"))?)?, port_of(&port)?)));
     let mut arrival = agent.hooks.arrival(peer);
     let with_text = |name, use_it: &mut dyn FnMut(&[u8])| {
         if let Some(value) = get(name)

@@ -239,7 +239,9 @@ mod tests {
     #[test]
     fn headers_of_proxies_come_in_four_units() {
         let now = 1_700_000_000_500_000_000;
-        for text in ["t=1700000000.250", "1700000000.25", "1700000000250", "t=1700000000250000", " 1700000000250000000 "] {
+        for text in
+            ["t=1700000000.250", "1700000000.25", "1700000000250", "t=1700000000250000", " 1700000000250000000 "]
+        {
             assert_eq!(queued(text.as_bytes(), now), Some(250 * MS), "{text}");
         }
         for text in ["", "t=", "x", "1700000001", "17", "1600000000", "1700000000.x", "99999999999999999999", "-5"] {
@@ -251,7 +253,12 @@ mod tests {
     fn trace_ids_are_those_of_the_standard() {
         let id = trace_id(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
         assert_eq!(id.map(|id| (id[0], id[15])), Some((0x4b, 0x36)));
-        for wrong in ["", "00-4bf9", "00-00000000000000000000000000000000-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e473x-0"] {
+        for wrong in [
+            "",
+            "00-4bf9",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e473x-0",
+        ] {
             assert_eq!(trace_id(wrong.as_bytes()), None, "{wrong}");
         }
     }

@@ -112,7 +112,8 @@ impl RouteNames {
 fn is_identifier(segment: &[u8]) -> bool {
     let digits = segment.iter().filter(|byte| byte.is_ascii_digit()).count();
     let hexadecimal = segment.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
-    digits > 0 && (digits == segment.len() || (hexadecimal && segment.len() >= 16) || (digits >= 4 && segment.len() >= 20))
+    digits > 0
+        && (digits == segment.len() || (hexadecimal && segment.len() >= 16) || (digits >= 4 && segment.len() >= 20))
 }
 
 /// The figures of one route.

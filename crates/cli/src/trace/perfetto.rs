@@ -168,7 +168,11 @@ mod tests {
         let value: Value = serde_json::from_slice(&text).unwrap();
         let events = value["traceEvents"].as_array().unwrap();
         let phase = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
-        assert_eq!((phase("b"), phase("e")), (4, 4), "every request begins and ends, the unfinished one too, and a wait");
+        assert_eq!(
+            (phase("b"), phase("e")),
+            (4, 4),
+            "every request begins and ends, the unfinished one too, and a wait"
+        );
         assert_eq!(phase("X"), 2 + 2 + 2 + 1, "collections, stalls, spans with the GIL held and walks");
         assert_eq!(value["otherData"]["pid"], 4242);
         let full = events.iter().find(|event| event["name"] == "full").unwrap();

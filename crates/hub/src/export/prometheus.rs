@@ -20,6 +20,9 @@ use crate::process::State as Presence;
 /// Takes a value with further labels.
 type Sink<'s> = &'s mut dyn FnMut(&[(&str, &str)], f64);
 
+/// A histogram of a sample.
+type Part = fn(&Sample) -> &Distribution;
+
 /// One metric of a process.
 struct Metric {
     name: &'static str,
@@ -178,7 +181,7 @@ impl Page {
                 self.line("neurogc_gil_seconds_total", facts, &[("state", state)], ms / 1e3);
             }
         }
-        let parts: [(&str, &str, fn(&Sample) -> &Distribution); 3] = [
+        let parts: [(&str, &str, Part); 3] = [
             ("neurogc_request_duration_seconds", "Requests from arrival to last byte", |it| &it.latency),
             ("neurogc_request_wait_seconds", "Requests before the application saw them", |it| &it.wait),
             ("neurogc_request_service_seconds", "Requests from the application's call to last byte", |it| &it.service),

@@ -197,7 +197,9 @@ impl Process {
                 self.with_vm(number, |vm| vm.gc_collect(generation));
             }
             68..=77 if thread.open.is_some() => self.end_request(number, thread),
-            68..=77 => thread.open = self.current().map(|agent| (Rc::clone(&agent), agent.hooks.begin(Arrival::default()))),
+            68..=77 => {
+                thread.open = self.current().map(|agent| (Rc::clone(&agent), agent.hooks.begin(Arrival::default())))
+            }
             78..=81 => {
                 self.at(number, Moment::Passing);
             }
