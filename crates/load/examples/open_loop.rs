@@ -2,6 +2,8 @@
 //!
 //! `cargo run --profile fast -p neurogc-load --example open_loop -- PORT RATE SECONDS PATH…`
 
+#![expect(clippy::print_stdout, reason = "its output is its result")]
+
 use std::error::Error;
 use std::time::Duration;
 

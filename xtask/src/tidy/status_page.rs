@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use neurogc_wire::status::{Child, Conduct, Failure, Gc, Orders, Snapshots, Stall, Stalls, Status};
+use neurogc_wire::status::{
+    Child, Conduct, Failure, Gc, Orders, Requests, Route, SlowRequest, Snapshots, Stall, Stalls, Status,
+};
 use serde_json::Value;
 
 use super::Finding;
@@ -23,7 +25,9 @@ fn real_fields() -> BTreeSet<String> {
     let conduct = Conduct { orders: vec![Orders::default()], ..Conduct::default() };
     let snapshot = Snapshots { failures: vec![Failure::default()], ..Snapshots::default() };
     let gc = Gc { snapshot, ..Gc::default() };
-    let status = Status { stalls, conduct, gc, children: vec![Child::default()], ..Status::default() };
+    let (routes, slowest) = (vec![Route::default()], vec![SlowRequest::default()]);
+    let requests = Requests { routes, slowest, ..Requests::default() };
+    let status = Status { stalls, conduct, gc, requests, children: vec![Child::default()], ..Status::default() };
     let mut fields = BTreeSet::new();
     gather("", &serde_json::to_value(status).unwrap_or_default(), &mut fields);
     fields
