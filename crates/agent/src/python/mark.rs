@@ -140,12 +140,19 @@ fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> (Arrival, Optio
     let Ok(headers) = headers.cast::<PyList>() else { return (arrival, peer) };
     for header in headers.iter() {
         let Ok(pair) = header.cast::<PyTuple>() else { continue };
-        let (Ok(name), Ok(value)) = (pair.get_item(0), pair.get_item(1)) else { continue };
-        let (Ok(name), Ok(value)) = (name.cast::<PyBytes>(), value.cast::<PyBytes>()) else { continue };
-        match name.as_bytes() {
-            b"traceparent" => arrival.trace = trace_id(value.as_bytes()).unwrap_or_default(),
-            b"x-request-start" | b"x-queue-start" => sent_by_proxy(&mut arrival, value.as_bytes()),
-            _ => {}
+        let Ok(name) = pair.get_borrowed_item(0) else { continue };
+        let Ok(name) = name.cast::<PyBytes>() else { continue };
+        let is_trace = match name.as_bytes() {
+            b"traceparent" => true,
+            b"x-request-start" | b"x-queue-start" => false,
+            _ => continue,
+        };
+        let Ok(value) = pair.get_borrowed_item(1) else { continue };
+        let Ok(value) = value.cast::<PyBytes>() else { continue };
+        if is_trace {
+            arrival.trace = trace_id(value.as_bytes()).unwrap_or_default();
+        } else {
+            sent_by_proxy(&mut arrival, value.as_bytes());
         }
     }
     (arrival, peer)
