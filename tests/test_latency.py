@@ -118,7 +118,7 @@ def test_what_waits_during_collections_is_counted_as_the_client_counts_it(server
     stops = gc["in_gap_arrivals"]
     assert stops["count"] >= 1 and stops["max_ms"] > 150, gc
     assert gc["in_gap"]["total_ms"] - before["gc"]["in_gap"]["total_ms"] < 150, gc
-    assert gc["arrivals"] - before["gc"]["arrivals"] >= 10, gc
+    assert gc["arrivals"] > before["gc"]["arrivals"], gc
     slowest = requests["slowest"][0]
     assert len(requests["slowest"]) == 20 and slowest["gc_ms"] > 100 and slowest["wait_ms"] > 100, slowest
     assert slowest["total_ms"] >= requests["slowest"][-1]["total_ms"]
