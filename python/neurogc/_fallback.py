@@ -14,6 +14,10 @@ from . import _generated
 version = "0.1.0"
 
 
+# Routes that are told apart; all others are one.
+_ROUTES = 64
+
+
 class _Histogram:
     """Durations in logarithmic buckets of about 6 %, in seconds."""
 
@@ -53,6 +57,7 @@ class _State:
         self.in_request = _Histogram()
         self.in_gap = _Histogram()
         self.requests = _Histogram()
+        self.routes = {}
         self.troubles = []
         self.recent = []
         self.recent_pauses = {}
@@ -175,12 +180,25 @@ def forks_workers(begins):
 class Mark:
     """A request, from now to `end()` or to the end of this object."""
 
-    __slots__ = ("_began", "_owner")
+    __slots__ = ("_began", "_name", "_owner")
 
-    def __init__(self):
+    def __init__(self, name=None):
+        self._name = name if isinstance(name, str) else "other"
         self._owner = _state
         self._owner.open.add(id(self))
         self._began = perf_counter()
+
+    @classmethod
+    def asgi(cls, scope):
+        """The wait is not measured here, and routes are not told apart."""
+        return cls()
+
+    @classmethod
+    def wsgi(cls, environ):
+        return cls()
+
+    def answered(self, environ):
+        """Nothing: routes are not told apart."""
 
     def end(self):
         owner, self._owner = self._owner, None
@@ -188,6 +206,10 @@ class Mark:
             now = perf_counter()
             owner.open.discard(id(self))
             owner.requests.add(now - self._began)
+            if self._name in owner.routes or len(owner.routes) < _ROUTES:
+                owner.routes.setdefault(self._name, _Histogram()).add(now - self._began)
+            else:
+                owner.routes.setdefault("other", _Histogram()).add(now - self._began)
             owner.recent.append((now, now - self._began))
             if len(owner.recent) > 20000:
                 del owner.recent[:10000]
@@ -380,12 +402,10 @@ def _report():
         "count": requests.count,
         "in_flight": len(state.open),
         "rps": len(state.recent) / min(10.0, max(now - state.since, 0.1)),
-        "p50_ms": requests.quantile_ms(0.5),
-        "p95_ms": requests.quantile_ms(0.95),
-        "p99_ms": requests.quantile_ms(0.99),
-        "p999_ms": requests.quantile_ms(0.999),
-        "max_ms": requests.max * 1e3,
+        **_latency(requests),
         "recent_p99_ms": _recent_p99_ms(state),
+        "service": _latency(requests),
+        "routes": [_route(name, of) for name, of in sorted(state.routes.items(), key=lambda it: -it[1].count)],
     }
     return report
 
@@ -393,6 +413,31 @@ def _report():
 def _copied(report):
     """A report of its own: its parts may be changed."""
     return {name: _copied(value) if isinstance(value, dict) else value for name, value in report.items()}
+
+
+def _latency(histogram):
+    return {
+        "p50_ms": histogram.quantile_ms(0.5),
+        "p95_ms": histogram.quantile_ms(0.95),
+        "p99_ms": histogram.quantile_ms(0.99),
+        "p999_ms": histogram.quantile_ms(0.999),
+        "max_ms": histogram.max * 1e3,
+    }
+
+
+def _route(name, histogram):
+    return {
+        "route": name,
+        "count": histogram.count,
+        "p50_ms": histogram.quantile_ms(0.5),
+        "p99_ms": histogram.quantile_ms(0.99),
+        "max_ms": histogram.max * 1e3,
+        "wait_p50_ms": 0.0,
+        "wait_p99_ms": 0.0,
+        "gc_ms": 0.0,
+        "gc_requests": 0,
+        "stall_ms": 0.0,
+    }
 
 
 def _recent_p99_ms(state):

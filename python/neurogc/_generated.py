@@ -91,6 +91,7 @@ REPORT = {
     "degraded": [],
     "fds": 0,
     "gc": {
+        "arrivals": 0,
         "collected": 0,
         "forced": {
             "count": 0,
@@ -106,6 +107,11 @@ REPORT = {
             "total_ms": 0.0,
         },
         "in_gap": {
+            "count": 0,
+            "max_ms": 0.0,
+            "total_ms": 0.0,
+        },
+        "in_gap_arrivals": {
             "count": 0,
             "max_ms": 0.0,
             "total_ms": 0.0,
@@ -200,7 +206,28 @@ REPORT = {
         "p999_ms": 0.0,
         "p99_ms": 0.0,
         "recent_p99_ms": 0.0,
+        "routes": [],
         "rps": 0.0,
+        "service": {
+            "max_ms": 0.0,
+            "p50_ms": 0.0,
+            "p95_ms": 0.0,
+            "p999_ms": 0.0,
+            "p99_ms": 0.0,
+        },
+        "slowest": [],
+        "wait": {
+            "max_ms": 0.0,
+            "p50_ms": 0.0,
+            "p95_ms": 0.0,
+            "p999_ms": 0.0,
+            "p99_ms": 0.0,
+        },
+        "waits": {
+            "estimated": 0,
+            "measured": 0,
+            "unknown": 0,
+        },
     },
     "stalls": {
         "by_cause": {

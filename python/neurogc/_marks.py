@@ -15,7 +15,7 @@ class _Marked:
         self._marks = []
 
     def __enter__(self):
-        self._marks.append(Mark())
+        self._marks.append(Mark(self.name))
         return self
 
     def __exit__(self, *error):
@@ -31,14 +31,14 @@ class _Marked:
         flags = _code_flags(function)
         for flag, marked in _BY_FLAG:
             if flags & flag:
-                return _dressed(marked(function), function)
-        return _dressed(_marked_function(function), function)
+                return _dressed(marked(function, self.name), function)
+        return _dressed(_marked_function(function, self.name), function)
 
 
 def request(name=None):
     """One request: `with request():`, `async with request():` or `@request()` on any kind of function.
 
-    A generator is a request from its first value to its end.
+    A generator is a request from its first value to its end. The name is that of its route in a status report.
     """
     return _Marked()(name) if callable(name) else _Marked(name)
 
@@ -48,9 +48,9 @@ def step(name=None):
     return request(name)
 
 
-def _marked_function(function):
+def _marked_function(function, name):
     def marked(*args, **kwargs):
-        mark = Mark()
+        mark = Mark(name)
         try:
             return function(*args, **kwargs)
         finally:
@@ -59,9 +59,9 @@ def _marked_function(function):
     return marked
 
 
-def _marked_coroutine(function):
+def _marked_coroutine(function, name):
     async def marked(*args, **kwargs):
-        mark = Mark()
+        mark = Mark(name)
         try:
             return await function(*args, **kwargs)
         finally:
@@ -70,9 +70,9 @@ def _marked_coroutine(function):
     return marked
 
 
-def _marked_generator(function):
+def _marked_generator(function, name):
     def marked(*args, **kwargs):
-        mark = Mark()
+        mark = Mark(name)
         try:
             return (yield from function(*args, **kwargs))
         finally:
@@ -81,9 +81,9 @@ def _marked_generator(function):
     return marked
 
 
-def _marked_async_generator(function):
+def _marked_async_generator(function, name):
     async def marked(*args, **kwargs):
-        mark = Mark()
+        mark = Mark(name)
         inner = function(*args, **kwargs)
         try:
             value = await inner.__anext__()

@@ -1,4 +1,4 @@
-"""ASGI: a request lasts from the call of the application to the last byte of its response.
+"""ASGI: a request lasts from its arrival to the last byte of its response. The agent finds out when it arrived.
 
 Nothing here may form a reference cycle, because each request runs through it: a tool against garbage must make none.
 """
@@ -21,7 +21,7 @@ class Middleware:
         if scope["type"] != "http" or COUNTED in scope:
             return await self.app(scope, receive, send)
         scope[COUNTED] = True
-        mark = Mark()
+        mark = Mark.asgi(scope)
         try:
             return await self.app(scope, receive, until_last_byte(send, mark))
         finally:
@@ -60,7 +60,7 @@ def counting(call):
         if scope["type"] != "http" or COUNTED in scope:
             return await call(self, scope, receive, send)
         scope[COUNTED] = True
-        mark = Mark()
+        mark = Mark.asgi(scope)
         try:
             return await call(self, scope, receive, until_last_byte(send, mark))
         finally:

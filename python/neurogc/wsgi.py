@@ -1,4 +1,4 @@
-"""WSGI: a request lasts from the call of the application until the server is through with the body it returned.
+"""WSGI: a request lasts from its arrival until the server is through with the body that the application returned.
 
 Nothing here may form a reference cycle, because each request runs through it.
 """
@@ -7,6 +7,9 @@ from ._native import Mark
 
 # Set in the environ by the layer that counts, so that a framework below a server does not count again.
 COUNTED = "neurogc.counted"
+
+# Set in the environ by the adapter of a framework: the route that it found, or None.
+ROUTE = "neurogc.route"
 
 
 class Middleware:
@@ -44,9 +47,11 @@ def counting(call):
 
 def _count(environ, call, *args):
     environ[COUNTED] = True
-    mark = Mark()
+    mark = Mark.wsgi(environ)
     try:
-        return _watched(call(*args), environ, mark)
+        body = call(*args)
+        mark.answered(environ)
+        return _watched(body, environ, mark)
     except BaseException:
         mark.end()
         raise

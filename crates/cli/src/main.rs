@@ -14,6 +14,7 @@ mod figures;
 mod home;
 mod injection;
 mod kernel;
+mod latency;
 mod live;
 mod models;
 mod notice;

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use neurogc_wire::status::{Bound, Cause, Child, Forecasts, Pauses, Place, Spans, Stall, Status};
 
 use crate::figures::{bytes, count, ms, plain, shorten_front, span};
+use crate::latency;
 use crate::table::{Side, Table};
 
 /// Stalls that are shown one by one: more would push the rest of the report off the screen.
@@ -55,15 +56,9 @@ fn requests(to: &mut String, status: &Status) -> fmt::Result {
     }
     let finished = count(requests.count);
     writeln!(to, "  {finished} finished, {} in flight, {:.1} per second", requests.in_flight, requests.rps)?;
-    let named = [
-        ("p50", requests.p50_ms),
-        ("p95", requests.p95_ms),
-        ("p99", requests.p99_ms),
-        ("p99.9", requests.p999_ms),
-        ("max", requests.max_ms),
-    ];
-    let named: Vec<_> = named.iter().map(|(name, value)| format!("{name} {}", ms(*value))).collect();
-    writeln!(to, "  latency  {}", named.join("   "))
+    latency::parts(to, requests)?;
+    latency::routes(to, requests)?;
+    latency::slowest(to, status)
 }
 
 fn collections(to: &mut String, status: &Status) -> fmt::Result {
@@ -78,8 +73,15 @@ fn collections(to: &mut String, status: &Status) -> fmt::Result {
             table.row(pause_cells(name, pauses));
         }
     }
-    for (name, place) in [("in requests", gc.in_request), ("in gaps", gc.in_gap), ("forced", gc.forced)] {
-        if place.count > 0 || name != "forced" {
+    let places = [
+        ("in requests", gc.in_request),
+        ("in gaps, requests waited", gc.in_gap_arrivals),
+        ("in gaps", gc.in_gap),
+        ("forced", gc.forced),
+    ];
+    for (name, place) in places {
+        // The same holds for these two.
+        if place.count > 0 || name == "in requests" || name == "in gaps" {
             table.row(place_cells(name, place));
         }
     }

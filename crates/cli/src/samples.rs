@@ -1,8 +1,8 @@
 //! Reports and records that the tests show and read back.
 
 use neurogc_wire::status::{
-    Agent, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, Failure, Forecasts, Gc, Gil, Guards, Io, Memory, Net,
-    Orders, Pauses, Place, Requests, Snapshots, Spans, Stall, Stalls, Status,
+    Agent, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, Failure, Forecasts, Gc, Gil, Guards, Io, Latency,
+    Memory, Net, Orders, Pauses, Place, Requests, Route, SlowRequest, Snapshots, Spans, Stall, Stalls, Status, Waits,
 };
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{self, Damage, Header, OrderKind, Record, Trace};
@@ -13,6 +13,11 @@ fn pauses(count: u64, total_ms: f64, p50_ms: f64, p99_ms: f64, max_ms: f64) -> P
 
 fn stall(at_s: f64, ms: f64, cause: Cause, site: &str) -> Stall {
     Stall { at_s, ms, cause, site: site.to_owned() }
+}
+
+fn route(name: &str, count: u64, p99_ms: f64, gc_ms: f64) -> Route {
+    let (route, p50_ms, wait_p99_ms) = (name.to_owned(), p99_ms / 8.0, p99_ms / 2.0);
+    Route { route, count, p50_ms, p99_ms, wait_p99_ms, gc_ms, stall_ms: gc_ms / 5.0, ..Route::default() }
 }
 
 fn failure(reason: &str, count: u64, last_s: f64) -> Failure {
@@ -79,7 +84,9 @@ pub(crate) fn service() -> Status {
             middle: pauses(109, 96.2, 0.8, 2.4, 3.1),
             full: pauses(9, 1460.0, 152.0, 401.0, 412.5),
             in_request: Place { count: 1100, total_ms: 1500.2, max_ms: 412.5 },
-            in_gap: Place { count: 218, total_ms: 140.0, max_ms: 98.0 },
+            in_gap: Place { count: 217, total_ms: 42.0, max_ms: 9.1 },
+            in_gap_arrivals: Place { count: 1, total_ms: 98.0, max_ms: 98.0 },
+            arrivals: 31,
             collected: 48_213,
             uncollectable: 2,
             tracked: 2_310_554,
@@ -135,6 +142,28 @@ pub(crate) fn service() -> Status {
             p99_ms: 21.7,
             p999_ms: 398.0,
             max_ms: 415.2,
+            wait: Latency { p50_ms: 0.1, p95_ms: 0.4, p99_ms: 12.0, p999_ms: 310.0, max_ms: 398.0 },
+            service: Latency { p50_ms: 1.3, p95_ms: 3.6, p99_ms: 9.8, p999_ms: 120.0, max_ms: 402.0 },
+            waits: Waits { measured: 60_100, estimated: 13, unknown: 100 },
+            routes: vec![route("/rank/{id}", 52_000, 24.0, 1_300.0), route("(no route)", 8_213, 2.0, 0.0)],
+            slowest: vec![
+                SlowRequest {
+                    at_s: 100.0,
+                    route: "/rank/{id}".to_owned(),
+                    total_ms: 415.2,
+                    wait_ms: 398.0,
+                    gc_ms: 396.0,
+                    trace_id: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
+                    ..SlowRequest::default()
+                },
+                SlowRequest {
+                    at_s: 101.5,
+                    route: "/rank/{id}".to_owned(),
+                    total_ms: 80.4,
+                    python_ms: 61.0,
+                    ..SlowRequest::default()
+                },
+            ],
         },
         stalls: Stalls {
             count: 31,
@@ -209,6 +238,7 @@ pub(crate) fn trace() -> Trace {
             Record::Process { at: 0, rss: 100 << 20, cpu_us: 50_000 },
             Record::RequestStart { at: 10 * MS, id: 1 },
             Record::RequestStart { at: 11 * MS, id: 2 },
+            Record::RequestWait { at: 11 * MS, id: 2, wait: 6 * MS, source: trace::WaitSource::Socket },
             Record::Gap { at: 10 * MS, busy: 15 * MS, idle: 45 * MS },
             Record::RequestEnd { at: 12 * MS, id: 1 },
             collection(20 * MS, 40 * MS, StopKind::Full, trace::Place::InRequest, 512, None),

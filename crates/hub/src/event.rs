@@ -99,9 +99,14 @@ impl Event {
 /// The names of all kinds.
 pub(crate) const KINDS: [&str; 5] = ["collection", "stall", "order", "dropped", "policy"];
 
-/// What a collection is coloured by: the pauses of a snapshot by what they are, all others by where they fell.
+/// What a collection is coloured by: the pauses of a snapshot by what they are, all others by where they fell. A stop that
+/// requests waited for is one of theirs, whenever they came.
 fn class(kind: StopKind, place: Place) -> &'static str {
-    if kind.generation().is_some() { place.name() } else { kind.name() }
+    match place {
+        _ if kind.generation().is_none() => kind.name(),
+        Place::InGapArrivals => Place::InRequest.name(),
+        place => place.name(),
+    }
 }
 
 fn ms(ns: u64) -> f64 {

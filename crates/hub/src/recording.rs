@@ -80,8 +80,9 @@ struct Replay {
     wanted: (u64, u64),
     now: Sample,
     before: Sample,
-    open: HashMap<u64, u64>,
-    /// The second that is being filled.
+    /// When each request began, and how long it had waited.
+    open: HashMap<u64, (u64, u64)>,
+    /// The second that is being filled, and the time of the latest record.
     second: u64,
     cpu: Option<(u64, u64)>,
     steps: Steps,
@@ -113,16 +114,24 @@ impl Replay {
         let status = &mut self.now.status;
         match record {
             Record::RequestStart { at, id } if self.open.len() < MOST_OPEN => {
-                self.open.insert(*id, *at);
+                self.open.insert(*id, (*at, 0));
                 status.requests.in_flight += 1;
             }
             Record::RequestEnd { at, id } => {
                 status.requests.count += 1;
                 status.requests.in_flight = status.requests.in_flight.saturating_sub(1);
-                if let Some(began) = self.open.remove(id) {
+                if let Some((began, wait)) = self.open.remove(id) {
                     let lasted = at.saturating_sub(began);
-                    status.requests.max_ms = status.requests.max_ms.max(lasted as f64 / 1e6);
-                    self.now.latency.buckets.add(lasted, 1);
+                    let total = wait.saturating_add(lasted);
+                    status.requests.max_ms = status.requests.max_ms.max(total as f64 / 1e6);
+                    self.now.latency.buckets.add(total, 1);
+                    self.now.wait.buckets.add(wait, 1);
+                    self.now.service.buckets.add(lasted, 1);
+                }
+            }
+            Record::RequestWait { id, wait, .. } => {
+                if let Some(open) = self.open.get_mut(id) {
+                    open.1 = *wait;
                 }
             }
             Record::Collection { pause, kind, place, collected, .. } => {
@@ -170,6 +179,7 @@ impl Replay {
         let place = match place {
             Place::InRequest => &mut gc.in_request,
             Place::InGap => &mut gc.in_gap,
+            Place::InGapArrivals => &mut gc.in_gap_arrivals,
             Place::Forced => &mut gc.forced,
         };
         place.total_ms += ms;

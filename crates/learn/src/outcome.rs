@@ -79,7 +79,7 @@ impl Outcome {
     pub(crate) fn pause(&mut self, nanoseconds: u64, place: Place) {
         match place {
             Place::InRequest => self.in_request.add(nanoseconds),
-            Place::InGap => self.in_gap.add(nanoseconds),
+            Place::InGap | Place::InGapArrivals => self.in_gap.add(nanoseconds),
             Place::Forced => self.forced.add(nanoseconds),
         }
     }

@@ -51,8 +51,12 @@ pub struct Report {
 pub struct Sample {
     /// The report that people get.
     pub status: Status,
-    /// How long requests took.
+    /// How long requests took, from arrival to last byte.
     pub latency: Distribution,
+    /// The part of that before the application saw them.
+    pub wait: Distribution,
+    /// The part of that afterwards.
+    pub service: Distribution,
     /// How long collections and other stops took.
     pub pauses: ByStop<Distribution>,
     /// How long stalls lasted.
@@ -130,7 +134,10 @@ pub fn decode(body: &[u8]) -> Result<Frame<'_>, MessageError> {
     let (json, blocks) = rest.split_at_checked(length).ok_or_else(|| malformed("the frame is cut off"))?;
     let report: Report = serde_json::from_slice(json)?;
     if let Some(sample) = &report.sample
-        && ![&sample.latency, &sample.stalls].into_iter().chain(sample.pauses.values()).all(|it| it.buckets.is_sound())
+        && ![&sample.latency, &sample.wait, &sample.service, &sample.stalls]
+            .into_iter()
+            .chain(sample.pauses.values())
+            .all(|it| it.buckets.is_sound())
     {
         return Err(malformed("its histograms have buckets that do not exist"));
     }

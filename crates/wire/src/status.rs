@@ -85,8 +85,12 @@ pub struct Gc {
     pub snapshot: Snapshots,
     /// Collections while a request was being served.
     pub in_request: Place,
-    /// Collections while no request was being served.
+    /// Collections while no request was being served, and for which none waited.
     pub in_gap: Place,
+    /// Collections while no request was being served, during which requests arrived and waited.
+    pub in_gap_arrivals: Place,
+    /// Requests that arrived during those.
+    pub arrivals: u64,
     /// Collections that a guard ordered.
     pub forced: Place,
     /// The longest collection of the last second that is over, and of the running one.
@@ -311,8 +315,8 @@ pub struct Memory {
     pub limit: Option<u64>,
 }
 
-/// Requests, from start to last byte.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Requests, from arrival to last byte: the wait before the application saw them, and the service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Requests {
@@ -327,6 +331,90 @@ pub struct Requests {
     pub p99_ms: f64,
     pub p999_ms: f64,
     pub max_ms: f64,
+    /// From the arrival of a request to the call of the application.
+    pub wait: Latency,
+    /// From the call of the application to the last byte.
+    pub service: Latency,
+    /// How the waits are known.
+    pub waits: Waits,
+    /// By route, the most frequent first; at most 64, the rest is `other`.
+    pub routes: Vec<Route>,
+    /// The 20 slowest requests of the last 150 to 300 seconds, slowest first.
+    pub slowest: Vec<SlowRequest>,
+}
+
+/// Percentiles of one part of a latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Latency {
+    pub p50_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub max_ms: f64,
+}
+
+/// How the waits of requests are known. Requests that the program marks by hand have none and are not counted here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Waits {
+    /// By the kernel, which tells when data came, or by the header of a proxy.
+    pub measured: u64,
+    /// By a stop that came right before.
+    pub estimated: u64,
+    /// Not at all: they count as zero.
+    pub unknown: u64,
+}
+
+/// The requests of one route.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Route {
+    /// The framework's template, the path with its identifiers folded, or the name given to `neurogc.request()`.
+    pub route: String,
+    /// How many.
+    pub count: u64,
+    /// The middle one of the latencies, wait included.
+    pub p50_ms: f64,
+    /// The 99th percentile of them.
+    pub p99_ms: f64,
+    /// The longest of them.
+    pub max_ms: f64,
+    /// The middle one of the waits.
+    pub wait_p50_ms: f64,
+    /// The 99th percentile of them.
+    pub wait_p99_ms: f64,
+    /// Time of collections while these requests waited or were served.
+    pub gc_ms: f64,
+    /// How many of them met a collection.
+    pub gc_requests: u64,
+    /// Time of other stalls meanwhile.
+    pub stall_ms: f64,
+}
+
+/// A slow request and what it waited for. The parts may overlap: a collection during the wait is in both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlowRequest {
+    /// When it arrived, in seconds since the agent was installed.
+    pub at_s: f64,
+    /// Its route.
+    pub route: String,
+    /// From its arrival to its last byte.
+    pub total_ms: f64,
+    /// Before the application saw it.
+    pub wait_ms: f64,
+    /// Collections meanwhile.
+    pub gc_ms: f64,
+    /// Native code that held the GIL meanwhile.
+    pub gil_native_ms: f64,
+    /// Python code that ran on without giving way meanwhile.
+    pub python_ms: f64,
+    /// No processor meanwhile.
+    pub cpu_starved_ms: f64,
+    /// The trace id of its `traceparent` header; empty where it had none.
+    pub trace_id: String,
 }
 
 /// Stalls, with the latest ones in full.

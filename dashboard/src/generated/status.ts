@@ -124,6 +124,9 @@ export interface Gc {
   snapshot: Snapshots;
   in_request: Place;
   in_gap: Place;
+  in_gap_arrivals: Place;
+  /** Requests that arrived during collections in gaps. */
+  arrivals: number;
   forced: Place;
   /** The longest collection of the last second that is over, and of the running one. */
   recent_max_ms: number;
@@ -162,6 +165,14 @@ export interface Io {
   read_bytes: number;
   /** Written to storage. */
   write_bytes: number;
+}
+
+export interface Latency {
+  p50_ms: number;
+  p95_ms: number;
+  p99_ms: number;
+  p999_ms: number;
+  max_ms: number;
 }
 
 export interface Memory {
@@ -234,6 +245,57 @@ export interface Requests {
   p999_ms: number;
   /** The longest request. */
   max_ms: number;
+  wait: Latency;
+  service: Latency;
+  waits: Waits;
+  /** Requests by route, the most frequent first. */
+  routes: Route[];
+  /** The 20 slowest requests of the last 150 to 300 seconds, slowest first. */
+  slowest: SlowRequest[];
+}
+
+export interface Route {
+  /** The template of FastAPI or Flask, `(no route)` where they found none. */
+  route: string;
+  /** Requests by route. */
+  count: number;
+  /** Latency of the route, wait included. */
+  p50_ms: number;
+  /** Latency of the route, wait included. */
+  p99_ms: number;
+  /** Latency of the route, wait included. */
+  max_ms: number;
+  /** The wait of its requests. */
+  wait_p50_ms: number;
+  /** The wait of its requests. */
+  wait_p99_ms: number;
+  /** Time of collections during its requests. */
+  gc_ms: number;
+  /** How many of its requests met a collection. */
+  gc_requests: number;
+  /** Time of other stalls during its requests. */
+  stall_ms: number;
+}
+
+export interface SlowRequest {
+  /** When it arrived, in seconds since the agent was installed. */
+  at_s: number;
+  /** Its route. */
+  route: string;
+  /** From its arrival to its last byte. */
+  total_ms: number;
+  /** From its arrival to the call of the application. */
+  wait_ms: number;
+  /** Collections meanwhile. */
+  gc_ms: number;
+  /** Native code that held the GIL meanwhile. */
+  gil_native_ms: number;
+  /** Python code that ran on meanwhile. */
+  python_ms: number;
+  /** Time without a processor meanwhile. */
+  cpu_starved_ms: number;
+  /** The trace id of its `traceparent` header; empty where it had none. */
+  trace_id: string;
 }
 
 export interface Snapshots {
@@ -327,6 +389,15 @@ export interface Status {
   agent: Agent;
 }
 
+export interface Waits {
+  /** Requests whose wait the kernel or a proxy has told. */
+  measured: number;
+  /** Requests whose wait is estimated from the stop right before it. */
+  estimated: number;
+  /** Requests whose wait is not known. */
+  unknown: number;
+}
+
 /** The series of the hub. */
 export type SeriesName =
   | "gc.young"
@@ -335,6 +406,7 @@ export type SeriesName =
   | "gc.reap"
   | "gc.in_request_ms"
   | "gc.in_gap_ms"
+  | "gc.in_gap_arrivals_ms"
   | "gc.forced_ms"
   | "gc.snapshots"
   | "gc.new_walks"
@@ -354,6 +426,8 @@ export type SeriesName =
   | "requests.p99_ms"
   | "requests.p999_ms"
   | "requests.max_ms"
+  | "requests.wait_max_ms"
+  | "requests.service_max_ms"
   | "requests.rps"
   | "stalls.gc"
   | "stalls.gil_native"

@@ -23,13 +23,25 @@ def _counting_rsgi(callback):
     async def counted(scope, protocol):
         if scope.proto != "http":
             return await callback(scope, protocol)
-        mark = Mark()
+        mark = Mark.asgi(_as_asgi(scope))
         try:
             return await callback(scope, protocol)
         finally:
             mark.end()
 
     return counted
+
+
+def _as_asgi(scope):
+    """What a mark wants to know, in the form of ASGI."""
+    host, _, port = scope.client.rpartition(":")
+    headers = scope.headers
+    known = ((name, headers.get(name)) for name in ("traceparent", "x-request-start", "x-queue-start"))
+    return {
+        "client": (host.strip("[]"), int(port) if port.isdecimal() else 0),
+        "path": scope.path,
+        "headers": [(name.encode(), value.encode()) for name, value in known if value],
+    }
 
 
 _BY_INTERFACE = {

@@ -1,16 +1,17 @@
 //! What the agent knows: the senses' results, behind one lock that is never held for long.
 
 use neurogc_policy::Order;
-use neurogc_wire::trace::{BlockWriter, Record};
+use neurogc_wire::trace::{BlockWriter, Record, WaitSource};
 
 use crate::book::hub_batch::News;
 use crate::book::order_log::{Orders, is_notable, kind};
 use crate::book::troubles::Troubles;
+use crate::sense::arrivals::{Arrival, Imputation, Known};
 use crate::sense::collections::{Collection, Collections};
 use crate::sense::gaps::{Gap, Gaps};
-use crate::sense::hooks::Event;
+use crate::sense::hooks::{Event, Open};
 use crate::sense::process::Seen;
-use crate::sense::requests::Requests;
+use crate::sense::requests::{Requests, Served};
 use crate::sense::stalls::{Stalls, Verdict};
 use crate::snapshot::Latest;
 
@@ -35,6 +36,7 @@ pub(crate) struct Ledger {
     pub(crate) trace: Option<BlockWriter>,
     /// What those who follow this process have not been told yet, if somebody does.
     pub(crate) news: Option<News>,
+    imputation: Imputation,
     dropped_noted: u64,
 }
 
@@ -54,6 +56,7 @@ impl Ledger {
             lost_blocks: 0,
             trace: traced.then(BlockWriter::new),
             news: None,
+            imputation: Imputation::default(),
             dropped_noted: 0,
         }
     }
@@ -66,24 +69,56 @@ impl Ledger {
     /// Books an event from the program.
     pub(crate) fn event(&mut self, event: Event) {
         match event {
-            Event::Start { at, id } => self.record(at, |at| Record::RequestStart { at, id }),
-            Event::End { at, id, began } => {
-                self.requests.add(at.saturating_sub(began), self.second(at));
+            Event::Start { at, id, wait, known } => self.begins(at, id, wait, known),
+            Event::End { at, open: Open { id, began, arrival }, route } => {
+                let imputed = self.imputation.ends(at, id);
+                let Arrival { wait, known, trace } = arrival;
+                let wait = imputed.unwrap_or(wait);
+                let served = Served { began, ended: at, wait, known, gc: 0, route, trace };
+                let gc = self.collections.during(served.span());
+                self.requests.add(&Served { gc, ..served }, self.second(at));
                 self.record(at, |at| Record::RequestEnd { at, id });
             }
             Event::Collection { at, pause, kind, order, place, collected, uncollectable, .. } => {
-                let collection = Collection { pause, kind, place, collected, uncollectable };
+                let collection = Collection { at, pause, kind, place, collected, uncollectable, order };
                 self.collections.add(collection, self.second(at + pause));
-                self.record(at, |at| Record::Collection {
-                    at,
-                    pause,
-                    kind,
-                    place,
-                    collected: u64::from(collected),
-                    uncollectable: u64::from(uncollectable),
-                    order: (order != 0).then_some(order),
-                });
+                self.requests.collected((at, at + pause));
+                self.imputation.stopped(at, at + pause);
+                self.settle(at + pause);
             }
+        }
+    }
+
+    fn begins(&mut self, at: u64, id: u64, wait: u64, known: Known) {
+        self.record(at, |at| Record::RequestStart { at, id });
+        let imputed = self.imputation.begins(at, id, known == Known::Unknown);
+        let wait = imputed.unwrap_or(wait);
+        if wait == 0 {
+            return;
+        }
+        self.collections.waited(at.saturating_sub(wait), at);
+        let source = match known {
+            Known::Socket => WaitSource::Socket,
+            Known::Proxy => WaitSource::Proxy,
+            Known::Inside | Known::Unknown => WaitSource::Estimated,
+        };
+        self.record(at, |at| Record::RequestWait { at, id, wait, source });
+    }
+
+    /// Records the stops of which it is known by now whether requests waited for them.
+    pub(crate) fn settle(&mut self, now: u64) {
+        while let Some(Collection { at, pause, kind, place, collected, uncollectable, order }) =
+            self.collections.settle(now)
+        {
+            self.record(at, |at| Record::Collection {
+                at,
+                pause,
+                kind,
+                place,
+                collected: u64::from(collected),
+                uncollectable: u64::from(uncollectable),
+                order: (order != 0).then_some(order),
+            });
         }
     }
 
@@ -95,6 +130,10 @@ impl Ledger {
     /// Books a stall.
     pub(crate) fn stall(&mut self, verdict: Verdict) {
         self.stalls.add(&verdict, self.installed);
+        // A collection is beside its requests already.
+        if !self.collections.is_one(verdict.at, verdict.duration) {
+            self.requests.stalled((verdict.at, verdict.at + verdict.duration), verdict.cause);
+        }
         let Verdict { at, duration, cause, site } = verdict;
         self.record(at, |at| Record::Stall { at, duration, cause, site });
     }

@@ -16,12 +16,21 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everything the agent knows. It reads files below `/proc`, so it must not run with the program waiting.
 pub(crate) fn report(agent: &Agent) -> Status {
-    report_with(agent, agent.hooks.in_flight())
+    report_with(agent, agent.hooks.in_flight(), Stops::All)
+}
+
+/// Which stops in gaps the report counts by place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stops {
+    /// All, for people. A stop may change its place for a moment after its end.
+    All,
+    /// Those that have their place for good, for hubs: no sum ever falls.
+    Settled,
 }
 
 /// The same with so many requests in flight, where that was looked at before the books were brought up to date: each
 /// request is in one of the two numbers at least.
-pub(crate) fn report_with(agent: &Agent, in_flight: u64) -> Status {
+pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops) -> Status {
     let pid = std::process::id();
     // What may take long comes first: the books are wanted by others.
     let children = children_of(pid, &mut lock(&agent.proportions));
@@ -32,7 +41,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64) -> Status {
     let uptime = now.saturating_sub(agent.installed);
     let ledger = agent.ledger();
     let second = ledger.second(now);
-    let mut gc = ledger.collections.report(second);
+    let mut gc = ledger.collections.report(second, stops == Stops::Settled);
     gc.tracked = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
     gc.frozen = frozen;
     gc.snapshot = agent.snapshots.figures().report(agent.installed);
@@ -52,7 +61,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64) -> Status {
         bound: bound(state),
         gil: ledger.gaps.report(),
         memory: ledger.seen.memory,
-        requests: ledger.requests.report(in_flight, second),
+        requests: ledger.requests.report(&agent.hooks.routes, in_flight, agent.installed, second),
         stalls: ledger.stalls.report(),
         cpu: ledger.seen.cpu,
         io: ledger.seen.io,
@@ -70,12 +79,15 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64) -> Status {
 
 /// The report with everything that a hub keeps. Like `report`, it must not run with the program waiting.
 pub(crate) fn sample(agent: &Agent) -> Sample {
-    let status = report(agent);
+    let status = report_with(agent, agent.hooks.in_flight(), Stops::Settled);
     let ledger = agent.ledger();
     let (gil_busy_ms, gil_idle_ms) = ledger.gaps.totals_ms();
+    let [latency, wait, service] = ledger.requests.distributions();
     Sample {
         status,
-        latency: ledger.requests.distribution(),
+        latency,
+        wait,
+        service,
         pauses: ledger.collections.distributions(),
         stalls: ledger.stalls.distribution(),
         gil_busy_ms,

@@ -10,14 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::gc_functions::{give_back, repay, take_over};
-use super::moments::request_ended;
 use crate::act::loans::repay_collecting;
 use crate::book::status;
 use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 use crate::lifecycle::agent::{Agent, EXIT_PATIENCE, Host};
 use crate::python::prefork::share_heap;
-use crate::sense::hooks::Open;
 use crate::sys::heap;
 
 /// The installed agent. Only threads that hold the GIL write here, so no forked child finds it locked.
@@ -67,11 +65,13 @@ fn stop(py: Python<'_>, agent: &Agent) {
 mod _agent {
     #[pymodule_export]
     use super::{
-        Mark, adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, install, installed, layout,
-        quiet, shutdown, status_json, uninstall,
+        adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, install, installed, layout, quiet,
+        shutdown, status_json, uninstall,
     };
     #[pymodule_export]
     use crate::python::gc_functions::{collect, get_threshold, set_threshold};
+    #[pymodule_export]
+    use crate::python::mark::Mark;
     #[pymodule_export]
     use crate::python::moments::{gap, gc_event, is_due, on_request_end, passing, progress};
     #[pymodule_export]
@@ -188,50 +188,6 @@ fn layout(py: Python<'_>) -> PyResult<Vec<(&'static str, usize)>> {
 fn quiet(more: bool) {
     if let Some(agent) = current() {
         agent.actor.quiet(more);
-    }
-}
-
-/// A request or a training step: it begins with the object and ends with `end()`, at the latest when it is freed.
-#[pyclass(frozen, module = "neurogc._agent")]
-struct Mark {
-    open: Open,
-    agent: Option<Arc<Agent>>,
-    ended: AtomicBool,
-}
-
-#[pymethods]
-impl Mark {
-    #[new]
-    fn new() -> Self {
-        let agent = current();
-        let open = agent.as_ref().map_or_else(Open::default, |agent| agent.hooks.begin());
-        Self { open, agent, ended: AtomicBool::new(false) }
-    }
-
-    /// Ends it; again does nothing.
-    fn end(&self, py: Python<'_>) {
-        if self.close()
-            && let Some(agent) = &self.agent
-        {
-            request_ended(py, agent);
-        }
-    }
-}
-
-impl Mark {
-    /// Whether this has ended it.
-    fn close(&self) -> bool {
-        let ends = !self.ended.swap(true, Ordering::Relaxed);
-        if let Some(agent) = self.agent.as_ref().filter(|_| ends) {
-            agent.hooks.end(self.open);
-        }
-        ends
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 

@@ -1,8 +1,9 @@
 //! What runs inside the program's own threads: a few atomics and a bounded queue.
 //!
-//! Everything here is called with the program waiting: no waiting for locks, no allocation, and no system call but the
-//! one that wakes a dozing sampler. An event that finds the queue full is counted and forgotten.
+//! Everything here is called with the program waiting: no waiting for locks, no allocation, and no system call but those
+//! that ask the kernel when a request arrived and the one that wakes a dozing sampler. An event that finds the queue full is counted and forgotten.
 
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
@@ -11,7 +12,10 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::Place;
 
+use super::arrivals::{Arrival, Known, Lately, since_sent, wait_of};
+use super::routes::{RouteId, RouteNames};
 use crate::sys::native::monotonic_ns;
+use crate::sys::sockets::{Peers, Way};
 use crate::sys::wake::SAMPLER;
 
 /// How many events may wait for the sampler. It empties the queue at least every 50 ms, so this lasts for 20 000
@@ -23,9 +27,9 @@ const QUEUE: usize = if cfg!(test) { 128 } else { 2048 };
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A request began.
-    Start { at: u64, id: u64 },
+    Start { at: u64, id: u64, wait: u64, known: Known },
     /// A request ended.
-    End { at: u64, id: u64, began: u64 },
+    End { at: u64, open: Open, route: RouteId },
     /// A collection or another stop ended. `order` is the id of the order that led to it, 0 where none is known.
     Collection {
         at: u64,
@@ -67,6 +71,12 @@ pub(crate) struct Hooks {
     /// The thread that collects, as `pthread_self` has it.
     collecting_in: AtomicUsize,
     gathered: AtomicU32,
+    /// From when to when the program was stopped last.
+    stop: [AtomicU64; 2],
+    /// The GIL was held nearly all the time lately.
+    crowded: AtomicBool,
+    peers: Peers,
+    pub(crate) routes: RouteNames,
     /// The sampler, while it dozes.
     dozing: AtomicBool,
     sampler: Mutex<Option<Thread>>,
@@ -83,6 +93,10 @@ impl Default for Hooks {
             collecting_since: AtomicU64::new(0),
             collecting_in: AtomicUsize::new(0),
             gathered: AtomicU32::new(0),
+            stop: [AtomicU64::new(0), AtomicU64::new(0)],
+            crowded: AtomicBool::new(false),
+            peers: Peers::default(),
+            routes: RouteNames::default(),
             dozing: AtomicBool::new(false),
             sampler: Mutex::new(None),
         }
@@ -90,25 +104,46 @@ impl Default for Hooks {
 }
 
 /// A request that has begun; whoever holds it must end it once.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Open {
-    id: u64,
-    began: u64,
+    pub(crate) id: u64,
+    pub(crate) began: u64,
+    pub(crate) arrival: Arrival,
 }
 
 impl Hooks {
+    /// When a request of this peer has arrived, which the application sees now.
+    pub(crate) fn arrival(&self, peer: Option<SocketAddr>) -> Arrival {
+        let Some(told) = peer.and_then(|peer| self.peers.last_data(peer, Way::Received)) else {
+            return Arrival { known: Known::Unknown, ..Arrival::default() };
+        };
+        let [began, ended] = &self.stop;
+        let lately = Lately {
+            crowded: self.crowded.load(Ordering::Relaxed),
+            stop: (began.load(Ordering::Relaxed), ended.load(Ordering::Relaxed)),
+        };
+        Arrival { wait: wait_of(told, lately), known: Known::Socket, ..Arrival::default() }
+    }
+
     /// A request begins.
-    pub(crate) fn begin(&self) -> Open {
-        let open = Open { id: self.next_id.fetch_add(1, Ordering::Relaxed), began: monotonic_ns() };
+    pub(crate) fn begin(&self, arrival: Arrival) -> Open {
+        let open = Open { id: self.next_id.fetch_add(1, Ordering::Relaxed), began: monotonic_ns(), arrival };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.push(Event::Start { at: open.began, id: open.id });
+        self.push(Event::Start { at: open.began, id: open.id, wait: arrival.wait, known: arrival.known });
         self.progress();
         open
     }
 
-    /// A request has sent its last byte.
-    pub(crate) fn end(&self, open: Open) {
-        self.push(Event::End { at: monotonic_ns(), id: open.id, began: open.began });
+    /// A request has sent its last byte. Sending lets go of the GIL: where other threads want it, the client has its answer
+    /// long before this thread runs again, and the kernel knows since when.
+    pub(crate) fn end(&self, open: Open, route: RouteId, peer: Option<SocketAddr>) {
+        let mut at = monotonic_ns();
+        if let Some(peer) = peer.filter(|_| self.crowded.load(Ordering::Relaxed))
+            && let Some(told) = self.peers.last_data(peer, Way::Sent)
+        {
+            at = at.saturating_sub(since_sent(told, at.saturating_sub(open.began)));
+        }
+        self.push(Event::End { at, open, route });
         // Only now: what is not in flight any more can be counted.
         self.in_flight.fetch_sub(1, Ordering::Release);
         self.progress();
@@ -180,9 +215,12 @@ impl Hooks {
             Ordered::ByOthers | Ordered::Anywhere if self.in_flight() > 0 => Place::InRequest,
             Ordered::ByOthers | Ordered::Anywhere => Place::InGap,
         };
+        let ended = monotonic_ns();
+        self.stop[0].store(began, Ordering::Relaxed);
+        self.stop[1].store(ended, Ordering::Relaxed);
         self.push(Event::Collection {
             at: began,
-            pause: monotonic_ns().saturating_sub(began),
+            pause: ended.saturating_sub(began),
             kind,
             place,
             order,
@@ -207,6 +245,11 @@ impl Hooks {
         {
             sampler.unpark();
         }
+    }
+
+    /// The sampler says whether the GIL is held nearly all the time.
+    pub(crate) fn is_crowded(&self, crowded: bool) {
+        self.crowded.store(crowded, Ordering::Relaxed);
     }
 
     /// The sampler says that it may sleep long, or that it is awake.
@@ -272,10 +315,10 @@ mod tests {
     #[test]
     fn a_collection_in_a_request_says_so() {
         let hooks = Hooks::default();
-        let open = hooks.begin();
+        let open = hooks.begin(Arrival::default());
         hooks.collection_starts(9, 1);
         hooks.collection_stops(StopKind::Full, Ordered::Anywhere, 5, 7, 0);
-        hooks.end(open);
+        hooks.end(open, RouteId::default(), None);
         let events: Vec<_> = std::iter::from_fn(|| hooks.take()).collect();
         assert!(matches!(
             events[1],

@@ -1,6 +1,7 @@
 //! What the agent perceives: collections, GIL gaps, stalls, requests and the process. Each sense is a small state
 //! machine that is fed by the sampler or the uplink and asked by the status report.
 
+pub(crate) mod arrivals;
 pub(crate) mod cgroup;
 pub(crate) mod children;
 pub(crate) mod collections;
@@ -9,8 +10,10 @@ pub(crate) mod gaps;
 pub(crate) mod hooks;
 pub(crate) mod process;
 pub(crate) mod requests;
+pub(crate) mod routes;
 pub(crate) mod sampler;
 pub(crate) mod schedule;
 pub(crate) mod seldom;
+pub(crate) mod slowest;
 pub(crate) mod spans;
 pub(crate) mod stalls;

@@ -1,26 +1,105 @@
-//! Requests: latency from start to last byte, and the rate.
+//! Requests: latency from arrival to last byte, the wait and the service apart, and the rate; by route, and the slowest.
+
+use std::collections::VecDeque;
 
 use neurogc_wire::buckets::Distribution;
-use neurogc_wire::status::Requests as Report;
+use neurogc_wire::status::{Cause, Latency, Requests as Report, Waits};
 
+use super::arrivals::Known;
+use super::routes::{RouteId, RouteNames, Routes};
+use super::slowest::{Causes, Slow, Slowest, overlap};
 use super::spans::Spans;
 
 const WINDOW_S: u64 = 10;
 
+/// Requests that have ended, and stalls, that are remembered: the one is matched with the other, whichever is known first.
+const REMEMBERED: usize = 256;
+
+/// A request that has ended. Times are `monotonic_ns`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Served {
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+    /// How long it had waited before it began.
+    pub(crate) wait: u64,
+    pub(crate) known: Known,
+    /// How long collections stopped the program meanwhile.
+    pub(crate) gc: u64,
+    pub(crate) route: RouteId,
+    pub(crate) trace: [u8; 16],
+}
+
+impl Served {
+    /// From its arrival to its end.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.began.saturating_sub(self.wait), self.ended)
+    }
+}
+
 /// All requests so far.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    latency: Spans,
+    total: Spans,
+    wait: Spans,
+    service: Spans,
+    waits: Waits,
     /// Requests ended in each of the last seconds, by second modulo the window.
     ended: [(u64, u64); WINDOW_S as usize + 1],
     /// The latencies of this window and of the one before it.
     recent: [(u64, Spans); 2],
+    routes: Routes,
+    slowest: Slowest,
+    latest: VecDeque<((u64, u64), RouteId)>,
+    stalls: VecDeque<((u64, u64), Cause)>,
 }
 
 impl Requests {
     /// A request ended `now_s` seconds after the agent was installed.
-    pub(crate) fn add(&mut self, latency_ns: u64, now_s: u64) {
-        self.latency.add(latency_ns);
+    pub(crate) fn add(&mut self, served: &Served, now_s: u64) {
+        let span = served.span();
+        let total = span.1.saturating_sub(span.0);
+        self.total.add(total);
+        self.wait.add(served.wait);
+        self.service.add(served.ended.saturating_sub(served.began));
+        match served.known {
+            Known::Inside => {}
+            Known::Socket | Known::Proxy => self.waits.measured += 1,
+            Known::Unknown if served.wait > 0 => self.waits.estimated += 1,
+            Known::Unknown => self.waits.unknown += 1,
+        }
+        self.count(total, now_s);
+        let mut stalls = Causes::default();
+        for (stall, cause) in &self.stalls {
+            stalls[*cause as usize] += overlap(*stall, span);
+        }
+        self.routes.add(served.route, total, served.wait, served.gc, stalls.iter().sum());
+        let &Served { wait, gc, route, trace, .. } = served;
+        self.slowest.add(Slow { arrived: span.0, ended: span.1, wait, gc, stalls, route, trace }, now_s);
+        remember(&mut self.latest, (span, route));
+    }
+
+    /// The program was held up by something else than a collection.
+    pub(crate) fn stalled(&mut self, span: (u64, u64), cause: Cause) {
+        for (request, route) in &self.latest {
+            self.routes.stalled(*route, overlap(span, *request));
+        }
+        self.slowest.stalled(span, cause);
+        remember(&mut self.stalls, (span, cause));
+    }
+
+    /// The program was stopped by a collection: requests may have ended before its end was told, where a finalizer let
+    /// them run.
+    pub(crate) fn collected(&mut self, span: (u64, u64)) {
+        let within = self.latest.iter().rev().take_while(|(request, _)| request.1 > span.0);
+        for (request, route) in within {
+            self.routes.collected(*route, overlap(span, *request));
+        }
+        if self.latest.back().is_some_and(|(request, _)| request.1 > span.0) {
+            self.slowest.collected(span);
+        }
+    }
+
+    fn count(&mut self, total: u64, now_s: u64) {
         let slot = &mut self.ended[(now_s % (WINDOW_S + 1)) as usize];
         if slot.0 != now_s {
             *slot = (now_s, 0);
@@ -32,12 +111,12 @@ impl Requests {
             *kept = window;
             recent.clear();
         }
-        recent.add(latency_ns);
+        recent.add(total);
     }
 
-    /// How long they took.
-    pub(crate) fn distribution(&self) -> Distribution {
-        self.latency.distribution()
+    /// How long they took from arrival to last byte, and the two parts of that: wait and service.
+    pub(crate) fn distributions(&self) -> [Distribution; 3] {
+        [&self.total, &self.wait, &self.service].map(Spans::distribution)
     }
 
     fn recent_p99_ms(&self, window: u64) -> f64 {
@@ -55,54 +134,109 @@ impl Requests {
         }
     }
 
-    pub(crate) fn report(&self, in_flight: u64, now_s: u64) -> Report {
+    pub(crate) fn report(&self, names: &RouteNames, in_flight: u64, installed: u64, now_s: u64) -> Report {
         // The running second is not over, so only whole ones count; a younger agent divides by its age.
         let whole = now_s.min(WINDOW_S);
         let recent = |second: u64| second < now_s && second + WINDOW_S >= now_s;
         let ended: u64 = self.ended.iter().filter(|(second, _)| recent(*second)).map(|(_, count)| count).sum();
+        let Latency { p50_ms, p95_ms, p99_ms, p999_ms, max_ms } = latency(&self.total);
         Report {
-            count: self.latency.count(),
+            count: self.total.count(),
             in_flight,
             recent_p99_ms: self.recent_p99_ms(now_s / WINDOW_S),
             rps: if whole == 0 { 0.0 } else { ended as f64 / whole as f64 },
-            p50_ms: self.latency.quantile_ms(0.5),
-            p95_ms: self.latency.quantile_ms(0.95),
-            p99_ms: self.latency.quantile_ms(0.99),
-            p999_ms: self.latency.quantile_ms(0.999),
-            max_ms: self.latency.max_ms(),
+            p50_ms,
+            p95_ms,
+            p99_ms,
+            p999_ms,
+            max_ms,
+            wait: latency(&self.wait),
+            service: latency(&self.service),
+            waits: self.waits,
+            routes: self.routes.report(names),
+            slowest: self.slowest.report(names, installed, now_s),
         }
     }
+}
+
+fn latency(spans: &Spans) -> Latency {
+    Latency {
+        p50_ms: spans.quantile_ms(0.5),
+        p95_ms: spans.quantile_ms(0.95),
+        p99_ms: spans.quantile_ms(0.99),
+        p999_ms: spans.quantile_ms(0.999),
+        max_ms: spans.max_ms(),
+    }
+}
+
+fn remember<T>(kept: &mut VecDeque<T>, one: T) {
+    if kept.len() == REMEMBERED {
+        kept.pop_front();
+    }
+    kept.push_back(one);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MS: u64 = 1_000_000;
+
+    fn lasting(ns: u64) -> Served {
+        Served { began: 50 * MS, ended: 50 * MS + ns, ..Served::default() }
+    }
+
+    fn report(requests: &Requests, in_flight: u64, now_s: u64) -> Report {
+        requests.report(&RouteNames::default(), in_flight, 0, now_s)
+    }
+
     #[test]
     fn the_rate_is_that_of_the_last_ten_seconds() {
         let mut requests = Requests::default();
         for second in 0..30 {
-            (0..second).for_each(|_| requests.add(1_000_000, second));
+            (0..second).for_each(|_| requests.add(&lasting(MS), second));
         }
-        assert_eq!(requests.report(0, 30).rps, (20..30).sum::<u64>() as f64 / 10.0);
-        assert_eq!(requests.report(0, 45).rps, 0.0);
+        assert_eq!(report(&requests, 0, 30).rps, (20..30).sum::<u64>() as f64 / 10.0);
+        assert_eq!(report(&requests, 0, 45).rps, 0.0);
     }
 
     #[test]
     fn the_recent_percentile_forgets() {
         let mut requests = Requests::default();
-        (0..5).for_each(|second| requests.add(900_000_000, second));
-        assert!(requests.report(0, 3).recent_p99_ms > 800.0);
-        (20..40).for_each(|second| requests.add(1_000_000, second));
-        assert!((requests.report(0, 40).recent_p99_ms - 1.0).abs() < 0.1);
-        assert_eq!(requests.report(0, 100).recent_p99_ms, 0.0);
+        (0..5).for_each(|second| requests.add(&lasting(900 * MS), second));
+        assert!(report(&requests, 0, 3).recent_p99_ms > 800.0);
+        (20..40).for_each(|second| requests.add(&lasting(MS), second));
+        assert!((report(&requests, 0, 40).recent_p99_ms - 1.0).abs() < 0.1);
+        assert_eq!(report(&requests, 0, 100).recent_p99_ms, 0.0);
     }
 
     #[test]
     fn a_young_agent_divides_by_its_age() {
         let mut requests = Requests::default();
-        (0..40).for_each(|index| requests.add(1, index / 20));
-        assert_eq!(requests.report(1, 2).rps, 20.0);
-        assert_eq!(requests.report(1, 0).rps, 0.0);
+        (0..40).for_each(|index| requests.add(&lasting(1), index / 20));
+        assert_eq!(report(&requests, 1, 2).rps, 20.0);
+        assert_eq!(report(&requests, 1, 0).rps, 0.0);
+    }
+
+    #[test]
+    fn the_total_is_the_wait_and_the_service() {
+        let mut requests = Requests::default();
+        requests.add(&Served { wait: 40 * MS, known: Known::Socket, ..lasting(2 * MS) }, 0);
+        requests.add(&Served { known: Known::Unknown, ..lasting(2 * MS) }, 0);
+        requests.add(&Served { wait: MS, known: Known::Unknown, ..lasting(2 * MS) }, 0);
+        let report = report(&requests, 0, 1);
+        assert_eq!((report.max_ms, report.wait.max_ms, report.service.max_ms), (42.0, 40.0, 2.0));
+        assert_eq!(report.waits, Waits { measured: 1, estimated: 1, unknown: 1 });
+    }
+
+    #[test]
+    fn a_stall_and_a_request_are_matched_once_in_either_order() {
+        let mut requests = Requests::default();
+        requests.add(&lasting(10 * MS), 0);
+        requests.stalled((55 * MS, 70 * MS), Cause::Python);
+        requests.add(&lasting(30 * MS), 0);
+        let report = report(&requests, 0, 1);
+        assert_eq!(report.slowest.iter().map(|slow| slow.python_ms).collect::<Vec<_>>(), [15.0, 5.0]);
+        assert_eq!(report.routes[0].stall_ms, 20.0);
     }
 }

@@ -11,6 +11,7 @@ use crate::cpython::gil::Gil;
 use crate::cpython::{Interpreter, ThreadState};
 use crate::decide::attend::Attendant;
 use crate::lifecycle::agent::Agent;
+use crate::sense::collections::SETTLE_NS;
 use crate::sense::hooks::Event;
 use crate::sense::schedule::{Schedule, Scheduler, processor, voluntary_switches};
 use crate::sense::stalls::{Evidence, Look, Watch};
@@ -40,6 +41,9 @@ const DOZE_NS: u64 = 2 * SECOND_NS;
 /// when it has used so much processor time.
 const LIGHT: f64 = 0.25;
 const LATELY_NS: f64 = 100e6;
+
+/// A program whose GIL is held for more than this share of the time is crowded: who comes has to wait.
+const CROWDED: f64 = 0.75;
 const LIGHT_WORK: Duration = Duration::from_millis(8);
 const LIGHT_STEP_NS: u64 = 500_000_000;
 
@@ -79,6 +83,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
     }
     drop(waiter);
     sampler.round();
+    agent.ledger().settle(u64::MAX);
     agent.close_block(&mut agent.ledger());
 }
 
@@ -112,8 +117,7 @@ impl Sampler<'_> {
                 LONGEST_STEP_NS
             }
         };
-        self.keep_books(now);
-        Duration::from_nanos(step)
+        Duration::from_nanos(if self.keep_books(now) { step.min(SETTLE_NS) } else { step })
     }
 
     fn empty_queue(&mut self) {
@@ -156,7 +160,7 @@ impl Sampler<'_> {
     fn look(&mut self, gil: Gil, now: u64) -> u64 {
         let hooks = &self.agent.hooks;
         let was_light = self.load.is_light;
-        let used = self.load.look(now, process_cpu_ns());
+        let used = self.load.look(now, process_cpu_ns(), gil.is_held());
         let look = Look {
             at: now,
             held: gil.is_held(),
@@ -179,6 +183,7 @@ impl Sampler<'_> {
         let wanted = self.attendant.round(now, (!look.held).then_some(idle));
         let is_told = self.work.is_some() && !self.attendant.wants_looks();
         self.load.is_light = is_told && !look.held && self.load.share < LIGHT;
+        hooks.is_crowded(!self.load.is_light && self.load.held > CROWDED);
         let step = next_step(Pace {
             stretch: self.watch.stretch_age(now),
             settled: self.watch.is_settled(),
@@ -189,7 +194,8 @@ impl Sampler<'_> {
         wanted.map_or(step, |wanted| step.min(wanted))
     }
 
-    fn keep_books(&mut self, now: u64) {
+    /// Brings the books up to date. True where something is to be looked at again soon.
+    fn keep_books(&mut self, now: u64) -> bool {
         if now >= self.counts_due {
             self.counts_due = now + COUNTS_NS;
             let mut ledger = self.agent.ledger();
@@ -207,6 +213,9 @@ impl Sampler<'_> {
             self.block_due = now + BLOCK_NS;
             self.agent.close_block(&mut self.agent.ledger());
         }
+        let mut ledger = self.agent.ledger();
+        ledger.settle(now);
+        ledger.collections.is_open()
     }
 }
 
@@ -250,19 +259,22 @@ struct Load {
     last: Option<(u64, u64)>,
     /// The share of one processor that it has used lately.
     share: f64,
+    /// The share of the time in which the GIL was held lately.
+    held: f64,
     /// Whether that is so little that looks are far apart now.
     is_light: bool,
 }
 
 impl Load {
     /// Takes note of a look and gives what was used since the last one.
-    fn look(&mut self, now: u64, total: u64) -> u64 {
+    fn look(&mut self, now: u64, total: u64, held: bool) -> u64 {
         let Some((at, before)) = self.last.replace((now, total)) else {
             self.share = 1.0;
             return 0;
         };
         let (passed, used) = (now.saturating_sub(at).max(1), total.saturating_sub(before));
         let weight = (passed as f64 / LATELY_NS).min(1.0);
+        self.held += weight * (f64::from(u8::from(held)) - self.held);
         self.share += weight * (used as f64 / passed as f64 - self.share);
         used
     }
@@ -345,10 +357,10 @@ mod tests {
         check(Pace { light: true, stretch: 2 * MS, ..Pace::default() }, 1.0);
         let mut load = Load::default();
         for at in 0..1_000 {
-            load.look(at * 2 * MS, at * MS / 5);
+            load.look(at * 2 * MS, at * MS / 5, false);
         }
         assert!((load.share - 0.1).abs() < 0.01, "{}", load.share);
-        (0..50).for_each(|at| _ = load.look((2_000 + 2 * at) * MS, 200 * MS + 2 * at * MS));
+        (0..50).for_each(|at| _ = load.look((2_000 + 2 * at) * MS, 200 * MS + 2 * at * MS, true));
         assert!(load.share > 0.5, "{}", load.share);
     }
 

@@ -1,4 +1,4 @@
-//! What belongs to the operating system, not to CPython: clocks, descriptors, memory of this process and how it is
+//! What belongs to the operating system, not to CPython: clocks, descriptors, connections, memory of this process and how it is
 //! mapped, and the agent's own allocator.
 
 pub(crate) mod chunks;
@@ -6,5 +6,6 @@ pub(crate) mod heap;
 pub(crate) mod huge;
 pub(crate) mod memory;
 pub(crate) mod native;
+pub(crate) mod sockets;
 pub(crate) mod wake;
 pub(crate) mod work;

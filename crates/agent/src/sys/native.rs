@@ -93,6 +93,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     clock(libc::CLOCK_MONOTONIC)
 }
 
+/// The same as it was at the last tick of the kernel's clock.
+pub(crate) fn monotonic_coarse_ns() -> u64 {
+    clock(libc::CLOCK_MONOTONIC_COARSE)
+}
+
 fn clock(id: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clocks exist on every Linux, and `time` is valid for the write.

@@ -84,7 +84,7 @@ impl Control {
                 look();
                 in_flight
             });
-            Some(Answer::Status(Box::new(status::report_with(agent, in_flight))))
+            Some(Answer::Status(Box::new(status::report_with(agent, in_flight, status::Stops::All))))
         })
     }
 

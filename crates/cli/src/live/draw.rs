@@ -48,7 +48,8 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
     } else {
         let recent = requests.recent_p99_ms;
         let recent = if recent > 0.0 { ms(recent) } else { "-".to_owned() };
-        format!(" p99 latency {recent} (since the start: p50 {}, max {}) ", ms(requests.p50_ms), ms(requests.max_ms))
+        let [p50, max, wait] = [requests.p50_ms, requests.max_ms, requests.wait.p99_ms].map(ms);
+        format!(" p99 latency {recent} (since the start: p50 {p50}, max {max}, p99 wait {wait}) ")
     };
     let room = usize::from(area.width);
     draw_course(title, Color::Cyan, &history.p99_us.last(room), frame, latency);
@@ -129,7 +130,8 @@ fn collections(status: &Status, wide: bool, frame: &mut Frame<'_>, area: Rect) {
     let block = Block::new().borders(Borders::TOP).title(" collections ").border_style(FAINT);
     let kinds = [("young", gc.young), ("middle", gc.middle), ("full", gc.full)];
     let kinds = kinds.map(|(name, pauses)| (name, pauses.count, pauses.total_ms, pauses.max_ms));
-    let places = [("in request", gc.in_request), ("in gap", gc.in_gap), ("forced", gc.forced)];
+    let places =
+        [("in request", gc.in_request), ("held up", gc.in_gap_arrivals), ("in gap", gc.in_gap), ("forced", gc.forced)];
     let places = places.map(|(name, place)| (name, place.count, place.total_ms, place.max_ms));
     let row = |name: &str, rest: [String; 3]| {
         let [times, total, max] = rest.map(|cell| Text::from(cell).right_aligned());
@@ -137,7 +139,7 @@ fn collections(status: &Status, wide: bool, frame: &mut Frame<'_>, area: Rect) {
         if wide { Row::new(cells.into_iter().chain([total])) } else { Row::new(cells) }
     };
     // As in the status report: a line that is always empty would only ask for an explanation.
-    let places = places.into_iter().filter(|(name, times, ..)| *times > 0 || *name != "forced");
+    let places = places.into_iter().filter(|(name, times, ..)| *times > 0 || !["forced", "held up"].contains(name));
     let rows = kinds.into_iter().chain(places).map(|(name, times, total, max)| {
         let measured = |value: f64| if times > 0 { ms(value) } else { "-".to_owned() };
         row(name, [times.to_string(), measured(total), measured(max)])

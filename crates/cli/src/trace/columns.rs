@@ -31,10 +31,11 @@ pub(crate) const COLUMNS: &[Column] = &[
     text("kind", |record| Some(kind(record))),
     number("at_ns", |record| Some(record.at())),
     number("id", |record| match record {
-        Record::RequestStart { id, .. } | Record::RequestEnd { id, .. } => Some(*id),
+        Record::RequestStart { id, .. } | Record::RequestEnd { id, .. } | Record::RequestWait { id, .. } => Some(*id),
         _ => None,
     }),
     number("duration_ns", |record| match record {
+        Record::RequestWait { wait, .. } => Some(*wait),
         Record::Collection { pause, .. } => Some(*pause),
         Record::Gap { busy, .. } => Some(*busy),
         Record::Stall { duration, .. } => Some(*duration),
@@ -48,6 +49,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     text("what", |record| match record {
         Record::Collection { kind, .. } => Some(kind.name()),
         Record::Order { what, .. } => Some(what.name()),
+        Record::RequestWait { source, .. } => Some(source.name()),
         _ => None,
     }),
     number("generation", |record| match record {

@@ -31,6 +31,7 @@ pub(crate) fn kind(record: &Record) -> &'static str {
     match record {
         Record::RequestStart { .. } => "request_start",
         Record::RequestEnd { .. } => "request_end",
+        Record::RequestWait { .. } => "request_wait",
         Record::Collection { .. } => "collection",
         Record::Gap { .. } => "gap",
         Record::Counts { .. } => "counts",

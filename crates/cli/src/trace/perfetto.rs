@@ -117,6 +117,11 @@ impl Events<'_> {
                 let about = json!({"faults": faults, "objects": objects, "found": found});
                 self.slice(FLIGHTS, "walk", at.saturating_sub(*lasted), *lasted, about)
             }
+            Record::RequestWait { at, id, wait, source } => {
+                let about = json!({"name": "wait", "cat": "request", "id": format!("{id:#x}"), "args": {"source": source.name()}});
+                self.event("b", REQUESTS, at.saturating_sub(*wait), about.clone())?;
+                self.event("e", REQUESTS, *at, about)
+            }
             Record::RequestStart { .. } | Record::RequestEnd { .. } | Record::Process { .. } => Ok(()),
         }
     }
@@ -163,7 +168,11 @@ mod tests {
         let value: Value = serde_json::from_slice(&text).unwrap();
         let events = value["traceEvents"].as_array().unwrap();
         let phase = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
-        assert_eq!((phase("b"), phase("e")), (3, 3), "every request begins and ends, the unfinished one too");
+        assert_eq!(
+            (phase("b"), phase("e")),
+            (4, 4),
+            "every request begins and ends, the unfinished one too, and a wait"
+        );
         assert_eq!(phase("X"), 2 + 2 + 2 + 1, "collections, stalls, spans with the GIL held and walks");
         assert_eq!(value["otherData"]["pid"], 4242);
         let full = events.iter().find(|event| event["name"] == "full").unwrap();

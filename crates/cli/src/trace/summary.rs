@@ -37,8 +37,13 @@ pub(crate) struct Summary {
 struct Requests {
     unfinished: u64,
     per_second: f64,
+    /// From arrival to last byte.
     #[serde(flatten)]
     latency: Durations,
+    /// Before the application saw them; traces before version 3 have none.
+    wait: Durations,
+    /// Afterwards.
+    service: Durations,
 }
 
 #[derive(Debug, Serialize)]
@@ -152,18 +157,29 @@ impl Summary {
 
 fn requests(records: &[Record], duration_ms: f64) -> Requests {
     let mut open = HashMap::new();
-    let mut latency = Vec::new();
+    let [mut latency, mut waits, mut service] = [const { Vec::new() }; 3];
     for record in records {
         match record {
-            Record::RequestStart { at, id } => drop(open.insert(*id, *at)),
+            Record::RequestStart { at, id } => drop(open.insert(*id, (*at, 0))),
+            Record::RequestWait { id, wait, .. } => {
+                if let Some(open) = open.get_mut(id) {
+                    open.1 = *wait;
+                }
+            }
             Record::RequestEnd { at, id } => {
-                latency.extend(open.remove(id).map(|start| at.saturating_sub(start)));
+                if let Some((start, wait)) = open.remove(id) {
+                    let lasted = at.saturating_sub(start);
+                    latency.push(lasted.saturating_add(wait));
+                    waits.push(wait);
+                    service.push(lasted);
+                }
             }
             _ => {}
         }
     }
     let per_second = if duration_ms > 0.0 { latency.len() as f64 * 1000.0 / duration_ms } else { 0.0 };
-    Requests { unfinished: open.len() as u64, per_second, latency: Durations::of(latency) }
+    let [latency, wait, service] = [latency, waits, service].map(Durations::of);
+    Requests { unfinished: open.len() as u64, per_second, latency, wait, service }
 }
 
 fn collections(records: &[Record]) -> BTreeMap<&'static str, Collections> {
@@ -284,7 +300,7 @@ impl fmt::Display for Summary {
 
 impl Summary {
     fn write_requests(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Requests { unfinished, per_second, latency } = &self.requests;
+        let Requests { unfinished, per_second, latency, wait, service } = &self.requests;
         writeln!(to, "\nrequests")?;
         if latency.count + unfinished == 0 {
             return writeln!(to, "  none");
@@ -295,9 +311,17 @@ impl Summary {
             count(latency.count),
             count(*unfinished)
         )?;
-        let [p50, p95, p99] = [latency.p50_ms, latency.p95_ms, latency.p99_ms].map(ms);
-        let (p999, max) = (ms(latency.p999_ms), ms(latency.max_ms));
-        writeln!(to, "  latency  p50 {p50}   p95 {p95}   p99 {p99}   p99.9 {p999}   max {max}")
+        let mut line = |name: &str, of: &Durations| {
+            let [p50, p95, p99] = [of.p50_ms, of.p95_ms, of.p99_ms].map(ms);
+            let (p999, max) = (ms(of.p999_ms), ms(of.max_ms));
+            writeln!(to, "  {name:7}  p50 {p50}   p95 {p95}   p99 {p99}   p99.9 {p999}   max {max}")
+        };
+        line("latency", latency)?;
+        if wait.max_ms > 0.0 {
+            line("wait", wait)?;
+            line("service", service)?;
+        }
+        Ok(())
     }
 
     fn write_collections(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -321,8 +345,13 @@ impl Summary {
                 table.row(cells(name, &found.pauses).into_iter().chain([count(found.collected)]));
             }
         }
-        for (place, title) in [(Place::InRequest, "in requests"), (Place::InGap, "in gaps"), (Place::Forced, "forced")]
-        {
+        let places = [
+            (Place::InRequest, "in requests"),
+            (Place::InGapArrivals, "in gaps, requests waited"),
+            (Place::InGap, "in gaps"),
+            (Place::Forced, "forced"),
+        ];
+        for (place, title) in places {
             if let Some(found) = self.places.get(place.name()) {
                 table.row(cells(title, found).into_iter().chain([String::new()]));
             }

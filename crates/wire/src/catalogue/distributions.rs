@@ -26,9 +26,23 @@ pub const HISTOGRAMS: &[Histogram] = &[
     Histogram {
         prometheus: "neurogc_request_duration_seconds",
         otlp: "neurogc.request.duration",
-        help: "Requests from start to last byte",
+        help: "Requests from arrival to last byte",
         label: None,
         read: |sample, to| to("", &sample.latency),
+    },
+    Histogram {
+        prometheus: "neurogc_request_wait_seconds",
+        otlp: "neurogc.request.wait",
+        help: "Requests from arrival to the call of the application",
+        label: None,
+        read: |sample, to| to("", &sample.wait),
+    },
+    Histogram {
+        prometheus: "neurogc_request_service_seconds",
+        otlp: "neurogc.request.service",
+        help: "Requests from the call of the application to last byte",
+        label: None,
+        read: |sample, to| to("", &sample.service),
     },
     Histogram {
         prometheus: "neurogc_gc_pause_seconds",

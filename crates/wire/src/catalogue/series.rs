@@ -145,6 +145,12 @@ const COMPUTED: &[Series] = &[
     computed("requests.max_ms", MS, Fold::Max, "The longest request", |it| {
         it.latency.max_ms().map(|longest| longest.min(it.after.status.requests.max_ms))
     }),
+    computed("requests.wait_max_ms", MS, Fold::Max, "The longest wait of a request for the application", |it| {
+        it.after.wait.buckets.since(&it.before.wait.buckets).max_ms()
+    }),
+    computed("requests.service_max_ms", MS, Fold::Max, "The longest service of a request, without its wait", |it| {
+        it.after.service.buckets.since(&it.before.service.buckets).max_ms()
+    }),
     computed("requests.rps", "1/s", Fold::Mean, "Requests ended", |it| {
         it.rate(|sample| Some(sample.status.requests.count as f64))
     }),

@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 
 pub use order::OrderKind;
 pub use reader::{Damage, Trace, TraceError, read, read_block, walk};
-pub use record::{Place, Record};
+pub use record::{Place, Record, WaitSource};
 pub use writer::{BlockWriter, MAX_BLOCK, encode, encode_header};
 
 /// The version of the file format that is written.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The oldest version that can be read.
 pub const OLDEST_VERSION: u16 = 1;

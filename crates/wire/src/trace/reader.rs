@@ -135,7 +135,7 @@ fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{BlockWriter, OrderKind, Place, encode_header};
+    use super::super::{BlockWriter, OrderKind, Place, WaitSource, encode_header};
     use super::*;
     use crate::status::Cause;
     use crate::stop::StopKind;
@@ -148,6 +148,9 @@ mod tests {
         let at = 0..u64::MAX / 2;
         prop_oneof![
             (at.clone(), any::<u64>()).prop_map(|(at, id)| Record::RequestStart { at, id }),
+            (at.clone(), any::<u64>(), any::<u64>(), 0_usize..3).prop_map(|(at, id, wait, source)| {
+                Record::RequestWait { at, id, wait, source: WaitSource::ALL[source] }
+            }),
             (at.clone(), any::<u64>()).prop_map(|(at, id)| Record::RequestEnd { at, id }),
             (at.clone(), any::<[u64; 4]>(), of(StopKind::ALL), of(Place::ALL)).prop_map(
                 |(at, numbers, kind, place)| {

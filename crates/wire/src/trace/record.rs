@@ -10,15 +10,43 @@ use crate::varint;
 pub enum Place {
     /// While at least one request was being served.
     InRequest,
-    /// While none was.
+    /// While none was, and none waited.
     InGap,
     /// A guard ordered it, wherever it fell.
     Forced,
+    /// While none was being served, but at least one arrived and waited for its end.
+    InGapArrivals,
+}
+
+/// How the wait of a request is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitSource {
+    /// The kernel told when its data came.
+    Socket,
+    /// A proxy told when it sent it.
+    Proxy,
+    /// It came right after a stop.
+    Estimated,
+}
+
+impl WaitSource {
+    /// All sources, in the order of their numbers in a trace.
+    pub const ALL: [Self; 3] = [Self::Socket, Self::Proxy, Self::Estimated];
+
+    /// The name used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Proxy => "proxy",
+            Self::Estimated => "estimated",
+        }
+    }
 }
 
 impl Place {
     /// All places, in the order of their numbers in a trace.
-    pub const ALL: [Self; 3] = [Self::InRequest, Self::InGap, Self::Forced];
+    pub const ALL: [Self; 4] = [Self::InRequest, Self::InGap, Self::Forced, Self::InGapArrivals];
 
     /// The name used in reports.
     #[must_use]
@@ -27,6 +55,7 @@ impl Place {
             Self::InRequest => "in_request",
             Self::InGap => "in_gap",
             Self::Forced => "forced",
+            Self::InGapArrivals => "in_gap_arrivals",
         }
     }
 }
@@ -47,6 +76,17 @@ pub enum Record {
         at: u64,
         /// The number it began with.
         id: u64,
+    },
+    /// A request that begins has waited before the application saw it. It stands right after its start.
+    RequestWait {
+        /// When the request began.
+        at: u64,
+        /// Its number within the process.
+        id: u64,
+        /// How long it had waited.
+        wait: u64,
+        /// How that is known.
+        source: WaitSource,
     },
     /// A collection, or another stop.
     Collection {
@@ -165,6 +205,7 @@ impl Record {
         match *self {
             Self::RequestStart { at, .. }
             | Self::RequestEnd { at, .. }
+            | Self::RequestWait { at, .. }
             | Self::Collection { at, .. }
             | Self::Gap { at, .. }
             | Self::Counts { at, .. }
@@ -192,6 +233,7 @@ impl Record {
             Self::Collection { .. } => 12,
             Self::Order { .. } => 13,
             Self::Policy { .. } => 14,
+            Self::RequestWait { .. } => 15,
         }
     }
 
@@ -201,6 +243,11 @@ impl Record {
         varint::put_signed(to, self.at().wrapping_sub(previous) as i64);
         match self {
             Self::RequestStart { id, .. } | Self::RequestEnd { id, .. } => varint::put(to, *id),
+            Self::RequestWait { id, wait, source, .. } => {
+                varint::put(to, *id);
+                varint::put(to, *wait);
+                to.push(*source as u8);
+            }
             Self::Collection { pause, kind, place, collected, uncollectable, order, .. } => {
                 to.push(kind.number() | (*place as u8) << 4);
                 let order = &order.unwrap_or(0);
@@ -286,6 +333,10 @@ impl Record {
                 Self::Order { at, id: varint::take(from)?, guard, what, reason: take_text(from)? }
             }
             14 => Self::Policy { at, before: take_text(from)?, after: take_text(from)? },
+            15 => {
+                let (id, wait) = (varint::take(from)?, varint::take(from)?);
+                Self::RequestWait { at, id, wait, source: *WaitSource::ALL.get(usize::from(take_byte(from)?))? }
+            }
             _ => return None,
         })
     }

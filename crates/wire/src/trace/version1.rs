@@ -1,4 +1,4 @@
-//! The two records of version 1 that version 2 writes in another way: collections without their order, and orders as text.
+//! The two records of version 1 that later versions write in another way: collections without their order, and orders as text.
 //!
 //! Their tags are used by nothing else, so that a block can be read without knowing the version of its file: blocks also
 //! travel to hubs, and lie in their stores, without a file's header.

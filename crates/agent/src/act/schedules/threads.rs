@@ -10,7 +10,9 @@ use crate::act::drive::{Drive, Next};
 use crate::act::fake::Plan;
 use crate::act::vm::Vm;
 use crate::lifecycle::agent::lock;
+use crate::sense::arrivals::Arrival;
 use crate::sense::hooks::Open;
+use crate::sense::routes::RouteId;
 use crate::snapshot::Failure;
 
 /// A thread that is not at its turn.
@@ -195,7 +197,9 @@ impl Process {
                 self.with_vm(number, |vm| vm.gc_collect(generation));
             }
             68..=77 if thread.open.is_some() => self.end_request(number, thread),
-            68..=77 => thread.open = self.current().map(|agent| (Rc::clone(&agent), agent.hooks.begin())),
+            68..=77 => {
+                thread.open = self.current().map(|agent| (Rc::clone(&agent), agent.hooks.begin(Arrival::default())))
+            }
             78..=81 => {
                 self.at(number, Moment::Passing);
             }
@@ -281,7 +285,7 @@ impl Process {
 
     fn end_request(&self, number: usize, thread: &mut Thread) {
         if let Some((agent, open)) = thread.open.take() {
-            agent.hooks.end(open);
+            agent.hooks.end(open, RouteId::default(), None);
             if agent.hooks.in_flight() == 0 && self.is_due(&agent) {
                 self.at(number, Moment::Gap);
             }

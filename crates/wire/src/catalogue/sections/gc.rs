@@ -67,13 +67,23 @@ pub(crate) const FIGURES: &[Figure] = &[
         .metric(PLACE_SECONDS.with(&[("place", "in_request")])),
     figure!(gc.in_request.max_ms).largest(Unit::Milliseconds, "The longest of them"),
     figure!(gc.in_gap.count)
-        .counter(Unit::Count, "Collections while no request was being served")
+        .counter(Unit::Count, "Collections while no request was being served, and for which none waited")
         .metric(PLACE_COUNT.with(&[("place", "in_gap")])),
     figure!(gc.in_gap.total_ms)
         .counter(Unit::Milliseconds, "Time of collections while no request was served")
         .series("gc.in_gap_ms")
         .metric(PLACE_SECONDS.with(&[("place", "in_gap")])),
     figure!(gc.in_gap.max_ms).largest(Unit::Milliseconds, "The longest of them"),
+    figure!(gc.in_gap_arrivals.count)
+        .counter(Unit::Count, "Collections in gaps during which requests arrived")
+        .note("The requests waited for the end. A stop in a gap may move here until 300 ms after its end.")
+        .metric(PLACE_COUNT.with(&[("place", "in_gap_arrivals")])),
+    figure!(gc.in_gap_arrivals.total_ms)
+        .counter(Unit::Milliseconds, "Time of collections in gaps during which requests arrived")
+        .series("gc.in_gap_arrivals_ms")
+        .metric(PLACE_SECONDS.with(&[("place", "in_gap_arrivals")])),
+    figure!(gc.in_gap_arrivals.max_ms).largest(Unit::Milliseconds, "The longest of them"),
+    figure!(gc.arrivals).counter(Unit::Count, "Requests that arrived during collections in gaps"),
     figure!(gc.forced.count)
         .counter(Unit::Count, "Collections and slices that memory could not wait for")
         .note(

@@ -22,6 +22,23 @@ pub(crate) const GIL: &[Figure] = &[
     figure!(gil.idle.max_ms).largest(Unit::Milliseconds, FREE),
 ];
 
+/// The percentiles of a part of the latency.
+macro_rules! percentiles {
+    ($part:ident, $what:expr) => {
+        [
+            figure!(requests.$part.p50_ms).quantile(0.5, $what),
+            figure!(requests.$part.p95_ms).quantile(0.95, $what),
+            figure!(requests.$part.p99_ms).quantile(0.99, $what),
+            figure!(requests.$part.p999_ms).quantile(0.999, $what),
+            figure!(requests.$part.max_ms).largest(Unit::Milliseconds, $what),
+        ]
+    };
+}
+
+const WAIT: [Figure; 5] = percentiles!(wait, "From the arrival of a request to the call of the application");
+const SERVICE: [Figure; 5] = percentiles!(service, "From the call of the application to the last byte");
+const WAITS: Metric = Metric::shared("neurogc_request_waits_total", "Requests by how their wait is known");
+
 /// Requests and training steps.
 pub(crate) const REQUESTS: &[Figure] = &[
     figure!(requests.count).counter(Unit::Count, "Requests ended").prometheus("neurogc_requests_total"),
@@ -38,6 +55,79 @@ pub(crate) const REQUESTS: &[Figure] = &[
     figure!(requests.p99_ms).quantile(0.99, "99 of 100 requests took less").series("requests.p99_ms"),
     figure!(requests.p999_ms).quantile(0.999, "999 of 1000 requests took less").series("requests.p999_ms"),
     figure!(requests.max_ms).largest(Unit::Milliseconds, "The longest request"),
+    WAIT[0],
+    WAIT[1],
+    WAIT[2],
+    WAIT[3],
+    WAIT[4],
+    SERVICE[0],
+    SERVICE[1],
+    SERVICE[2],
+    SERVICE[3],
+    SERVICE[4],
+    figure!(requests.waits.measured)
+        .counter(Unit::Count, "Requests whose wait the kernel or a proxy has told")
+        .metric(WAITS.with(&[("source", "measured")])),
+    figure!(requests.waits.estimated)
+        .counter(Unit::Count, "Requests whose wait is estimated from the stop right before it")
+        .metric(WAITS.with(&[("source", "estimated")])),
+    figure!(requests.waits.unknown)
+        .counter(Unit::Count, "Requests whose wait is not known")
+        .note("It counts as zero.")
+        .metric(WAITS.with(&[("source", "unknown")])),
+    figure!(requests.routes)
+        .list("Requests by route, the most frequent first")
+        .note("The 64 routes that were seen first; the rest is `other`."),
+    item!("requests.routes[].route")
+        .text("The template of FastAPI or Flask, `(no route)` where they found none")
+        .note("Else the path with identifiers as `{id}`, or the name given to `neurogc.request()`."),
+    item!("requests.routes[].count")
+        .counter(Unit::Count, "Requests by route")
+        .prometheus("neurogc_route_requests_total")
+        .each(&["route"], |sample, to| {
+            for route in &sample.status.requests.routes {
+                to(&[("route", &route.route)], route.count as f64);
+            }
+        }),
+    item!("requests.routes[].p50_ms").quantile(0.5, "Latency of the route, wait included"),
+    item!("requests.routes[].p99_ms").quantile(0.99, "Latency of the route, wait included"),
+    item!("requests.routes[].max_ms").largest(Unit::Milliseconds, "Latency of the route, wait included"),
+    item!("requests.routes[].wait_p50_ms").quantile(0.5, "The wait of its requests"),
+    item!("requests.routes[].wait_p99_ms").quantile(0.99, "The wait of its requests"),
+    item!("requests.routes[].gc_ms")
+        .counter(Unit::Milliseconds, "Time of collections during its requests")
+        .prometheus("neurogc_route_gc_seconds_total")
+        .each(&["route"], |sample, to| {
+            for route in &sample.status.requests.routes {
+                to(&[("route", &route.route)], route.gc_ms);
+            }
+        }),
+    item!("requests.routes[].gc_requests").counter(Unit::Count, "How many of its requests met a collection"),
+    item!("requests.routes[].stall_ms").counter(Unit::Milliseconds, "Time of other stalls during its requests"),
+    figure!(requests.slowest)
+        .list("The 20 slowest requests of the last 150 to 300 seconds, slowest first")
+        .note("What they waited for is told in parts that overlap: a collection during the wait is in both."),
+    item!("requests.slowest[].at_s")
+        .latest(Unit::Seconds, "When it arrived, in seconds since the agent was installed")
+        .across(Across::Apart),
+    item!("requests.slowest[].route").text("Its route"),
+    item!("requests.slowest[].total_ms")
+        .latest(Unit::Milliseconds, "From its arrival to its last byte")
+        .across(Across::Apart),
+    item!("requests.slowest[].wait_ms")
+        .latest(Unit::Milliseconds, "From its arrival to the call of the application")
+        .across(Across::Apart),
+    item!("requests.slowest[].gc_ms").latest(Unit::Milliseconds, "Collections meanwhile").across(Across::Apart),
+    item!("requests.slowest[].gil_native_ms")
+        .latest(Unit::Milliseconds, "Native code that held the GIL meanwhile")
+        .across(Across::Apart),
+    item!("requests.slowest[].python_ms")
+        .latest(Unit::Milliseconds, "Python code that ran on meanwhile")
+        .across(Across::Apart),
+    item!("requests.slowest[].cpu_starved_ms")
+        .latest(Unit::Milliseconds, "Time without a processor meanwhile")
+        .across(Across::Apart),
+    item!("requests.slowest[].trace_id").text("The trace id of its `traceparent` header; empty where it had none"),
 ];
 
 /// Times in which the program wanted to run and could not.

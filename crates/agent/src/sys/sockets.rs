@@ -1,0 +1,231 @@
+//! The program's TCP connections: which descriptor leads to a peer, and when data last came from it or went to it.
+//!
+//! A server tells its application the peer's address and not the descriptor. So the descriptors are asked for their peers,
+//! and what they answer is remembered. That works for every server, whatever it is written in.
+
+use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::raw::c_int;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use super::native::{monotonic_coarse_ns, monotonic_ns};
+
+/// Connections that are remembered at once. Two that share a place displace each other.
+const PLACES: usize = 1024;
+
+/// A search asks at most so many descriptors, and ends after so many in a row that are not open.
+const MOST_ASKED: c_int = 4096;
+const CLOSED_IN_A_ROW: u32 = 24;
+
+/// Searches take at most one part in so many of the time.
+const SEARCH_SHARE: u64 = 20;
+
+/// Which way data went. The values are the places of the kernel's answers in its `struct tcp_info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// `tcpi_last_data_sent`.
+    Sent = 44,
+    /// `tcpi_last_data_recv`.
+    Received = 52,
+}
+
+/// When data last came from a peer or went to it, as the kernel tells it: in ticks of its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastData {
+    /// Ticks since then.
+    pub(crate) ticks: u64,
+    /// The length of a tick.
+    pub(crate) tick_ns: u64,
+    /// When the running tick began.
+    pub(crate) tick_began: u64,
+    /// When the kernel was asked.
+    pub(crate) now: u64,
+}
+
+/// What is known about the connections.
+pub(crate) struct Peers {
+    /// The upper half is the hash of a peer, the lower half the descriptor; zero is empty.
+    places: Box<[AtomicU64]>,
+    /// Where the latest search ended well. A server that closes each connection gets the same number again.
+    latest: AtomicI32,
+    /// No search before this.
+    search_from: AtomicU64,
+}
+
+impl std::fmt::Debug for Peers {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Peers").finish_non_exhaustive()
+    }
+}
+
+impl Default for Peers {
+    fn default() -> Self {
+        let places = (0..if cfg!(test) { 16 } else { PLACES }).map(|_| AtomicU64::new(0)).collect();
+        Self { places, latest: AtomicI32::new(-1), search_from: AtomicU64::new(0) }
+    }
+}
+
+impl Peers {
+    /// When data last went a way. One system call where the connection is known.
+    pub(crate) fn last_data(&self, peer: SocketAddr, way: Way) -> Option<LastData> {
+        let hash = hash_of(peer);
+        let known = self.place(hash).load(Ordering::Relaxed);
+        if (known >> 32) as u32 == hash {
+            let descriptor = known as u32 as c_int;
+            // Zero is what a calm program gets, and not worth a second call. More may be that of another connection,
+            // which got the number of one that was closed.
+            match last_data_ms(descriptor, way) {
+                Some(0) => return Some(reading(0)),
+                Some(ms) if peer_of(descriptor).ok() == Some(peer) => return Some(reading(ms)),
+                _ => {}
+            }
+        }
+        self.search(peer, hash).and_then(|descriptor| last_data_ms(descriptor, way)).map(reading)
+    }
+
+    fn place(&self, hash: u32) -> &AtomicU64 {
+        &self.places[hash as usize % self.places.len()]
+    }
+
+    fn remember(&self, hash: u32, descriptor: c_int) {
+        self.place(hash).store(u64::from(hash) << 32 | u64::from(descriptor as u32), Ordering::Relaxed);
+    }
+
+    fn search(&self, peer: SocketAddr, hash: u32) -> Option<c_int> {
+        let latest = self.latest.load(Ordering::Relaxed);
+        if latest >= 0 && peer_of(latest).ok() == Some(peer) {
+            self.remember(hash, latest);
+            return Some(latest);
+        }
+        let began = monotonic_ns();
+        if began < self.search_from.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (mut found, mut closed) = (None, 0);
+        for descriptor in 0..MOST_ASKED {
+            match peer_of(descriptor) {
+                Ok(other) => {
+                    self.remember(hash_of(other), descriptor);
+                    if other == peer {
+                        found = Some(descriptor);
+                    }
+                    closed = 0;
+                }
+                Err(libc::EBADF) => closed += 1,
+                Err(_) => closed = 0,
+            }
+            if closed > CLOSED_IN_A_ROW {
+                break;
+            }
+        }
+        if let Some(descriptor) = found {
+            self.remember(hash, descriptor);
+            self.latest.store(descriptor, Ordering::Relaxed);
+        }
+        let ended = monotonic_ns();
+        self.search_from.store(ended + (ended - began) * SEARCH_SHARE, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Never zero.
+fn hash_of(peer: SocketAddr) -> u32 {
+    let address = match peer.ip() {
+        IpAddr::V4(address) => u64::from(address.to_bits()),
+        IpAddr::V6(address) => (address.to_bits() >> 64) as u64 ^ address.to_bits() as u64,
+    };
+    let mixed = (address.rotate_left(16) ^ u64::from(peer.port())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 32) as u32 | 1
+}
+
+fn reading(ms: u32) -> LastData {
+    let (tick_began, now) = (monotonic_coarse_ns(), monotonic_ns());
+    let tick_ns = tick_ns();
+    let ticks = (u64::from(ms) * 1_000_000 + tick_ns / 2) / tick_ns;
+    LastData { ticks, tick_ns, tick_began, now: now.max(tick_began) }
+}
+
+/// The length of a tick of the kernel's clock.
+fn tick_ns() -> u64 {
+    static TICK: OnceLock<u64> = OnceLock::new();
+    *TICK.get_or_init(|| {
+        let mut step = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the clock exists on every Linux, and `step` is valid for the write.
+        let told = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut step) };
+        if told == 0 { (step.tv_nsec as u64).clamp(100_000, 10_000_000) } else { 4_000_000 }
+    })
+}
+
+/// Milliseconds since data last went a way, in steps of a tick.
+fn last_data_ms(descriptor: c_int, way: Way) -> Option<u32> {
+    // The beginning of the kernel's `struct tcp_info`.
+    let mut info = [0_u8; Way::Received as usize + 4];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `info`; any number may be given as a descriptor.
+    let told = unsafe {
+        libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length)
+    };
+    if told != 0 || (length as usize) < info.len() {
+        return None;
+    }
+    info[way as usize..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// The peer of a descriptor, or the number of the error; `EAFNOSUPPORT` for a peer that has no address of the internet.
+fn peer_of(descriptor: c_int) -> Result<SocketAddr, c_int> {
+    let mut bytes = [0_u8; size_of::<libc::sockaddr_in6>()];
+    let mut length = bytes.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `bytes`; any number may be given as a descriptor.
+    let told = unsafe { libc::getpeername(descriptor, bytes.as_mut_ptr().cast(), &raw mut length) };
+    if told != 0 {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL));
+    }
+    let family = c_int::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
+    let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+    let address = match family {
+        libc::AF_INET => bytes[4..].first_chunk::<4>().map(|octets| IpAddr::V4(Ipv4Addr::from(*octets))),
+        libc::AF_INET6 => bytes[8..].first_chunk::<16>().map(|octets| IpAddr::V6(Ipv6Addr::from(*octets))),
+        _ => None,
+    };
+    // An IPv4 peer of an IPv6 socket has an address that applications may see in either way.
+    address.map(|address| SocketAddr::new(address.to_canonical(), port)).ok_or(libc::EAFNOSUPPORT)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_time_since_data_came_is_told_without_a_descriptor() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peers = Peers::default();
+        for _ in 0..3 {
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut server, peer) = listener.accept().unwrap();
+            for _ in 0..2 {
+                client.write_all(b"x").unwrap();
+                std::thread::sleep(Duration::from_millis(60));
+                peers.search_from.store(0, Ordering::Relaxed);
+                let told = peers.last_data(peer, Way::Received).unwrap();
+                let ms = told.ticks * told.tick_ns / 1_000_000;
+                assert!((50..2_000).contains(&ms), "{ms}");
+                server.read_exact(&mut [0]).unwrap();
+                server.write_all(b"x").unwrap();
+                assert!(peers.last_data(peer, Way::Sent).unwrap().ticks < told.ticks);
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_without_a_connection_is_not_found() {
+        let peers = Peers::default();
+        assert_eq!(peers.last_data("127.0.0.1:1".parse().unwrap(), Way::Received), None);
+        assert!(peers.search_from.load(Ordering::Relaxed) > monotonic_ns());
+    }
+}
