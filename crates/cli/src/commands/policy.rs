@@ -42,7 +42,12 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         Done::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
         Done::Policy { before, after } => {
             let shown = shown_policy(&policy.to_string(), &after);
-            writeln!(out, "process {pid}: policy changed from {} to {}", figures::plain(&before), figures::plain(&shown))?;
+            writeln!(
+                out,
+                "process {pid}: policy changed from {} to {}",
+                figures::plain(&before),
+                figures::plain(&shown)
+            )?;
         }
         other => return Err(Failure::failed(format!("process {pid} gave an unexpected answer: {other:?}"))),
     }
