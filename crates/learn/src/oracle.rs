@@ -419,7 +419,8 @@ mod tests {
             let exact = oracle(&scene, lambda, Resolution::Exact).unwrap().outcome.cost(lambda);
             let steps = oracle(&scene, lambda, Resolution::default()).unwrap().outcome.cost(lambda);
             prop_assert!(steps >= exact - 1e-9);
-            prop_assert!(steps <= exact * 1.1 + 0.02, "{steps} for {exact}");
+            // Of a handful of requests one decision may be all the difference.
+            prop_assert!(steps <= exact * 1.1 + 0.05, "{steps} for {exact}");
         }
     }
 

@@ -16,7 +16,7 @@ fn wrong_usage_says_what_would_be_right() {
     scene.check(&["bench", "acyclic", "--runs", "0"], 2, "--runs");
     scene.check(&["bench", "acyclic", "--seconds", "0"], 2, "--seconds");
     scene.check(&["bench", "attribution", "--arrivals", "nothing.txt"], 2, "nothing.txt");
-    scene.check(&["demo", "--policy", "off"], 2, "no policy of NeuroGC");
+    scene.check(&["demo", "--policy", "off"], 2, "not a policy of NeuroGC");
     scene.check(&["bench", "compare", "here"], 2, "<B>");
     scene.check(&["bench", "compare", "here", "there"], 1, "Name the folder that `neurogc bench` wrote");
     scene.check(&["bench", "acyclic", "--python", "no-such-python"], 1, "Name one with --python");
@@ -71,7 +71,7 @@ fn a_policy_that_is_not_in_force_is_a_failure_and_not_a_figure() {
     // The package of the scene loads no agent.
     let scene = Scene::new();
     let arguments = ["bench", "acyclic", "--quick", "--runs", "1", "--policies", "gap", "--json", "--out", "a"];
-    let output = scene.check(&arguments, 1, "gap was asked for, and the program runs without an agent");
+    let output = scene.check(&arguments, 1, "gap was requested, but the program runs without an agent");
     let run: serde_json::Value = serde_json::from_str(&text(&output)).unwrap();
     assert!(run["scenarios"][0]["skipped"].as_str().unwrap().contains("without an agent"), "{run}");
 }
