@@ -125,11 +125,13 @@ impl Watch {
     /// Takes a look and gives the stall that it ends, if any.
     pub(crate) fn look(&mut self, look: Look, evidence: &mut impl Evidence) -> Option<Verdict> {
         let Some(stretch) = &self.stretch else {
+            let slices_before = self.slices_of(look.holder);
             let starved = self.look_between(look, evidence);
             if look.held {
-                // It began between the two looks: in the middle, on average, or later where it has worked for less.
+                // It began between the two looks: in the middle, on average.
                 let before = (look.at - self.free_at.unwrap_or(look.at)) / 2;
-                self.begin(look, look.at - look.used.map_or(before, |used| used.min(before)));
+                let slices = slices_before.zip(self.slices_of(look.holder)).map(|(then, now)| now.saturating_sub(then));
+                self.begin(look, look.at - look.used.map_or(before, |used| one_piece(used, slices).min(before)));
             }
             self.free_at = (!look.held).then_some(look.at);
             return starved;
@@ -255,6 +257,11 @@ impl Watch {
         holder.map_or(0, |holder| self.take_wait_of(holder, now, evidence))
     }
 
+    /// How often a thread had been put on a processor when it was last asked.
+    fn slices_of(&self, thread: ThreadState) -> Option<u64> {
+        self.account.filter(|(known, ..)| *known == thread).map(|(.., account)| account.slices)
+    }
+
     /// How long a thread has waited for a processor since it was last asked.
     fn take_wait_of(&mut self, thread: ThreadState, now: u64, evidence: &mut impl Evidence) -> u64 {
         let account = evidence.schedule(thread);
@@ -287,6 +294,13 @@ impl Stretch {
             (Cause::Python, python_site())
         }
     }
+}
+
+/// How long a thread has worked since it last slept, on average, where the program has used so much processor time since the
+/// last look and the thread was put on a processor so often. Looks at a light program come after a sum of work, which is
+/// that of many short pieces as often as that of one long piece. The work of a thread that was not known is not known.
+fn one_piece(used: u64, slices: Option<u64>) -> u64 {
+    slices.map_or(0, |slices| used / slices.max(1))
 }
 
 fn native_site(sample: &Sample, evidence: &mut impl Evidence) -> Option<String> {
@@ -521,6 +535,24 @@ mod tests {
         let verdict = look(&mut fake, 50).map(|verdict| (verdict.cause, verdict.duration));
         assert_eq!(verdict, Some((Cause::CpuStarved, 40 * MS)));
         assert_eq!(look(&mut fake, 60), None);
+    }
+
+    /// A light program is looked at when it has used some processor time, in one piece or in many.
+    #[test]
+    fn many_short_pieces_of_work_between_two_looks_are_no_stall() {
+        for (slices, expected_ms) in [(1, Some(12)), (12, None)] {
+            let mut watch = Watch::new(5 * MS);
+            let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
+            let mut look = |fake: &mut Fake, at: u64, held, used: u64| {
+                let (at, used) = (at * MS, Some(used * MS));
+                watch.look(Look { at, held, holder: THREAD, progress: 0, collecting_since: None, used }, fake)
+            };
+            assert_eq!(look(&mut fake, 0, false, 0), None);
+            fake.slices = slices;
+            assert_eq!(look(&mut fake, 100, true, 12), None);
+            let verdict = look(&mut fake, 101, false, 1);
+            assert_eq!(verdict.map(|verdict| verdict.duration / MS), expected_ms, "{slices} slices");
+        }
     }
 
     #[test]
