@@ -90,11 +90,13 @@ pub(crate) struct Watch {
     free_at: Option<u64>,
     /// Where the running collection was met.
     collection_site: Option<String>,
+    /// When the last collection ended.
+    collected_at: u64,
 }
 
 impl Watch {
     pub(crate) fn new(threshold: u64) -> Self {
-        Self { threshold, stretch: None, account: None, free_at: None, collection_site: None }
+        Self { threshold, stretch: None, account: None, free_at: None, collection_site: None, collected_at: 0 }
     }
 
     /// How long the running stretch has lasted.
@@ -111,6 +113,7 @@ impl Watch {
     /// A collection has ended. Must be called before the next look.
     pub(crate) fn collection(&mut self, at: u64, pause: u64, evidence: &mut impl Evidence) -> Option<Verdict> {
         let site = self.collection_site.take().unwrap_or_default();
+        self.collected_at = at + pause;
         if let Some(stretch) = self.stretch.as_mut().filter(|stretch| at + pause > stretch.since) {
             stretch.collecting += pause.min(at + pause - stretch.since);
         }
@@ -131,7 +134,8 @@ impl Watch {
                 // It began between the two looks: in the middle, on average.
                 let before = (look.at - self.free_at.unwrap_or(look.at)) / 2;
                 let slices = slices_before.zip(self.slices_of(look.holder)).map(|(then, now)| now.saturating_sub(then));
-                self.begin(look, look.at - look.used.map_or(before, |used| one_piece(used, slices).min(before)));
+                let since = look.at - look.used.map_or(before, |used| one_piece(used, slices).min(before));
+                self.begin(look, since.max(self.collected_at).min(look.at));
             }
             self.free_at = (!look.held).then_some(look.at);
             return starved;
@@ -575,6 +579,8 @@ mod tests {
         // What is left of the stretch is too short to count.
         assert_eq!(watch.look(look(33, false, None), &mut fake), None);
         assert_eq!(watch.collection(40 * MS, 4 * MS, &mut fake), None);
+        // No stretch begins before the end of a collection.
+        [(45, true), (46, false)].map(|(at, held)| assert_eq!(watch.look(look(at, held, None), &mut fake), None));
     }
 
     #[test]
