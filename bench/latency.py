@@ -1,6 +1,7 @@
 """What an independent client measures beside what a status report says: p50, p95, p99 and p99.9, by server and by trouble.
 
     python bench/latency.py [--only uvicorn] [--trouble gc] [--seconds 20] [--json FILE]
+    python bench/latency.py --table FILE…        the results of such runs as the table of docs/benchmarks.md
 
 The client is an open loop (crates/load, example `open_loop`): a latency counts from the moment at which the request was meant
 to be sent. Needs the built package (make build), the built example and the servers in this interpreter. A server that is not
@@ -199,13 +200,33 @@ def line(result: dict) -> str:
             + f" | {waits['measured']}/{waits['estimated']}/{waits['unknown']}")
 
 
+def table(results: list[dict]) -> str:
+    """Status ÷ client as Markdown, the client's milliseconds in brackets, and bold what is off by more than 15 %."""
+    rows = ["| server | trouble | p50 | p95 | p99 | p99.9 |", "|---|---|---|---|---|---|"]
+    for trouble in TROUBLES:
+        for result in (result for server in SERVERS for result in results
+                       if (result["server"], result["trouble"]) == (server, trouble)):
+            cells = []
+            for name in QUANTILES:
+                seen = result["client"][name]
+                ratio = result["status"][name] / seen
+                mark = "" if 0.85 <= ratio <= 1.15 else "**"
+                cells.append(f"{mark}{ratio:.2f}{mark} ({seen:.1f})")
+            rows.append(f"| {result['server']} | {trouble} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=list(SERVERS))
     parser.add_argument("--trouble", action="append", choices=list(TROUBLES))
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--table", type=Path, nargs="+")
     options = parser.parse_args()
+    if options.table:
+        print(table([result for file in options.table for result in json.loads(file.read_text())]))
+        return
     print("server            trouble     p50: client status ratio |  p95                   |  p99                   |"
           "  p99.9                 | waits measured/estimated/unknown")
     results = []
