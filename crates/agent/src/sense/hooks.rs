@@ -352,6 +352,33 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_is_not_asked_right_after_a_request_that_had_not_waited() {
+        let hooks = Hooks::default();
+        let asks = |hooks: &Hooks| {
+            let asked = Cell::new(false);
+            hooks.arrival(|| {
+                asked.set(true);
+                None
+            });
+            asked.get()
+        };
+        assert!(asks(&hooks), "nothing is known yet");
+        // Ahead of time, so that a slow machine is not too late.
+        CALM_AT.set(monotonic_ns() + 60_000_000_000);
+        assert!(!asks(&hooks));
+        hooks.is_crowded(true);
+        assert!(asks(&hooks), "threads compete for the GIL");
+        hooks.is_crowded(false);
+        hooks.collection_starts(9, 1);
+        assert!(asks(&hooks), "a finalizer of a collection lets requests begin");
+        hooks.collection_stops(StopKind::Full, Ordered::ByOthers, 0, 7, 0);
+        CALM_AT.set(monotonic_ns() - CALM_NS);
+        assert!(asks(&hooks), "it is too long ago");
+        CALM_AT.set(hooks.stop[1].load(Ordering::Relaxed) - 1);
+        assert!(asks(&hooks), "a collection has stopped the program since then");
+    }
+
+    #[test]
     fn a_stop_without_a_start_is_no_collection() {
         let hooks = Hooks::default();
         hooks.collection_stops(StopKind::Full, Ordered::ByOthers, 0, 7, 0);
