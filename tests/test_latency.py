@@ -102,23 +102,27 @@ def test_a_stop_that_no_request_met_is_in_a_gap(server):
 
 @pytest.mark.timing
 def test_what_waits_during_collections_is_counted_as_the_client_counts_it(server):
-    before = status(server)
+    before = status(server)["gc"]
     server.get("/stop?times=5&seconds=0.3&every=0.7")
-    seen = open_loop(server, 60, 5)
+    seen = open_loop(server, 40, 5)
     after = status(server)
     requests, gc = after["requests"], after["gc"]
     for name, share in (("p95_ms", 0.95), ("p99_ms", 0.99)):
         client = quantile(seen, share)
         assert client > 100, client
-        assert requests[name] == pytest.approx(client, rel=0.25), (name, client, requests["wait"], requests["waits"])
+        assert requests[name] == pytest.approx(client, rel=0.15), (name, client, requests["wait"], requests["waits"])
     assert requests["service"]["p95_ms"] < requests["p95_ms"] / 2, requests["service"]
     assert requests["wait"]["p95_ms"] == pytest.approx(requests["p95_ms"], rel=0.25)
     assert requests["waits"]["measured"] > 0.9 * requests["count"], requests["waits"]
-    # The stops are those of a gap in which requests arrived.
-    stops = gc["in_gap_arrivals"]
-    assert stops["count"] >= 1 and stops["max_ms"] > 150, gc
-    assert gc["in_gap"]["total_ms"] - before["gc"]["in_gap"]["total_ms"] < 150, gc
-    assert gc["arrivals"] > before["gc"]["arrivals"], gc
+
+    def grew(place, what):
+        return gc[place][what] - before[place][what]
+
+    # The stops fell between requests, and about twelve requests came during each. One may meet a request that runs.
+    assert grew("in_gap_arrivals", "count") + grew("in_request", "count") >= 5, gc
+    assert grew("in_gap_arrivals", "count") >= 3 and grew("in_gap_arrivals", "total_ms") > 600, gc
+    assert grew("in_gap", "total_ms") < 150, gc
+    assert gc["arrivals"] - before["arrivals"] >= 20, gc
     slowest = requests["slowest"][0]
     assert len(requests["slowest"]) == 20 and slowest["gc_ms"] > 100 and slowest["wait_ms"] > 100, slowest
     assert slowest["total_ms"] >= requests["slowest"][-1]["total_ms"]

@@ -9,29 +9,30 @@ import urllib.parse
 import neurogc
 
 
-def _stop_for(seconds):
-    """How many numbers C code adds up in this time, with the GIL held."""
-    began = time.perf_counter()
-    sum(range(1_000_000))
-    return int(1_000_000 * seconds / max(time.perf_counter() - began, 1e-4))
+def _lasting(seconds):
+    """A class whose objects take this long to finalize, in C and with the GIL held: no other thread runs meanwhile.
 
-
-class _Slow:
-    """An object in a cycle whose finalizer lets nothing else run."""
-
-    def __init__(self, numbers):
-        self.me, self.numbers = self, numbers
-
-    def __del__(self):
-        sum(range(self.numbers))
+    The finalizer sorts two equal tuples of tuples, which compares all that is in them. One that is written in Python would
+    let other threads run before the collection is over.
+    """
+    inner = [tuple([7] * 1000) for _ in range(2)]
+    spans = []
+    for _ in range(5):
+        began = time.perf_counter()
+        [(each,) * 2000 for each in inner].sort()
+        spans.append(time.perf_counter() - began)
+    outer = int(2000 * seconds / max(min(spans), 1e-4))
+    return type("Slow", (), {"__del__": [(each,) * outer for each in inner].sort})
 
 
 def stop(times, seconds, every):
     """Collections that take this long, at these intervals."""
-    numbers = _stop_for(seconds)
+    slow_class = _lasting(seconds)
     for _ in range(times):
         time.sleep(every)
-        _Slow(numbers)
+        slow = slow_class()
+        slow.me = slow
+        del slow
         gc.collect()
 
 

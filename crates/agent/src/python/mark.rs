@@ -130,12 +130,12 @@ impl Drop for Mark {
 fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> (Arrival, Option<SocketAddr>) {
     let py = scope.py();
     let get = |name| item(scope, name);
-    let peer = get(intern!(py, "client")).and_then(|client| {
+    let (mut arrival, peer) = agent.hooks.arrival(|| {
+        let client = get(intern!(py, "client"))?;
         let pair = client.cast::<PyTuple>().ok().map(|pair| (pair.get_item(0), pair.get_item(1)));
         let (host, port) = pair.unwrap_or_else(|| (client.get_item(0), client.get_item(1)));
         Some(SocketAddr::new(address(&host.ok()?)?, port_of(&port.ok()?)?))
     });
-    let mut arrival = agent.hooks.arrival(peer);
     let Some(headers) = get(intern!(py, "headers")) else { return (arrival, peer) };
     let Ok(headers) = headers.cast::<PyList>() else { return (arrival, peer) };
     for header in headers.iter() {
@@ -162,9 +162,10 @@ fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> (Arrival, Optio
 fn arrival_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> (Arrival, Option<SocketAddr>) {
     let py = environ.py();
     let get = |name| item(environ, name);
-    let peer = get(intern!(py, "REMOTE_PORT"))
-        .and_then(|port| Some(SocketAddr::new(address(&get(intern!(py, "REMOTE_ADDR"))?)?, port_of(&port)?)));
-    let mut arrival = agent.hooks.arrival(peer);
+    let (mut arrival, peer) = agent.hooks.arrival(|| {
+        let port = get(intern!(py, "REMOTE_PORT"))?;
+        Some(SocketAddr::new(address(&get(intern!(py, "REMOTE_ADDR"))?)?, port_of(&port)?))
+    });
     let with_text = |name, use_it: &mut dyn FnMut(&[u8])| {
         if let Some(value) = get(name)
             && let Ok(text) = value.cast::<PyString>()

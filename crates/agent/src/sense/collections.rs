@@ -129,7 +129,8 @@ impl Collections {
     pub(crate) fn settle(&mut self, now: u64) -> Option<Collection> {
         let oldest = *self.latest.get(self.latest.len() - self.open)?;
         let is_crowded = self.latest.len() > REMEMBERED;
-        let may_change = matches!(oldest.place, Place::InGap);
+        // One for which a request has waited may have held up more of them.
+        let may_change = matches!(oldest.place, Place::InGap | Place::InGapArrivals);
         if may_change && !is_crowded && now < oldest.at + oldest.pause + SETTLE_NS {
             return None;
         }
@@ -208,14 +209,16 @@ mod tests {
         assert_eq!(collections.report(2, false).in_gap.count, 2);
         assert_eq!(collections.report(2, true).in_gap.count, 0, "nothing is settled");
         collections.waited(2_100 * MS, 2_300 * MS);
+        assert_eq!(collections.settle(2_301 * MS).map(|stop| stop.at), Some(1_000 * MS), "only the first is settled");
+        assert!(collections.settle(2_301 * MS).is_none(), "more requests may have waited");
         collections.waited(2_250 * MS, 2_302 * MS);
         collections.waited(2_400 * MS, 2_410 * MS);
         let report = collections.report(2, false);
         assert_eq!((report.in_gap.count, report.in_gap.max_ms), (1, 50.0));
         let held_up = report.in_gap_arrivals;
         assert_eq!((held_up.count, held_up.total_ms, held_up.max_ms, report.arrivals), (1, 300.0, 300.0, 2));
-        let settled: Vec<_> = std::iter::from_fn(|| collections.settle(2_400 * MS)).map(|stop| stop.place).collect();
-        assert_eq!(settled, [Place::InGap, Place::InGapArrivals, Place::InRequest]);
+        let settled: Vec<_> = std::iter::from_fn(|| collections.settle(2_600 * MS)).map(|stop| stop.place).collect();
+        assert_eq!(settled, [Place::InGapArrivals, Place::InRequest]);
         assert_eq!(collections.report(3, true), collections.report(3, false));
     }
 

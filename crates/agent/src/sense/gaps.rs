@@ -30,14 +30,14 @@ pub(crate) struct Gaps {
 
 impl Gaps {
     /// Takes a sample and gives the busy-idle pair that it closes. `used` is the processor time of the program since the
-    /// last sample: in a light program samples are rare, and it has worked between two of them that found the GIL free.
-    pub(crate) fn look(&mut self, at: u64, held: bool, used: u64) -> Option<Gap> {
+    /// last sample where samples are rare, as in a light program: the GIL was held for no longer than that since then.
+    pub(crate) fn look(&mut self, at: u64, held: bool, used: Option<u64>) -> Option<Gap> {
         let Some((last_at, last_held)) = self.last.replace((at, held)) else {
             self.since = at;
             return None;
         };
         let step = at - last_at;
-        if !last_held && !held && used >= WORKED_NS && step > used {
+        if let Some(used) = used.filter(|used| !last_held && !held && (WORKED_NS..step).contains(used)) {
             return self.worked_between(last_at, at, used);
         }
         if last_held == held {
@@ -45,9 +45,10 @@ impl Gaps {
             return None;
         }
         // The change fell somewhere between the two samples: in the middle, on average.
-        let change = last_at + step / 2;
-        self.busy_ns += step / 2;
-        self.idle_ns += step - step / 2;
+        let busy = used.map_or(step / 2, |used| used.min(step / 2));
+        let change = if held { at - busy } else { last_at + busy };
+        self.busy_ns += busy;
+        self.idle_ns += step - busy;
         let length = change - self.since;
         let began = std::mem::replace(&mut self.since, change);
         if held {
@@ -97,7 +98,7 @@ mod tests {
     fn alternating_samples_become_spans() {
         let mut gaps = Gaps::default();
         let looks = [(0, false), (10, true), (20, true), (30, false), (50, false), (60, true)];
-        let closed: Vec<_> = looks.iter().filter_map(|&(at, held)| gaps.look(at * 1_000_000, held, 0)).collect();
+        let closed: Vec<_> = looks.iter().filter_map(|&(at, held)| gaps.look(at * 1_000_000, held, None)).collect();
         assert_eq!(closed, [Gap { at: 5_000_000, busy: 20_000_000, idle: 30_000_000 }]);
         let report = gaps.report();
         assert_eq!((report.busy.count, report.idle.count), (1, 2));
@@ -107,21 +108,32 @@ mod tests {
     #[test]
     fn an_idle_program_shows_for_how_long() {
         let mut gaps = Gaps::default();
-        gaps.look(0, true, 0);
-        gaps.look(10, false, 0);
-        gaps.look(100, false, 0);
+        gaps.look(0, true, None);
+        gaps.look(10, false, None);
+        gaps.look(100, false, None);
         assert_eq!(gaps.idle_for(), 95);
-        gaps.look(110, true, 0);
+        gaps.look(110, true, None);
         assert_eq!(gaps.idle_for(), 0);
     }
 
     #[test]
     fn work_between_two_samples_ends_a_gap() {
         let mut gaps = Gaps::default();
-        assert_eq!(gaps.look(0, false, 0), None);
-        assert_eq!(gaps.look(50_000_000, false, 10_000_000), None);
-        let gap = gaps.look(100_000_000, false, 4_000_000);
+        assert_eq!(gaps.look(0, false, None), None);
+        assert_eq!(gaps.look(50_000_000, false, Some(10_000_000)), None);
+        let gap = gaps.look(100_000_000, false, Some(4_000_000));
         assert_eq!(gap, Some(Gap { at: 20_000_000, busy: 10_000_000, idle: 43_000_000 }));
         assert_eq!((gaps.idle_for(), gaps.report().busy_percent), (23_000_000, 14.0));
+    }
+
+    /// A look at a light program comes when it has worked for a while, so it often finds the GIL held.
+    #[test]
+    fn the_gil_was_not_held_for_longer_than_the_program_worked() {
+        let mut gaps = Gaps::default();
+        for round in 0..10 {
+            gaps.look(round * 100_000_000, false, None);
+            gaps.look(round * 100_000_000 + 98_000_000, true, Some(8_000_000));
+        }
+        assert!((8.0..11.0).contains(&gaps.report().busy_percent), "{}", gaps.report().busy_percent);
     }
 }

@@ -3,6 +3,7 @@
 //! Everything here is called with the program waiting: no waiting for locks, no allocation, and no system call but those
 //! that ask the kernel when a request arrived and the one that wakes a dozing sampler. An event that finds the queue full is counted and forgotten.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -22,6 +23,16 @@ use crate::sys::wake::SAMPLER;
 /// requests per second. A longer queue would cost the program more: every event goes to memory that is not in its cache.
 /// Tests make many agents that live for a few events.
 const QUEUE: usize = if cfg!(test) { 128 } else { 2048 };
+
+/// For so long after a request that had not waited, those that follow in its thread have not waited either, unless a
+/// collection stopped the program: the thread was waiting for requests just before. What they may have waited is less than
+/// a tick, in which the kernel counts.
+const CALM_NS: u64 = 2_000_000;
+
+thread_local! {
+    /// When the kernel last said that a request of this thread has not waited.
+    static CALM_AT: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Something that happened in the program. Times are `monotonic_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,17 +123,23 @@ pub(crate) struct Open {
 }
 
 impl Hooks {
-    /// When a request of this peer has arrived, which the application sees now.
-    pub(crate) fn arrival(&self, peer: Option<SocketAddr>) -> Arrival {
+    /// When a request has arrived that the application sees now, and its peer where that had to be asked for.
+    pub(crate) fn arrival(&self, peer: impl FnOnce() -> Option<SocketAddr>) -> (Arrival, Option<SocketAddr>) {
+        let [began, ended] = [0, 1].map(|edge: usize| self.stop[edge].load(Ordering::Relaxed));
+        let crowded = self.crowded.load(Ordering::Relaxed);
+        let calm_at = CALM_AT.get();
+        if !crowded && ended <= calm_at && monotonic_ns() < calm_at + CALM_NS && self.collecting_since().is_none() {
+            return (Arrival { known: Known::Socket, ..Arrival::default() }, None);
+        }
+        let peer = peer();
         let Some(told) = peer.and_then(|peer| self.peers.last_data(peer, Way::Received)) else {
-            return Arrival { known: Known::Unknown, ..Arrival::default() };
+            return (Arrival { known: Known::Unknown, ..Arrival::default() }, peer);
         };
-        let [began, ended] = &self.stop;
-        let lately = Lately {
-            crowded: self.crowded.load(Ordering::Relaxed),
-            stop: (began.load(Ordering::Relaxed), ended.load(Ordering::Relaxed)),
-        };
-        Arrival { wait: wait_of(told, lately), known: Known::Socket, ..Arrival::default() }
+        if told.ticks == 0 {
+            CALM_AT.set(told.now);
+        }
+        let wait = wait_of(told, Lately { crowded, stop: (began, ended) });
+        (Arrival { wait, known: Known::Socket, ..Arrival::default() }, peer)
     }
 
     /// A request begins.
@@ -332,6 +349,33 @@ mod tests {
             }
         ));
         assert_eq!((events.len(), hooks.in_flight()), (3, 0));
+    }
+
+    #[test]
+    fn the_kernel_is_not_asked_right_after_a_request_that_had_not_waited() {
+        let hooks = Hooks::default();
+        let asks = |hooks: &Hooks| {
+            let asked = Cell::new(false);
+            hooks.arrival(|| {
+                asked.set(true);
+                None
+            });
+            asked.get()
+        };
+        assert!(asks(&hooks), "nothing is known yet");
+        // Ahead of time, so that a slow machine is not too late.
+        CALM_AT.set(monotonic_ns() + 60_000_000_000);
+        assert!(!asks(&hooks));
+        hooks.is_crowded(true);
+        assert!(asks(&hooks), "threads compete for the GIL");
+        hooks.is_crowded(false);
+        hooks.collection_starts(9, 1);
+        assert!(asks(&hooks), "a finalizer of a collection lets requests begin");
+        hooks.collection_stops(StopKind::Full, Ordered::ByOthers, 0, 7, 0);
+        CALM_AT.set(monotonic_ns() - CALM_NS);
+        assert!(asks(&hooks), "it is too long ago");
+        CALM_AT.set(hooks.stop[1].load(Ordering::Relaxed) - 1);
+        assert!(asks(&hooks), "a collection has stopped the program since then");
     }
 
     #[test]

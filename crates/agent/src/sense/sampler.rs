@@ -171,7 +171,7 @@ impl Sampler<'_> {
         };
         let verdict = self.watch.look(look, &mut self.eyes);
         let mut ledger = self.agent.ledger();
-        if let Some(gap) = ledger.gaps.look(now, look.held, if was_light { used } else { 0 }) {
+        if let Some(gap) = ledger.gaps.look(now, look.held, look.used) {
             ledger.gap(gap);
         }
         if let Some(verdict) = verdict {

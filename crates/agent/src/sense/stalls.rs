@@ -90,11 +90,13 @@ pub(crate) struct Watch {
     free_at: Option<u64>,
     /// Where the running collection was met.
     collection_site: Option<String>,
+    /// When the last collection ended.
+    collected_at: u64,
 }
 
 impl Watch {
     pub(crate) fn new(threshold: u64) -> Self {
-        Self { threshold, stretch: None, account: None, free_at: None, collection_site: None }
+        Self { threshold, stretch: None, account: None, free_at: None, collection_site: None, collected_at: 0 }
     }
 
     /// How long the running stretch has lasted.
@@ -111,6 +113,7 @@ impl Watch {
     /// A collection has ended. Must be called before the next look.
     pub(crate) fn collection(&mut self, at: u64, pause: u64, evidence: &mut impl Evidence) -> Option<Verdict> {
         let site = self.collection_site.take().unwrap_or_default();
+        self.collected_at = at + pause;
         if let Some(stretch) = self.stretch.as_mut().filter(|stretch| at + pause > stretch.since) {
             stretch.collecting += pause.min(at + pause - stretch.since);
         }
@@ -125,11 +128,14 @@ impl Watch {
     /// Takes a look and gives the stall that it ends, if any.
     pub(crate) fn look(&mut self, look: Look, evidence: &mut impl Evidence) -> Option<Verdict> {
         let Some(stretch) = &self.stretch else {
+            let slices_before = self.slices_of(look.holder);
             let starved = self.look_between(look, evidence);
             if look.held {
-                // It began between the two looks: in the middle, on average, or later where it has worked for less.
+                // It began between the two looks: in the middle, on average.
                 let before = (look.at - self.free_at.unwrap_or(look.at)) / 2;
-                self.begin(look, look.at - look.used.map_or(before, |used| used.min(before)));
+                let slices = slices_before.zip(self.slices_of(look.holder)).map(|(then, now)| now.saturating_sub(then));
+                let since = look.at - look.used.map_or(before, |used| one_piece(used, slices).min(before));
+                self.begin(look, since.max(self.collected_at).min(look.at));
             }
             self.free_at = (!look.held).then_some(look.at);
             return starved;
@@ -255,6 +261,11 @@ impl Watch {
         holder.map_or(0, |holder| self.take_wait_of(holder, now, evidence))
     }
 
+    /// How often a thread had been put on a processor when it was last asked.
+    fn slices_of(&self, thread: ThreadState) -> Option<u64> {
+        self.account.filter(|(known, ..)| *known == thread).map(|(.., account)| account.slices)
+    }
+
     /// How long a thread has waited for a processor since it was last asked.
     fn take_wait_of(&mut self, thread: ThreadState, now: u64, evidence: &mut impl Evidence) -> u64 {
         let account = evidence.schedule(thread);
@@ -287,6 +298,13 @@ impl Stretch {
             (Cause::Python, python_site())
         }
     }
+}
+
+/// How long a thread has worked since it last slept, on average, where the program has used so much processor time since the
+/// last look and the thread was put on a processor so often. Looks at a light program come after a sum of work, which is
+/// that of many short pieces as often as that of one long piece. The work of a thread that was not known is not known.
+fn one_piece(used: u64, slices: Option<u64>) -> u64 {
+    slices.map_or(0, |slices| used / slices.max(1))
 }
 
 fn native_site(sample: &Sample, evidence: &mut impl Evidence) -> Option<String> {
@@ -523,6 +541,24 @@ mod tests {
         assert_eq!(look(&mut fake, 60), None);
     }
 
+    /// A light program is looked at when it has used some processor time, in one piece or in many.
+    #[test]
+    fn many_short_pieces_of_work_between_two_looks_are_no_stall() {
+        for (slices, expected_ms) in [(1, Some(12)), (12, None)] {
+            let mut watch = Watch::new(5 * MS);
+            let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
+            let mut look = |fake: &mut Fake, at: u64, held, used: u64| {
+                let (at, used) = (at * MS, Some(used * MS));
+                watch.look(Look { at, held, holder: THREAD, progress: 0, collecting_since: None, used }, fake)
+            };
+            assert_eq!(look(&mut fake, 0, false, 0), None);
+            fake.slices = slices;
+            assert_eq!(look(&mut fake, 100, true, 12), None);
+            let verdict = look(&mut fake, 101, false, 1);
+            assert_eq!(verdict.map(|verdict| verdict.duration / MS), expected_ms, "{slices} slices");
+        }
+    }
+
     #[test]
     fn a_long_collection_is_a_stall_of_its_own() {
         let mut watch = Watch::new(5 * MS);
@@ -543,6 +579,8 @@ mod tests {
         // What is left of the stretch is too short to count.
         assert_eq!(watch.look(look(33, false, None), &mut fake), None);
         assert_eq!(watch.collection(40 * MS, 4 * MS, &mut fake), None);
+        // No stretch begins before the end of a collection.
+        [(45, true), (46, false)].map(|(at, held)| assert_eq!(watch.look(look(at, held, None), &mut fake), None));
     }
 
     #[test]
