@@ -4,8 +4,9 @@ import type uPlot from "uplot";
 import { count, figure, ms } from "../format";
 import type { Collection, Heat } from "../types";
 import { decades, valueAxis } from "./axes";
-import { colour, faint } from "./colours";
+import { faint } from "./colours";
 import type { Group } from "./group";
+import { threshold } from "./threshold";
 import { Timeline, type Traits } from "./timeline";
 
 /** The classes of stops, by where they fell. */
@@ -187,20 +188,4 @@ export class HeatMap extends Timeline {
     if (this.slo !== null) threshold(plot, this.slo);
     pen.restore();
   }
-}
-
-/** A line at the latency that requests should keep below. */
-export function threshold(plot: uPlot, value: number): void {
-  const { ctx: pen, bbox } = plot;
-  const y = Math.round(plot.valToPos(value, "y", true));
-  if (!(y >= bbox.top && y <= bbox.top + bbox.height)) return;
-  pen.save();
-  pen.strokeStyle = colour("bad");
-  pen.lineWidth = 1.5 * devicePixelRatio;
-  pen.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
-  pen.beginPath();
-  pen.moveTo(bbox.left, y);
-  pen.lineTo(bbox.left + bbox.width, y);
-  pen.stroke();
-  pen.restore();
 }
