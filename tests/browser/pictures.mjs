@@ -27,7 +27,7 @@ export async function pictures(browser, backend, folder) {
         await browser.open(hash);
         await page.waitForTimeout(2000);
         await before(page);
-        const path = join(folder, `${name}-${width}-${scheme}.png`);
+        const path = join(folder, `dashboard-${name}-${width}-${scheme}.png`);
         await page.screenshot({ path });
         written.push(path);
       }
@@ -45,7 +45,7 @@ export async function pictures(browser, backend, folder) {
   await take("policy", `#/policy?id=${backend.with}&range=1m`);
   await backend.switchTo("gap");
   // Charts have few colours: with a palette the files are a third as large.
-  const smaller = spawnSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "64", ...written]);
+  const smaller = spawnSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "128", ...written]);
   if (smaller.error) console.log("pngquant is not here: the pictures are larger than they need be");
 }
 
