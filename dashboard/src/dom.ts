@@ -67,6 +67,26 @@ export function segments(label: string, choices: Choice[], chosen: string, chang
   return { element: h("div", { class: "segments", role: "group", "aria-label": label }, ...buttons), set };
 }
 
+/** Asks before something is done. `yes` is what the button that does it says. */
+export function confirmed(question: string, sentences: string[], yes: string): Promise<boolean> {
+  return new Promise((decided) => {
+    const id = unique("question");
+    const dialog = h(
+      "dialog",
+      { class: "question", "aria-labelledby": id, onclose: () => (dialog.remove(), decided(dialog.returnValue === "yes")) },
+      h(
+        "form",
+        { method: "dialog" },
+        h("h2", { id }, question),
+        ...sentences.map((sentence) => h("p", {}, sentence)),
+        h("div", { class: "row" }, h("button", { value: "no", autofocus: true }, "Cancel"), h("button", { value: "yes", class: "primary" }, yes)),
+      ),
+    );
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
 /** A part of a page under a heading. */
 export function section(title: string, note: string, ...children: Child[]): HTMLElement {
   const id = unique("section");

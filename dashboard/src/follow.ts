@@ -1,6 +1,6 @@
 // Follows one process: loads its series and events for a window of time and adds what arrives live.
 
-import { aborted, get, message, part } from "./api";
+import { ApiError, aborted, get, message, part } from "./api";
 import { type Frame, append, empty, framed, trim } from "./charts/frame";
 import type { Live } from "./live";
 import { Log, MOST_EVENTS } from "./log";
@@ -21,6 +21,8 @@ export class Follow {
   to = 0;
   conduct: Conduct | null = null;
   trouble = "";
+  /** The hub has never heard of the process, or has forgotten it. */
+  unknown = false;
   paused = false;
   /** Samples that came while paused. */
   waiting = 0;
@@ -101,6 +103,7 @@ export class Follow {
       [this.from, this.to] = [stretch.from_ms, stretch.to_ms];
       if (this.window.kind === "fixed") [this.from, this.to] = [this.window.from, this.window.to];
       this.trouble = "";
+      this.unknown = false;
       this.loaded_at = Date.now();
       this.loading = null;
       for (const sample of this.early) this.add(sample);
@@ -110,6 +113,7 @@ export class Follow {
       if (aborted(error)) return;
       this.loading = null;
       this.trouble = message(error);
+      this.unknown = error instanceof ApiError && error.status === 404;
     }
     this.changed();
   }

@@ -2,6 +2,7 @@
 
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
+import "./process.css";
 import { forgetToken, get, keepToken, whenUnauthorized } from "./api";
 import { type Page, Processes } from "./context";
 import { h, mark, say, unique } from "./dom";
@@ -57,6 +58,27 @@ function mascot(): HTMLElement {
   return h("img", { src: "icon.svg", alt: "", width: 22, height: 22 });
 }
 
+// Tabs keep the process and the part of time that were looked at.
+
+const KEPT = ["range", "from", "to", "slo"];
+const kept: Record<string, string | null> = {};
+
+function keep(view: View): void {
+  const id = view.get("id") ?? view.get("b");
+  if (id) kept.id = id;
+  // A comparison from the starts of both counts time otherwise.
+  const relative = new Set(view.get("align") === "start" ? ["from", "to"] : []);
+  if (["process", "policy", "compare"].includes(view.page)) for (const name of KEPT) kept[name] = relative.has(name) ? null : view.get(name);
+  for (const tab of tabs) {
+    const page = tab.dataset.page as string;
+    const { id: process = null, ...window } = kept;
+    // A comparison begins with this process as the second one; the page finds the other.
+    if (page === "process" || page === "policy") tab.setAttribute("href", link(page, { id: process, ...window }));
+    else if (page === "compare") tab.setAttribute("href", link(page, view.page === "compare" ? { a: view.get("a"), b: view.get("b"), ...window } : { b: process, ...window }));
+  }
+}
+View.changed = keep;
+
 // Saying things.
 
 let toastTimer = 0;
@@ -73,6 +95,9 @@ function announce(text: string, tone: "good" | "bad" | "quiet" = "quiet"): void 
 
 // Connection.
 
+const dialog = h("dialog", { "aria-label": "Token" });
+document.body.append(dialog);
+
 live.onConnection((state) => {
   mark(connection, "data-state", state.kind);
   if (state.kind === "live") {
@@ -81,8 +106,9 @@ live.onConnection((state) => {
     say(connection, "Live");
   } else if (state.kind === "lost") {
     const wait = Math.max(0, Math.ceil((state.retry_at - Date.now()) / 1000));
-    say(connection, "Disconnected");
-    banner.hidden = false;
+    say(connection, dialog.open ? "Token required" : "Disconnected");
+    // The dialog says what is missing; the connection is not the matter.
+    banner.hidden = dialog.open;
     const text = `The connection to the hub is lost; what is shown is not current. ${wait > 0 ? `Next try in ${wait} s` : "Trying now"} (try ${state.attempt}).`;
     if (!banner.firstChild) {
       banner.append(h("span", {}), h("button", { type: "button", onclick: () => live.now() }, "Try now"));
@@ -122,8 +148,6 @@ setInterval(() => !document.hidden && live.connection.kind === "live" && lookAtH
 
 // The token.
 
-const dialog = h("dialog", { "aria-label": "Token" });
-document.body.append(dialog);
 whenUnauthorized(() => {
   if (dialog.open) return;
   const refused = forgetToken();
@@ -162,9 +186,19 @@ showTheme();
 
 let leave = () => {};
 
+/** What is shown for an address that names no page. */
+function missing(name: string): Page {
+  const mount = (root: HTMLElement) => {
+    root.append(h("div", { class: "title" }, h("h1", {}, "No such page")), h("p", { class: "nothing" }, `The dashboard has no page “${name}”. `, h("a", { href: link("overview") }, "Go to the overview")));
+    return () => {};
+  };
+  return { name, title: "No such page", mount };
+}
+
 function open(): void {
   const view = View.read();
-  const page = PAGES.find((other) => other.name === view.page) ?? overview;
+  const page = PAGES.find((other) => other.name === view.page) ?? missing(view.page);
+  keep(view);
   leave();
   live.watch([]);
   main.replaceChildren();

@@ -44,6 +44,8 @@ export interface Process {
   policy: string;
   /** The same with what was set: `auto (gap)`. */
   policy_shown: string;
+  /** The service that it belongs to, where it is known. */
+  service?: string;
   acting: boolean;
   due: string;
   overdue_s: number;
@@ -54,13 +56,34 @@ export interface Process {
 /** The shares of gaps of which a model says by when they are over. */
 export const LEVELS = [10, 25, 50, 75, 90];
 
-export type Detail = Process & { status: Status | null; status_ms: number | null };
+export type Detail = Process & { status: (Status & { findings?: Finding[] }) | null; status_ms: number | null };
 
 export interface Described {
   name: string;
   unit: string;
   fold: string;
   help: string;
+}
+
+/** How many requests took how long, in each step. */
+export interface Heat {
+  id: string;
+  from_ms: number;
+  to_ms: number;
+  step_ms: number;
+  /** Where each level begins, and where the last one ends. */
+  levels_ms: number[];
+  t: number[];
+  counts: [level: number, requests: number][][];
+}
+
+/** What is the matter with a process, the most important first. */
+export interface Finding {
+  kind: string;
+  confidence: string | number;
+  text: string;
+  site: string;
+  advice: string;
 }
 
 export interface Stretch {

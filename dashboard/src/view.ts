@@ -6,6 +6,9 @@ export class View {
     private words: URLSearchParams,
   ) {}
 
+  /** Told when the address has changed without a new page. */
+  static changed: (view: View) => void = () => {};
+
   static read(): View {
     const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
     return new View(path || "overview", new URLSearchParams(query));
@@ -32,6 +35,7 @@ export class View {
       else this.words.set(name, String(value));
     }
     history.replaceState(null, "", link(this.page, Object.fromEntries(this.words)));
+    View.changed(this);
   }
 }
 

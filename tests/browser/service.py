@@ -29,9 +29,14 @@ def work(size):
     return pairs
 
 
+# How often each route is asked for, and how much it makes.
+ROUTES = {"shop": (80, 250), "search": (15, 350), "checkout": (5, 900)}
+
+
 async def answer(mark):
-    with mark("shop"):
-        kept.append(work(random.randrange(100, 400)))
+    (route,) = random.choices(list(ROUTES), [often for often, _ in ROUTES.values()])
+    with mark(route):
+        kept.append(work(random.randrange(100, 2 * ROUTES[route][1])))
         await asyncio.sleep(0.002)
         work(100)
 

@@ -63,6 +63,12 @@ impl Row {
         }
     }
 
+    /// How long its requests took.
+    #[must_use]
+    pub(crate) fn latency(&self) -> &Buckets {
+        &self.latency
+    }
+
     /// What it takes of memory.
     #[must_use]
     pub(crate) fn bytes(&self) -> u64 {

@@ -10,6 +10,8 @@ use crate::varint;
 /// The width of the shortest buckets.
 const UNIT_NS: u64 = 64;
 const PER_DOUBLING: u64 = 16;
+/// Buckets that make a group: coarse enough to be drawn.
+const PER_GROUP: u16 = 4;
 const BITS: u32 = PER_DOUBLING.trailing_zeros();
 
 /// Counts by bucket, those without any left out, shortest first.
@@ -102,6 +104,21 @@ impl Buckets {
         self.0.last().map(|(index, _)| lower_ns(index + 1) as f64 / 1e6)
     }
 
+    /// Counts by groups of buckets, four to a doubling, those without any left out, shortest first. [`group_begins_ms`] says
+    /// where a group begins.
+    #[must_use]
+    pub fn groups(&self) -> Vec<(u16, u64)> {
+        let mut groups: Vec<(u16, u64)> = Vec::new();
+        for &(index, count) in &self.0 {
+            let group = index / PER_GROUP;
+            match groups.last_mut() {
+                Some(last) if last.0 == group => last.1 = last.1.saturating_add(count),
+                _ => groups.push((group, count)),
+            }
+        }
+        groups
+    }
+
     /// The bytes that are kept.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -158,6 +175,12 @@ fn lower_ns(index: u16) -> u64 {
     u64::try_from(lower).unwrap_or(u64::MAX)
 }
 
+/// Where a group of buckets begins, in milliseconds, which is where the one before it ends.
+#[must_use]
+pub fn group_begins_ms(group: u16) -> f64 {
+    lower_ns(group.saturating_mul(PER_GROUP)) as f64 / 1e6
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -188,6 +211,21 @@ mod tests {
             let (earlier, mut now) = (of(&before), of(&before));
             now.merge(&of(&after));
             prop_assert_eq!(now.since(&earlier), of(&after));
+        }
+
+        #[test]
+        fn a_duration_lies_in_its_group(ns in 0..u64::MAX / 2) {
+            let groups = of(&[ns]).groups();
+            let ms = ns as f64 / 1e6;
+            prop_assert!(groups.len() == 1 && groups[0].1 == 1);
+            prop_assert!(group_begins_ms(groups[0].0) <= ms && ms <= group_begins_ms(groups[0].0 + 1));
+        }
+
+        #[test]
+        fn groups_count_everything_once(durations: Vec<u64>) {
+            let groups = of(&durations).groups();
+            prop_assert_eq!(groups.iter().map(|(_, count)| count).sum::<u64>(), durations.len() as u64);
+            prop_assert!(groups.windows(2).all(|pair| pair[0].0 < pair[1].0));
         }
 
         #[test]

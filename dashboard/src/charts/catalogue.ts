@@ -7,10 +7,10 @@ import type { PausePlan } from "./pauses";
 
 export const LATENCY: Plan = {
   id: "latency",
-  title: "Request latency",
+  title: "Latency percentiles",
   unit: "ms",
-  help: "How long requests took, by percentile.",
-  log: "offered",
+  help: "How long requests took, their wait included, by percentile.",
+  log: "first",
   height: 220,
   lines: [
     { name: "requests.p50_ms", label: "p50", colour: "p50" },
@@ -209,7 +209,10 @@ export const FORECASTS: Plan = {
 };
 
 /** The smaller charts of a process, in their order. */
-export const SMALL: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, OBJECTS, FREED, IN_FLIGHT, STORAGE, NETWORK, HANDLES];
+export const SMALL: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, OBJECTS, FREED, IN_FLIGHT];
+
+/** Those that are seldom looked at. */
+export const MORE: Plan[] = [STORAGE, NETWORK, HANDLES];
 
 /** Those for which a trace may hold values. */
 export const TRACED: Plan[] = [RATE, GC_TIME, MEMORY, CPU, GIL, COLLECTIONS, OBJECTS, FREED, IN_FLIGHT];

@@ -6,6 +6,7 @@ import { figure } from "../format";
 import type { Column } from "../types";
 import { decades, linear, valueAxis } from "./axes";
 import { colour, faint } from "./colours";
+import { threshold } from "./threshold";
 import { type Frame, empty, latest } from "./frame";
 import type { Group } from "./group";
 import { Timeline, type Traits } from "./timeline";
@@ -40,6 +41,8 @@ export interface Plan {
 
 export class LineChart extends Timeline {
   private frame: Frame = empty();
+  /** A value that is drawn as a line to keep below. */
+  slo: number | null = null;
 
   constructor(
     readonly plan: Plan,
@@ -68,6 +71,13 @@ export class LineChart extends Timeline {
       this.card.value(line.name, figure(value, this.plan.unit));
     }
     if (this.plot) this.guide(this.plot, t);
+  }
+
+  protected tip(_: uPlot, t: number): string[] {
+    const at = this.nearest(t);
+    if (at === null) return [this.group.time(t), "no samples"];
+    const lines = this.plan.lines.filter((line) => this.shown(line) && this.frame.series[line.name]);
+    return [this.group.time(this.frame.t[at]), ...lines.map((line) => `${line.label}  ${figure(this.frame.series[line.name][at], this.plan.unit)}`)];
   }
 
   note(text: string): void {
@@ -195,6 +205,7 @@ export class LineChart extends Timeline {
       values: { distr: log ? 3 : 1, log: 10, range: () => this.range() },
       left: valueAxis(unit, log, difference ? 14 : height < 130 ? 18 : 30),
       series: lines.map((line) => this.series(line, Boolean(stacked), Boolean(difference))),
+      above: (plot) => this.slo !== null && threshold(plot, this.slo),
     };
   }
 

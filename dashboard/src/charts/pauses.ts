@@ -89,6 +89,11 @@ export class PauseChart<E extends Mark> extends Timeline {
     this.readout.textContent = event ? this.words(event) : "";
   }
 
+  protected tip(plot: uPlot): string[] {
+    const event = this.near(plot, plot.cursor.left ?? -1, plot.cursor.top ?? null);
+    return event ? [this.group.time(event.t, true), `${ms(event.ms)}  ${this.plan.describe(event)}`] : [];
+  }
+
   // What the card asks for.
 
   rows() {

@@ -1,6 +1,7 @@
 // What all charts over time have in common: a card, a canvas as wide as there is room, hover and zoom.
 
 import uPlot from "uplot";
+import { h, say } from "../dom";
 import { timeAxis } from "./axes";
 import { Card, type Inside, type Item } from "./card";
 import type { Group, Linked } from "./group";
@@ -16,7 +17,10 @@ export interface Traits {
   values: uPlot.Scale;
   left: uPlot.Axis;
   series: uPlot.Series[];
+  /** Instead of lines, or below them. */
   paint?(plot: uPlot): void;
+  /** Above everything else. */
+  above?(plot: uPlot): unknown;
 }
 
 export abstract class Timeline implements Linked, Inside {
@@ -26,6 +30,7 @@ export abstract class Timeline implements Linked, Inside {
   /** Whether the pointer is over this chart, or is just being put where it is in another one. */
   protected guided = false;
   private observer: ResizeObserver;
+  private bubble = h("div", { class: "tip", hidden: true, "aria-hidden": "true" });
   private built = "";
 
   constructor(
@@ -45,6 +50,8 @@ export abstract class Timeline implements Linked, Inside {
   /** What that depends on: the plot is made anew when this changes. */
   protected abstract build(): string;
   protected abstract data(): uPlot.AlignedData;
+  /** What is said beside the pointer, line by line: the moment first. */
+  protected abstract tip(plot: uPlot, t: number, value: number): string[];
   abstract point(t: number | null): void;
   abstract rows(): ReturnType<Inside["rows"]>;
   abstract toggle(key: string): void;
@@ -97,7 +104,7 @@ export abstract class Timeline implements Linked, Inside {
     if (width < NARROWEST) return;
     this.plot?.destroy();
     this.built = this.build();
-    const { height, marks, values, left, series, paint } = this.traits();
+    const { height, marks, values, left, series, paint, above } = this.traits();
     const options: uPlot.Options = {
       width,
       height,
@@ -118,12 +125,18 @@ export abstract class Timeline implements Linked, Inside {
       series: [{}, ...series],
       hooks: {
         ...(paint ? { drawSeries: [paint] } : {}),
+        ...(above ? { draw: [above] } : {}),
         setCursor: [(plot) => this.hover(plot)],
         setSelect: [(plot) => this.selected(plot)],
       },
     };
     this.plot = new uPlot(options, this.data(), this.card.body);
-    this.plot.over.addEventListener("mouseleave", () => this.group.point(null));
+    this.plot.over.append(this.bubble);
+    this.bubble.hidden = true;
+    this.plot.over.addEventListener("mouseleave", () => {
+      this.bubble.hidden = true;
+      this.group.point(null);
+    });
   }
 
   private hover(plot: uPlot): void {
@@ -132,6 +145,19 @@ export abstract class Timeline implements Linked, Inside {
     this.guided = true;
     this.group.point(left < 0 ? null : plot.posToVal(left, "x"));
     this.guided = false;
+    this.beside(plot, left, plot.cursor.top ?? -1);
+  }
+
+  /** Puts what is under the pointer beside it, at the side with more room. */
+  private beside(plot: uPlot, left: number, top: number): void {
+    const said = left < 0 || top < 0 ? [] : this.tip(plot, plot.posToVal(left, "x"), plot.posToVal(top, "y")).filter(Boolean);
+    this.bubble.hidden = said.length === 0;
+    if (said.length === 0) return;
+    say(this.bubble, said.join("\n"));
+    const { clientWidth: width, clientHeight: height } = plot.over;
+    const { offsetWidth: wide, offsetHeight: high } = this.bubble;
+    const x = left < width / 2 ? left + 14 : left - wide - 14;
+    this.bubble.style.transform = `translate(${Math.max(-40, Math.min(x, width - wide))}px, ${Math.max(0, Math.min(top - high / 2, height - high))}px)`;
   }
 
   private selected(plot: uPlot): void {

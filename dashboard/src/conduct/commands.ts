@@ -1,9 +1,9 @@
 // Asking the process: another policy, or a collection now.
 
 import { get, message, part, post } from "../api";
-import { h, mark, say, unique } from "../dom";
+import { confirmed, h, mark, say, unique } from "../dom";
 import { count, ms } from "../format";
-import type { Offered, Process } from "../types";
+import type { Detail, Offered, Process } from "../types";
 
 const WAYS: [how: string, label: string, help: string][] = [
   ["auto", "Collect", "As the policy would: a large heap from a snapshot, a small one at once"],
@@ -23,6 +23,7 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
   form.append(choices, h("div", { class: "row" }, parameter, apply), h("div", { class: "row", role: "group", "aria-label": "Collect now" }, h("span", { class: "label" }, "Collect now"), ...buttons), answer);
 
   let current = "";
+  let shown = "the process";
   let there = false;
   let busy = false;
   /** The hub hears of a switch with the next sample: until then what it says is old. */
@@ -76,7 +77,20 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
     follow();
   }
 
+  /** What a full collection would do to this process, by what the last ones did. */
+  async function warning(): Promise<string[]> {
+    const status = (await get<Detail>(`processes/${part(id)}`).catch(() => null))?.status;
+    const said = ["A full collection stops every thread of the program until it is over. Requests wait meanwhile."];
+    if (status) {
+      const { tracked, full } = status.gc;
+      said.push(`The collector tracks ${count(tracked)} objects. ${full.count ? `The longest full collection so far took ${ms(full.max_ms)}.` : "There was no full collection so far, so how long it takes is not known."}`);
+    }
+    said.push("A snapshot finds the same garbage with a much shorter stop.");
+    return said;
+  }
+
   async function collect(how: string): Promise<void> {
+    if (how === "full" && !(await confirmed(`Stop ${shown} for a full collection?`, await warning(), "Stop and collect"))) return;
     await during("Collecting…", async () => {
       const done = await post<{ how: string; found: number; pause_ms: number }>(`processes/${part(id)}/collect`, { how });
       return `${done.how}: ${count(done.found)} objects found, the program was stopped for ${ms(done.pause_ms)}`;
@@ -105,6 +119,7 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
     element: form,
     set(process: Process): void {
       there = process.state === "live";
+      shown = `process ${process.pid}`;
       if (process.policy === current) old_until = 0;
       if (process.policy === current || Date.now() < old_until) return enable();
       current = process.policy;

@@ -57,7 +57,7 @@ function mount(root: HTMLElement, context: Context): () => void {
   );
   return processes.on(() => {
     const pair = couple(processes.list, view.get("a"), view.get("b"));
-    if (pair) location.replace(link("compare", { a: pair[0].id, b: pair[1].id, range: view.get("range") }));
+    if (pair) location.replace(link("compare", { a: pair[0].id, b: pair[1].id, range: view.get("range"), from: view.get("from"), to: view.get("to"), slo: view.get("slo") }));
   });
 }
 
@@ -107,7 +107,7 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
       void load();
     },
   );
-  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, pause }, announce);
+  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, zoom: extent.zoom, pause }, announce);
   toolbar.element.prepend(align.element);
   const verdict = h("p", { class: "verdict" });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });

@@ -74,7 +74,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
   const table = h(
     "div",
     { class: "table-frame" },
-    h("table", { class: "processes" }, h("caption", { class: "unseen" }, "Processes"), h("thead", {}, h("tr", {}, ...heads)), body),
+    h("table", { class: "processes cards" }, h("caption", { class: "unseen" }, "Processes"), h("thead", {}, h("tr", {}, ...heads)), body),
   );
 
   root.append(
@@ -131,6 +131,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     for (const column of COLUMNS) {
       const cell = h(column.key === "process" ? "th" : "td", { class: `${column.text ? "text " : ""}${column.key}` });
       if (column.key === "process") cell.setAttribute("scope", "row");
+      else cell.dataset.label = column.title;
       cells[column.key] = cell;
       element.append(cell);
     }

@@ -46,14 +46,14 @@ function mount(root: HTMLElement, context: Context): () => void {
     root.append(h("div", { class: "title" }, h("h1", {}, "Policy")), h("p", { class: "nothing" }, "Waiting for a process…"));
     return processes.on(() => {
       const first = favourite(processes.list.filter((process) => process.acting)) ?? favourite(processes.list);
-      if (first) location.replace(link("policy", { id: first.id }));
+      if (first) location.replace(link("policy", { id: first.id, range: view.get("range") }));
     });
   }
   const id = given;
   const stop = new AbortController();
   let detail: Detail | null = null;
 
-  const picker = new Picker("Process", context, id, (other) => (location.hash = link("policy", { id: other })), refresh);
+  const picker = new Picker("Process", context, id, (other) => (location.hash = link("policy", { id: other, range: view.get("range") })), refresh);
   const facts = h("p", { class: "facts" });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });
   const now = verdict();
@@ -67,7 +67,7 @@ function mount(root: HTMLElement, context: Context): () => void {
   });
   const extent = new Extent(view, announce, () => follow.show(extent.window));
   const group = new Group(view, extent, announce);
-  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, pause: (paused) => (follow.pause(paused), show()) }, announce);
+  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, zoom: extent.zoom, pause: (paused) => (follow.pause(paused), show()) }, announce);
   const pauses = new PauseChart<Collection>({ ...PAUSES, height: 160 }, group);
   const forecasts = new LineChart(FORECASTS, group);
   const small = [OVERDUE, BUSY].map((plan) => new LineChart(plan, group));

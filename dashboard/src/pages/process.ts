@@ -1,7 +1,9 @@
 // Process: everything about one of them on one window of time.
 
-import { LATENCY, PAUSES, SMALL, STALLS, siteSummary } from "../charts/catalogue";
+import { aborted, get, part } from "../api";
+import { LATENCY, MORE, PAUSES, SMALL, STALLS, siteSummary } from "../charts/catalogue";
 import { latest } from "../charts/frame";
+import { HeatMap } from "../charts/heat";
 import { Group } from "../charts/group";
 import { LineChart } from "../charts/lines";
 import { PauseChart } from "../charts/pauses";
@@ -10,11 +12,15 @@ import type { Context, Page } from "../context";
 import { h, mark, say, section } from "../dom";
 import { Extent, range } from "../extent";
 import { Follow } from "../follow";
-import { brief, figure, moment, span } from "../format";
+import { brief, figure, moment, ms, span } from "../format";
+import { Latencies } from "../latencies";
+import { LOST, cause, lost as timeLost, sums } from "../lost";
+import { moments } from "../moments";
 import { Picker, favourite } from "../picker";
+import { routes } from "../routes";
 import { sites } from "../sites";
 import { Toolbar } from "../toolbar";
-import type { Collection, Stall } from "../types";
+import type { Collection, Detail, Stall } from "../types";
 import { link } from "../view";
 
 function mount(root: HTMLElement, context: Context): () => void {
@@ -25,7 +31,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     root.append(h("div", { class: "title" }, h("h1", {}, "Process")), h("p", { class: "nothing" }, "Waiting for a process…"));
     const off = processes.on(() => {
       const first = favourite(processes.list);
-      if (first) location.replace(link("process", { id: first.id }));
+      if (first) location.replace(link("process", { id: first.id, range: view.get("range") }));
     });
     return off;
   }
@@ -36,56 +42,94 @@ function mount(root: HTMLElement, context: Context): () => void {
   const warnings = h("ul", { class: "warnings", hidden: true });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });
   const lost = h("p", { class: "trouble", role: "status", hidden: true });
-  const picker = new Picker("Process", context, id, (other) => (location.hash = link("process", { id: other, range: view.get("range") })), about);
+  const picker = new Picker("Process", context, id, (other) => (location.hash = link("process", { id: other, range: view.get("range"), slo: view.get("slo") })), about);
+  const verdict = h("p", { class: "verdict finding", role: "status" });
+  const stop = new AbortController();
+  let detail: Detail | null = null;
 
   const extent = new Extent(view, announce, () => follow.show(extent.window));
   const group = new Group(view, extent, announce);
-  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, pause: (paused) => (follow.pause(paused), show()) }, announce);
+  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, zoom: extent.zoom, slo: threshold, pause: (paused) => (follow.pause(paused), show()) }, announce);
   const strip = tiles();
+  const heat = new HeatMap(group);
+  const lostTime = new LineChart(LOST, group);
+  const worst = moments(extent.zoom);
+  const table = routes();
   const latency = new LineChart(LATENCY, group);
   const pauses = new PauseChart<Collection>(PAUSES, group);
   const stalls = new PauseChart<Stall>(STALLS, group);
   const stalled = sites();
   const small = SMALL.map((plan) => new LineChart(plan, group));
+  const more = MORE.map((plan) => new LineChart(plan, group));
+  heat.slo = latency.slo = view.number("slo");
 
-  root.append(
-    h("div", { class: "title" }, heading, h("span", { class: "spring" }), picker.element),
-    facts,
-    warnings,
+  const known = h(
+    "div",
+    { class: "known" },
+    verdict,
     toolbar.element,
     trouble,
     lost,
     strip.element,
+    h("div", { class: "one-screen" }, h("div", { class: "stack" }, heat.element, lostTime.element), section("Worst moments", "Slowest requests of the last minutes and longest stalls.", worst.element)),
+    section("Routes", "Since the process started. Times count from the arrival of a request, its wait included.", table.element),
     latency.element,
     pauses.element,
     h("div", { class: "beside" }, stalls.element, section("Where it stalls", "", stalled.element)),
     h("div", { class: "charts" }, ...small.map((chart) => chart.element)),
+    h("details", { class: "more" }, h("summary", {}, "Storage, network, descriptors"), h("div", { class: "charts" }, ...more.map((chart) => chart.element))),
   );
+  const unknown = h("div", { class: "nothing", hidden: true }, h("p", {}, `The hub knows no process ${id}. It never reported to this hub, or its history has been deleted.`), h("a", { href: link("overview") }, "Go to the overview"));
+  root.append(h("div", { class: "title" }, heading, h("span", { class: "spring" }), picker.element), facts, warnings, known, unknown);
+
+  function threshold(value: number | null): void {
+    heat.slo = latency.slo = value;
+    heat.show();
+    latency.show();
+  }
+
+  /** The whole report: what is found, routes and slow requests are only there. */
+  async function look(): Promise<void> {
+    try {
+      detail = await get<Detail>(`processes/${part(id)}`, {}, stop.signal);
+    } catch (error) {
+      if (aborted(error)) return;
+    }
+    const [found] = detail?.status?.findings ?? [];
+    say(verdict, found ? [found.text, found.advice].filter(Boolean).join(" ") : detail?.status ? "No finding for this process." : "This process does not report now; its history is below.");
+    mark(verdict, "data-kind", found?.kind ?? null);
+    table.set(detail?.status ?? null);
+    moment_list();
+  }
+
+  function moment_list(): void {
+    if (!follow.paused) worst.set(detail, follow.log.of("stall"), follow.log.of("collection"), follow.from, follow.to);
+  }
 
   function ended(): number | null {
-    const known = picker.find(id);
-    return known?.state === "gone" ? known.seen_ms : null;
+    const process = picker.find(id);
+    return process?.state === "gone" ? process.seen_ms : null;
   }
 
   function about(): void {
-    const known = picker.find(id);
-    if (!known) return;
-    // Its window ends with it, which is known only now.
-    if (known.state === "gone" && !over) {
+    const mine = picker.find(id);
+    if (!mine) return;
+    // Its window ends with it, which is mine only now.
+    if (mine.state === "gone" && !over) {
       over = true;
       void follow.load();
     }
-    say(heading, brief(known.command));
-    heading.title = known.command;
-    document.title = `${brief(known.command)} – NeuroGC`;
+    say(heading, brief(mine.command));
+    heading.title = mine.command;
+    document.title = `${brief(mine.command)} – NeuroGC`;
     const now = live.now_ms();
     const other = processes.list.find((process) => process.id !== id && process.state === "live");
     const parts: (Node | string)[] = [
-      h("span", { class: "state", "data-state": known.state }, known.state),
-      h("span", {}, `pid ${known.pid} on ${known.host}`),
-      h("span", {}, known.python),
-      h("span", {}, known.state === "gone" ? `ended ${moment(known.seen_ms)}` : `up ${span((now - known.started_ms) / 1000)}`),
-      h("a", { class: "chip", href: link("policy", { id }), "data-acting": String(known.acting), title: "Policy" }, known.policy_shown),
+      h("span", { class: "state", "data-state": mine.state }, mine.state),
+      h("span", {}, `pid ${mine.pid} on ${mine.host}`),
+      h("span", {}, mine.python),
+      h("span", {}, mine.state === "gone" ? `ended ${moment(mine.seen_ms)}` : `up ${span((now - mine.started_ms) / 1000)}`),
+      h("a", { class: "chip", href: link("policy", { id }), "data-acting": String(mine.acting), title: "Policy" }, mine.policy_shown),
     ];
     if (other) parts.push(h("a", { href: link("compare", { a: other.id, b: id }) }, "Compare"));
     const text = JSON.stringify(parts.map((part) => (part as Element).outerHTML));
@@ -93,10 +137,10 @@ function mount(root: HTMLElement, context: Context): () => void {
       facts.dataset.now = text;
       facts.replaceChildren(...parts);
     }
-    warnings.hidden = known.warnings.length === 0;
-    if (warnings.dataset.now !== known.warnings.join("\n")) {
-      warnings.dataset.now = known.warnings.join("\n");
-      warnings.replaceChildren(...known.warnings.map((warning) => h("li", {}, warning)));
+    warnings.hidden = mine.warnings.length === 0;
+    if (warnings.dataset.now !== mine.warnings.join("\n")) {
+      warnings.dataset.now = mine.warnings.join("\n");
+      warnings.replaceChildren(...mine.warnings.map((warning) => h("li", {}, warning)));
     }
   }
 
@@ -105,15 +149,23 @@ function mount(root: HTMLElement, context: Context): () => void {
     group.window(follow.from, follow.to);
     const zoomed = follow.window.kind === "fixed";
     toolbar.set({ range: range(view), zoomed, paused: follow.paused, waiting: follow.waiting });
+    known.hidden = follow.unknown;
+    unknown.hidden = !follow.unknown;
     trouble.hidden = follow.trouble === "";
     say(trouble, follow.trouble ? `This could not be loaded: ${follow.trouble}` : "");
     if (follow.paused) return;
     const stops = log.of("stall");
     pauses.notes = log.of("policy").map((event) => ({ t: event.t, text: `${event.before} → ${event.after}` }));
+    latencies.want(follow.from, follow.to);
+    heat.set(latencies.heat, log.of("collection"));
+    lostTime.set(timeLost(stops, follow.from, follow.to));
+    const shares = sums(stops, follow.from, follow.to);
+    lostTime.note(shares.length ? `In this window: ${shares.map(([name, total]) => `${cause(name)} ${ms(total)}`).join(", ")}.` : "Nothing held the program up in this window.");
+    moment_list();
     latency.set(frame);
     pauses.set(log.of("collection"), log.left_out);
     stalls.set(stops);
-    for (const chart of small) chart.set(frame);
+    for (const chart of [...small, ...more]) chart.set(frame);
     stalled.set(siteSummary(stops.filter((stall) => stall.t >= follow.from)), live.now_ms());
     const dropped = log.of("dropped").reduce((sum, event) => sum + event.count, 0);
     lost.hidden = dropped === 0;
@@ -145,7 +197,10 @@ function mount(root: HTMLElement, context: Context): () => void {
     mark(strip.element, "data-state", picker.find(id)?.state ?? null);
   }
 
+  const latencies = new Latencies(id, () => follow.paused || heat.set(latencies.heat, follow.log.of("collection")));
   const follow = new Follow(id, live, extent.window, ended, show);
+  const timer = setInterval(() => !document.hidden && live.connection.kind === "live" && look(), 2000);
+  void look();
   let over = false;
   live.watch([id]);
   group.onHover = (t) => toolbar.point(t, group.from, group.to);
@@ -157,6 +212,9 @@ function mount(root: HTMLElement, context: Context): () => void {
 
   return () => {
     for (const act of off) act();
+    clearInterval(timer);
+    stop.abort();
+    latencies.destroy();
     follow.destroy();
     picker.destroy();
     group.destroy();

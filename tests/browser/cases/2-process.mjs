@@ -86,7 +86,8 @@ export default {
     // On a machine on which everybody waits for a processor this says nothing about us.
     const [load] = loadavg();
     if (load > cpus().length) return `${said}, load ${load.toFixed(0)}: not judged`;
-    holds(middle < 250, said);
+    // The agent keeps a stop in a gap back for 300 ms, in which requests may turn out to have waited for it (SETTLE_NS).
+    holds(middle < 600, said);
     return said;
   },
 
@@ -104,7 +105,8 @@ export default {
     const { t, series } = await backend.get(`processes/${backend.with}/series`, { from, to, points: 1000 });
     const over = page.locator('[data-chart="latency"] .u-over');
     await over.waitFor();
-    await browser.until(() => document.querySelector('[data-chart="memory"] .value').textContent !== "–");
+    await browser.until(() => document.querySelector('[data-chart="memory"] .value').textContent !== "–" && document.querySelector(".routes").rows.length);
+    await over.scrollIntoViewIfNeeded();
     const box = await over.boundingBox();
     const index = Math.floor(t.length / 2);
     await page.mouse.move(box.x + (box.width * (t[index] - from)) / (to - from), box.y + 40);
@@ -117,8 +119,9 @@ export default {
 
   async "dragging zooms all charts, and the address keeps it"(browser, backend) {
     const page = await browser.open(`#/process?id=${backend.with}&range=1m`);
-    const over = page.locator('[data-chart="latency"] .u-over');
+    const over = page.locator('[data-chart="heat"] .u-over');
     await over.waitFor();
+    await over.scrollIntoViewIfNeeded();
     const box = await over.boundingBox();
     await page.mouse.move(box.x + box.width * 0.85, box.y + 50);
     await page.mouse.down();
@@ -143,7 +146,7 @@ export default {
     const again = await browser.open(kept);
     await again.getByRole("button", { name: "Reset zoom" }).waitFor();
     same(await again.locator('[data-chart="latency"] [data-key="requests.p50_ms"]').getAttribute("aria-pressed"), "false", "p50");
-    same(await again.locator('[data-chart="latency"] .chart-actions >> text=Log').getAttribute("aria-pressed"), "true", "the scale");
+    same(await again.locator('[data-chart="latency"] .chart-actions >> text=Log').getAttribute("aria-pressed"), "false", "the scale");
     const { head } = await browser.csv("latency");
     same(head, ["time", "p95", "p99", "p99.9"], "the columns");
   },

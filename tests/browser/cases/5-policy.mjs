@@ -8,7 +8,7 @@ export default {
     await page.locator(".due").waitFor();
     await backend.until(async () => {
       const shown = await browser.text(".due");
-      return browser.heard.some((message) => message.type === "sample" && shown === (message.conduct.due ? `Due: ${message.conduct.due.split(": ")[0]}` : "Nothing is due."));
+      return browser.heard.some((message) => message.type === "sample" && shown === (message.conduct.due ? `Due: ${message.conduct.due.split(": ")[0]}` : "Nothing is waiting."));
     }, "the headline never said what a sample said", 15_000);
     same(await browser.text(".policy-now .chip"), "gap", "the policy");
   },

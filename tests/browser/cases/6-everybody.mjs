@@ -112,8 +112,19 @@ export default {
       await page.getByRole("heading", { name: "This hub requires a token" }).waitFor();
       await page.locator("dialog input").fill("open-sesame-0123456789");
       await page.getByRole("button", { name: "Open" }).click();
-      await browser.until(() => document.querySelector(".connection").textContent === "Live");
+      await browser.until(() => document.querySelector(".connection")?.textContent === "Live");
       await page.locator(".processes tbody tr").first().waitFor();
+    });
+    await browser.fresh();
+  },
+
+  async "the address that the hub prints opens the page, and the token leaves it"(browser, backend) {
+    if (!backend.real) return false;
+    await backend.guarded("open-sesame-0123456789", async (base) => {
+      const page = await browser.open("?token=open-sesame-0123456789", base);
+      await browser.until(() => document.querySelector(".connection")?.textContent === "Live");
+      await page.locator(".processes tbody tr").first().waitFor();
+      holds(!page.url().includes("token"), `the address is ${page.url()}`);
     });
     await browser.fresh();
   },

@@ -3,6 +3,7 @@
 mod chart;
 mod compare;
 mod error;
+mod heat;
 mod orders;
 mod own;
 mod parameters;
@@ -78,6 +79,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/processes", get(processes::list))
         .route(one, get(processes::one))
         .route(&format!("{one}/series"), get(processes::series))
+        .route(&format!("{one}/latency"), get(processes::latency))
         .route(&format!("{one}/events"), get(processes::events))
         .route(&format!("{one}/policy"), post(orders::policy))
         .route(&format!("{one}/collect"), post(orders::collect))

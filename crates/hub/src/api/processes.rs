@@ -1,4 +1,4 @@
-//! Processes: the list, one of them, its series and its events.
+//! Processes: the list, one of them, its series, its latencies and its events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::chart::Chart;
 use super::error::ApiError;
+use super::heat::Heat;
 use super::parameters::Parameters;
 use super::{App, blocking, json_text};
 use crate::clock::unix_ms;
@@ -40,6 +41,14 @@ pub(crate) struct Course<'c> {
     pub(crate) id: &'c str,
     #[serde(flatten)]
     pub(crate) chart: Chart,
+}
+
+/// Latencies as they are told.
+#[derive(Serialize)]
+struct Latency<'l> {
+    id: &'l str,
+    #[serde(flatten)]
+    heat: Heat,
 }
 
 /// Events as they are told, of processes and of recordings.
@@ -92,6 +101,21 @@ pub(super) async fn series(
         let course = app.hub.store.course(&id, span).map_err(ApiError::unavailable)?;
         let chart = Chart::of(&course.rows, &places, (span.from_ms, span.to_ms), course.step_ms);
         Ok(json_text(to_text(&Course { id: &id, chart })))
+    })
+    .await
+}
+
+pub(super) async fn latency(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Parameters,
+) -> Result<Response, ApiError> {
+    let span = parameters.span()?;
+    known(&app, &id).await?;
+    blocking(move || {
+        let course = app.hub.store.course(&id, span).map_err(ApiError::unavailable)?;
+        let heat = Heat::of(&course.rows, (span.from_ms, span.to_ms), course.step_ms);
+        Ok(json_text(to_text(&Latency { id: &id, heat })))
     })
     .await
 }

@@ -129,6 +129,20 @@ async fn a_process_that_reports_is_listed_drawn_and_told_of() {
 }
 
 #[tokio::test]
+async fn latencies_are_counted_by_step_and_level() {
+    let scene = Scene::new();
+    let id = scene.report(7, "gap");
+    let heat = scene.eventually(&format!("/api/v1/processes/{id}/latency?range=1m"), |body| body["t"] != json!([])).await;
+    assert_eq!((&heat["step_ms"], &heat["counts"]), (&json!(1000), &json!([[[0, 100]]])));
+    let levels: Vec<f64> = serde_json::from_value(heat["levels_ms"].clone()).unwrap();
+    assert!(levels.len() == 2 && levels[0] <= 7.0 && 7.0 < levels[1] && levels[1] < 1.3 * levels[0], "{levels:?}");
+    let (_, before) = scene.get(&format!("/api/v1/processes/{id}/latency?from=1000&to=2000")).await;
+    assert_eq!((&before["levels_ms"], &before["counts"]), (&json!([]), &json!([])));
+    check_error(scene.get("/api/v1/processes/x/latency").await, 404, "not_found");
+    check_error(scene.get(&format!("/api/v1/processes/{id}/latency?points=1")).await, 400, "bad_request");
+}
+
+#[tokio::test]
 async fn another_policy_is_an_event() {
     let scene = Scene::new();
     let id = scene.report(7, "observe");
