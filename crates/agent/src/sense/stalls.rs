@@ -580,7 +580,9 @@ mod tests {
         assert_eq!(watch.look(look(33, false, None), &mut fake), None);
         assert_eq!(watch.collection(40 * MS, 4 * MS, &mut fake), None);
         // No stretch begins before the end of a collection.
-        [(45, true), (46, false)].map(|(at, held)| assert_eq!(watch.look(look(at, held, None), &mut fake), None));
+        for (at, held) in [(45, true), (46, false)] {
+            assert_eq!(watch.look(look(at, held, None), &mut fake), None);
+        }
     }
 
     #[test]
