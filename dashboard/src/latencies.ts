@@ -5,6 +5,8 @@ import type { Heat } from "./types";
 
 /** A window that moves is loaded again after so long. */
 const AGAIN_MS = 2000;
+/** A window that is further off than this has not moved there by itself. */
+const JUMP_MS = 5000;
 const POINTS = 240;
 
 export class Latencies {
@@ -21,8 +23,8 @@ export class Latencies {
   /** Makes sure that the latencies of this window are there, or on their way. */
   want(from: number, to: number): void {
     if (to <= from || (this.shown[0] === from && this.shown[1] === to)) return;
-    const same_width = Math.abs(to - from - (this.shown[1] - this.shown[0])) < 1500;
-    if (same_width && (this.loading || Date.now() - this.loaded_at < AGAIN_MS)) return;
+    const moved = Math.abs(to - this.shown[1]) < JUMP_MS && Math.abs(from - this.shown[0]) < JUMP_MS;
+    if (moved && (this.loading || Date.now() - this.loaded_at < AGAIN_MS)) return;
     void this.load(from, to);
   }
 

@@ -49,9 +49,9 @@ export async function pictures(browser, backend, folder) {
   if (smaller.error) console.log("pngquant is not here: the pictures are larger than they need be");
 }
 
-/** The worst moment that is listed, open. */
+/** The slowest request that is listed, open. */
 async function opened(page) {
-  const first = page.locator(".moments summary").first();
+  const first = page.locator('[data-moment="request"] summary').first();
   if (await first.isVisible()) await first.evaluate((element) => element.click());
   await page.waitForTimeout(300);
 }

@@ -96,7 +96,7 @@ function mount(root: HTMLElement, context: Context): () => void {
       if (aborted(error)) return;
     }
     const [found] = detail?.status?.findings ?? [];
-    say(verdict, found ? [found.text, found.advice].filter(Boolean).join(" ") : detail?.status ? "No finding for this process." : "This process does not report now; its history is below.");
+    say(verdict, found ? [found.text, found.text.includes(found.advice) ? "" : found.advice].filter(Boolean).join(" ") : detail?.status ? "No finding for this process." : "This process does not report now; its history is below.");
     mark(verdict, "data-kind", found?.kind ?? null);
     table.set(detail?.status ?? null);
     moment_list();
@@ -129,9 +129,9 @@ function mount(root: HTMLElement, context: Context): () => void {
       h("span", {}, `pid ${mine.pid} on ${mine.host}`),
       h("span", {}, mine.python),
       h("span", {}, mine.state === "gone" ? `ended ${moment(mine.seen_ms)}` : `up ${span((now - mine.started_ms) / 1000)}`),
-      h("a", { class: "chip", href: link("policy", { id }), "data-acting": String(mine.acting), title: "Policy" }, mine.policy_shown),
+      h("a", { class: "chip", href: link("policy", { id, range: view.get("range") }), "data-acting": String(mine.acting), title: "Policy" }, mine.policy_shown),
     ];
-    if (other) parts.push(h("a", { href: link("compare", { a: other.id, b: id }) }, "Compare"));
+    if (other) parts.push(h("a", { href: link("compare", { a: other.id, b: id, range: view.get("range") }) }, "Compare"));
     const text = JSON.stringify(parts.map((part) => (part as Element).outerHTML));
     if (facts.dataset.now !== text) {
       facts.dataset.now = text;

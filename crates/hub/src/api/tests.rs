@@ -132,7 +132,8 @@ async fn a_process_that_reports_is_listed_drawn_and_told_of() {
 async fn latencies_are_counted_by_step_and_level() {
     let scene = Scene::new();
     let id = scene.report(7, "gap");
-    let heat = scene.eventually(&format!("/api/v1/processes/{id}/latency?range=1m"), |body| body["t"] != json!([])).await;
+    let heat =
+        scene.eventually(&format!("/api/v1/processes/{id}/latency?range=1m"), |body| body["t"] != json!([])).await;
     assert_eq!((&heat["step_ms"], &heat["counts"]), (&json!(1000), &json!([[[0, 100]]])));
     let levels: Vec<f64> = serde_json::from_value(heat["levels_ms"].clone()).unwrap();
     assert!(levels.len() == 2 && levels[0] <= 7.0 && 7.0 < levels[1] && levels[1] < 1.3 * levels[0], "{levels:?}");
