@@ -4,18 +4,11 @@
 //! evidence, and when the stretch ends it gives a verdict. Collections are known exactly and are judged by
 //! themselves; the rest of a stretch is judged without them.
 
-use std::collections::VecDeque;
-
-use neurogc_wire::buckets::Distribution;
-use neurogc_wire::status::{Cause, Stall, Stalls as Report};
+use neurogc_wire::status::Cause;
 
 use super::schedule::Schedule;
-use super::spans::{ms, seconds};
 use crate::cpython::ThreadState;
 use crate::cpython::frames::Sample;
-
-/// Stalls that are kept in full.
-const RECENT: usize = 32;
 
 /// Different places that are told apart within one stretch.
 const SITES: usize = 8;
@@ -310,42 +303,6 @@ fn note_site(sites: &mut Vec<(Sample, String, u32)>, sample: Sample, evidence: &
 fn most_frequent(sites: &[(Sample, String, u32)]) -> Option<String> {
     let weight = |site: &str| sites.iter().filter(|(_, other, _)| other == site).map(|(.., count)| count).sum::<u32>();
     sites.iter().map(|(_, site, _)| site).rev().max_by_key(|site| weight(site)).cloned()
-}
-
-/// All stalls so far.
-#[derive(Debug, Default)]
-pub(crate) struct Stalls {
-    report: Report,
-    lengths: Distribution,
-    recent: VecDeque<Stall>,
-}
-
-impl Stalls {
-    pub(crate) fn add(&mut self, verdict: &Verdict, installed: u64) {
-        self.report.count += 1;
-        self.report.max_ms = self.report.max_ms.max(ms(verdict.duration));
-        *self.report.by_cause.of(verdict.cause) += 1;
-        self.lengths.buckets.add(verdict.duration, 1);
-        self.lengths.total_ms += ms(verdict.duration);
-        if self.recent.len() == RECENT {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(Stall {
-            at_s: seconds(verdict.at.saturating_sub(installed)),
-            ms: ms(verdict.duration),
-            cause: verdict.cause,
-            site: verdict.site.clone(),
-        });
-    }
-
-    /// How long they lasted.
-    pub(crate) fn distribution(&self) -> Distribution {
-        self.lengths.clone()
-    }
-
-    pub(crate) fn report(&self) -> Report {
-        Report { recent: self.recent.iter().cloned().collect(), ..self.report.clone() }
-    }
 }
 
 #[cfg(test)]

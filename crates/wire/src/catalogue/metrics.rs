@@ -151,7 +151,7 @@ mod tests {
         places.into_iter().for_each(|metric| {
             metric.read(&sample, &mut |labels, value| seen.push((labels[0].1.to_owned(), value)));
         });
-        let expected = [("in_request", 0.0), ("in_gap", 1.5), ("forced", 0.0)];
+        let expected = [("in_request", 0.0), ("in_gap", 1.5), ("in_gap_arrivals", 0.0), ("forced", 0.0)];
         assert_eq!(seen, expected.map(|(place, value)| (place.to_owned(), value)));
     }
 
