@@ -17,6 +17,7 @@ NOT_SETTINGS = {
 # Each setting: what may be written, and the default.
 SETTINGS = {
     "policy": (("policy",), "auto"),
+    "service": (("text",), ""),
     "trace": (("text",), ""),
     "hub": (("text",), ""),
     "hub_token": (("text",), ""),

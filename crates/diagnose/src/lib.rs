@@ -80,10 +80,14 @@ fn nothing(window: &Window) -> Finding {
     let longest = window.stalls.sites.iter().map(|site| site.max_ms).fold(0.0, f64::max);
     let text = match stalls {
         0 => format!("Nothing held this program up in the last {lasted}."),
-        1 => format!("Nothing held this program up for long in the last {lasted}: one stall of {}.", words::ms(longest)),
+        1 => {
+            format!("Nothing held this program up for long in the last {lasted}: one stall of {}.", words::ms(longest))
+        }
         _ => {
             let (stalls, longest) = (words::count(stalls), words::ms(longest));
-            format!("Nothing held this program up for long in the last {lasted}: {stalls} stalls, the longest {longest}.")
+            format!(
+                "Nothing held this program up for long in the last {lasted}: {stalls} stalls, the longest {longest}."
+            )
         }
     };
     Finding { kind: FindingKind::Nothing, confidence: 0.9, text, ..Finding::default() }

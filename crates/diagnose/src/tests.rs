@@ -121,7 +121,8 @@ fn a_young_window_is_no_verdict() {
 #[test]
 fn requests_that_queue_without_stalls_are_told() {
     let latency = |p99_ms| Latency { p99_ms, ..Latency::default() };
-    let requests = WindowRequests { count: 9, wait: latency(310.0), service: latency(4.0), ..WindowRequests::default() };
+    let requests =
+        WindowRequests { count: 9, wait: latency(310.0), service: latency(4.0), ..WindowRequests::default() };
     let window = Window { seconds: 40.0, requests, gc: WindowGc::default(), ..window(Vec::new()) };
     let text = "Requests wait before the application sees them, and nothing stalls: in the last 40 seconds the 99th \
                 percentile of the wait was 310 ms, that of the service 4.0 ms. More requests come than are served.";

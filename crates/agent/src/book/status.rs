@@ -52,6 +52,8 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
     let mut status = Status {
         pid,
         command: agent.command.clone(),
+        service: agent.identity.service.clone(),
+        role: agent.identity.role(),
         python: agent.interpreter.version.to_string(),
         neurogc: VERSION.to_owned(),
         policy: agent.policy().to_string(),

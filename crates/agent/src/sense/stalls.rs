@@ -501,16 +501,4 @@ mod tests {
         assert_eq!(watch.look(look(33, false, None), &mut fake), None);
         assert_eq!(watch.collection(40 * MS, 4 * MS, &mut fake), None);
     }
-
-    #[test]
-    fn the_latest_stalls_are_kept() {
-        let mut stalls = Stalls::default();
-        for index in 0..100 {
-            let verdict = Verdict { at: index * MS, duration: index * MS, cause: Cause::Gc, site: String::new() };
-            stalls.add(&verdict, 0);
-        }
-        let report = stalls.report();
-        assert_eq!((report.count, report.max_ms, report.by_cause.gc, report.recent.len()), (100, 99.0, 100, RECENT));
-        assert_eq!(report.recent.last().map(|stall| stall.ms), Some(99.0));
-    }
 }

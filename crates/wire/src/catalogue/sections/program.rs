@@ -4,7 +4,8 @@ use super::super::figure::{Across, Figure, Metric, Unit, figure, item};
 
 const STALLS: Metric = Metric::shared("neurogc_stalls_total", "Stalls by cause");
 const STALLED_TIME: Metric = Metric::shared("neurogc_stalled_seconds_total", "Time of stalls by cause");
-pub(super) const STOP: &str = "What kind of stop it was: `young`, `middle`, `full`, `reap` or `clone`; empty for other causes";
+pub(super) const STOP: &str =
+    "What kind of stop it was: `young`, `middle`, `full`, `reap` or `clone`; empty for other causes";
 pub(super) const OBJECTS: &str = "How many objects that stop dealt with; zero where it is not known";
 const HELD: &str = "Spans in which a thread held it";
 const FREE: &str = "Spans in which no thread held it: the gaps";
