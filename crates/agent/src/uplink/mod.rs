@@ -117,7 +117,7 @@ struct Uplink<'a> {
     trace: Option<TraceFile>,
     listeners: Listeners,
     /// Holds the number of this worker: the kernel gives it back when the process ends.
-    worker: Option<UnixListener>,
+    _worker: Option<UnixListener>,
     cpu_before: u64,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Uplink<'a> {
         }
         let cpu_before = agent.ledger().uplink_cpu_ns;
         let mut uplink =
-            Self { agent, crew, look_due: 0, control: None, descriptors, trace, listeners, worker, cpu_before };
+            Self { agent, crew, look_due: 0, control: None, descriptors, trace, listeners, _worker: worker, cpu_before };
         uplink.open_control();
         uplink
     }
