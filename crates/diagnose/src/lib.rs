@@ -106,8 +106,8 @@ fn too_early(window: &Window) -> Finding {
 fn degraded(reasons: &[String]) -> Option<Finding> {
     let first = reasons.first()?;
     let text = match reasons.len() {
-        1 => format!("One thing does not work here: {first}"),
-        many => format!("{many} things do not work here, the first: {first}"),
+        1 => format!("One thing does not work here: {first}."),
+        many => format!("{many} things do not work here, the first: {first}."),
     };
     let advice = "`neurogc doctor` says what is needed.".to_owned();
     Some(Finding { kind: FindingKind::Degraded, confidence: 1.0, text, advice, ..Finding::default() })

@@ -134,8 +134,17 @@ impl<'a> Uplink<'a> {
             agent.ledger().trouble(reason.to_owned());
         }
         let cpu_before = agent.ledger().uplink_cpu_ns;
-        let mut uplink =
-            Self { agent, crew, look_due: 0, control: None, descriptors, trace, listeners, _worker: worker, cpu_before };
+        let mut uplink = Self {
+            agent,
+            crew,
+            look_due: 0,
+            control: None,
+            descriptors,
+            trace,
+            listeners,
+            _worker: worker,
+            cpu_before,
+        };
         uplink.open_control();
         uplink
     }
