@@ -152,7 +152,13 @@ def test_prometheus_finds_every_figure(hub, program):
     status, text = hub.ask("GET", "/metrics")
     lines = text.decode().splitlines()
     assert status == 200
-    own = [line for line in lines if f'pid="{program.pid}"' in line]
+    [info] = [line for line in lines if line.startswith("neurogc_process_info{") and f'pid="{program.pid}"' in line]
+    service, worker = (info.split(f'{label}="')[1].split('"')[0] for label in ("service", "worker"))
+    assert (service, worker.partition("#")[0]) == (ask(program.pid)["service"], "main")
+    own = [line for line in lines if f'service="{service}",worker="{worker}",' in line]
+    assert any(line.startswith("neurogc_policy_info{") and 'policy="' in line for line in own)
+    assert any(line.startswith("neurogc_stalled_seconds_total{") and 'cause="gc"' in line for line in own)
+    assert not any("pid=" in line for line in own if line != info)
     assert any(line.startswith("neurogc_memory_rss_bytes{") for line in own)
     counts = [line for line in own if line.startswith("neurogc_gc_pause_seconds_count{") and 'kind="full"' in line]
     assert int(counts[0].rpartition(" ")[2]) == ask(program.pid)["gc"]["full"]["count"]

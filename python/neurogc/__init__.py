@@ -20,12 +20,15 @@ def install(policy=_DEFAULT, **settings):
     """Start the agent in this process and in the children it forks.
 
     A second call is harmless. Settings not named here come from the environment (`NEUROGC_<NAME>`), then from
-    `neurogc.toml`, then from the defaults. An unknown name or a bad value raises `ValueError`.
+    `neurogc.toml`, then from the defaults. An unknown name or a bad value here raises `ValueError`; in the
+    environment or in the file it is passed over, told on stderr and in `degraded`.
     """
     written = {name: _written(name, value) for name, value in settings.items() if value is not None}
     if policy is not _DEFAULT:
         written["policy"] = _written("policy", policy)
-    _native.agent.install(written)
+    complaints = _native.agent.install(written)
+    if complaints:
+        _complain(complaints)
     from . import _loops
 
     _native.agent.on_request_end(_loops.may_act)
@@ -35,6 +38,21 @@ def install(policy=_DEFAULT, **settings):
         _imports.watch()
     else:
         _leave_imports_alone()
+
+
+def _complain(complaints):
+    """One line for each on stderr, unless `neurogc run` has said it already."""
+    import os
+    import sys
+
+    if "NEUROGC_ROOT_PID" in os.environ or sys.stderr is None:
+        return
+    for complaint in complaints:
+        line = " ".join(complaint.split())
+        try:
+            print(f"neurogc: {line}. It is ignored", file=sys.stderr)
+        except (OSError, ValueError):
+            pass
 
 
 def uninstall():

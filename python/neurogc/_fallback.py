@@ -92,11 +92,12 @@ def stand_in_for(error):
 
 
 def install(settings):
-    """Starts measuring; raises `ValueError` for a setting that is wrong."""
+    """Starts measuring; raises `ValueError` for a keyword that is wrong. Gives what is wrong elsewhere."""
     global _installed, _fork_handled, _state
     if _stand_down:
-        return
-    effective, reasons = _resolve(settings)
+        return []
+    effective, reasons, complaints = _resolve(settings)
+    reasons = [*complaints, *reasons]
     if not _installed:
         _state = _State()
         _callbacks().append(_on_collection)
@@ -106,6 +107,7 @@ def install(settings):
     _state.settings = effective
     _state.troubles = [*_state.troubles, *(reason for reason in reasons if reason not in _state.troubles)]
     _installed = True
+    return complaints
 
 
 def uninstall():
@@ -255,26 +257,46 @@ def _after_fork():
 
 
 def _resolve(keywords):
-    """The effective settings, and what of them has no effect here: keyword, then environment, then file, then default."""
+    """The effective settings, what of them has no effect here, and what is wrong in the environment and in the file.
+
+    A keyword beats the environment, which beats the file. Only a wrong keyword raises.
+    """
     effective = {name: _parsed(kind, default)[0] for name, (kind, default) in _generated.SETTINGS.items()}
-    reasons = []
+    reasons, complaints = [], []
+
+    def try_take(name, value, origin):
+        try:
+            _take(effective, name, value, origin)
+        except ValueError as error:
+            complaints.append(str(error))
+
     path = os.environ.get(_generated.CONFIG, _generated.FILE_NAME)
     if _generated.CONFIG in os.environ or os.path.exists(path):
-        for name, value in _file(path, reasons):
-            _take(effective, name, value, path)
+        for name, value in _file(path, reasons, complaints):
+            try_take(name, value, path)
     prefix = _generated.ENVIRONMENT_PREFIX
     for variable, value in os.environ.items():
         if variable.startswith(prefix) and variable not in _generated.NOT_SETTINGS:
-            _take(effective, variable[len(prefix) :].lower(), value, "environment")
+            try_take(variable[len(prefix) :].lower(), value, "environment")
     for name, value in keywords.items():
         _take(effective, name, value, None)
     policy = effective["policy"]
     if policy not in ("auto", "observe", "cpython"):
         reasons.append(f"the policy {policy} needs the extension module: it is only measured here, and nothing is changed")
-    return effective, reasons
+    return effective, reasons, complaints
 
 
-def _file(path, reasons):
+def _service():
+    """The service that the process belongs to: as it is set, or the application's name."""
+    attributes = (pair.partition("=") for pair in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
+    named = [value.strip() for key, _, value in attributes if key.strip() == "service.name"]
+    script = os.path.basename(sys.argv[0] if getattr(sys, "argv", None) else "")
+    application = script[:-3] if script.endswith(".py") else script
+    known = [_state.settings.get("service"), os.environ.get("OTEL_SERVICE_NAME", "").strip(), *named, application]
+    return next((name for name in known if name), "python")
+
+
+def _file(path, reasons, complaints):
     """The names and written values of a settings file."""
     try:
         import tomllib
@@ -285,11 +307,15 @@ def _file(path, reasons):
         with open(path, "rb") as file:
             table = tomllib.load(file)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
+        complaints.append(f"{path}: {error}")
+        return []
+    written = []
     for name, value in table.items():
         if not isinstance(value, (str, int, float)):
-            raise ValueError(f"{path}: setting {name} must be a text, a number or true/false")
-    return [(name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in table.items()]
+            complaints.append(f"{path}: setting {name} must be a text, a number or true/false")
+        else:
+            written.append((name, str(value).lower() if isinstance(value, bool) else str(value)))
+    return written
 
 
 def _take(effective, name, value, origin):
@@ -298,10 +324,11 @@ def _take(effective, name, value, origin):
         near = _near(name, effective)
         raise ValueError(f'there is no setting "{name}"{origin}.{near} `neurogc doctor` lists them all')
     kind, _ = _generated.SETTINGS[name]
-    effective[name], wrong = _parsed(kind, value)
+    parsed, wrong = _parsed(kind, value)
     if wrong is not None:
         shown = "(hidden)" if name == "hub_token" else value
         raise ValueError(f'setting {name} = "{shown}"{origin}: {wrong}')
+    effective[name] = parsed
 
 
 def _parsed(kind, text):
@@ -372,6 +399,8 @@ def _report():
     report |= {
         "pid": os.getpid(),
         "command": " ".join(getattr(sys, "orig_argv", sys.argv))[:256],
+        "service": _service(),
+        "role": "main",
         "python": f"{name} {sys.version.split()[0]}",
         "neurogc": version,
         "policy": "observe" if policy == "auto" else policy,

@@ -17,6 +17,7 @@ NOT_SETTINGS = {
 # Each setting: what may be written, and the default.
 SETTINGS = {
     "policy": (("policy",), "auto"),
+    "service": (("text",), ""),
     "trace": (("text",), ""),
     "hub": (("text",), ""),
     "hub_token": (("text",), ""),
@@ -90,6 +91,7 @@ REPORT = {
     },
     "degraded": [],
     "fds": 0,
+    "findings": [],
     "gc": {
         "arrivals": 0,
         "collected": 0,
@@ -229,6 +231,8 @@ REPORT = {
             "unknown": 0,
         },
     },
+    "role": "",
+    "service": "",
     "stalls": {
         "by_cause": {
             "cpu_starved": 0,
@@ -238,9 +242,89 @@ REPORT = {
             "unknown": 0,
         },
         "count": 0,
+        "longest": [],
         "max_ms": 0.0,
         "recent": [],
+        "time_ms_by_cause": {
+            "cpu_starved": 0.0,
+            "gc": 0.0,
+            "gil_native": 0.0,
+            "python": 0.0,
+            "unknown": 0.0,
+        },
     },
     "threads": 0,
     "uptime_s": 0.0,
+    "window": {
+        "gc": {
+            "forced": {
+                "count": 0,
+                "max_ms": 0.0,
+                "total_ms": 0.0,
+            },
+            "full": {
+                "count": 0,
+                "max_ms": 0.0,
+                "total_ms": 0.0,
+            },
+            "in_gap": {
+                "count": 0,
+                "max_ms": 0.0,
+                "total_ms": 0.0,
+            },
+            "in_gap_arrivals": {
+                "count": 0,
+                "max_ms": 0.0,
+                "total_ms": 0.0,
+            },
+            "in_request": {
+                "count": 0,
+                "max_ms": 0.0,
+                "total_ms": 0.0,
+            },
+        },
+        "requests": {
+            "count": 0,
+            "service": {
+                "max_ms": 0.0,
+                "p50_ms": 0.0,
+                "p95_ms": 0.0,
+                "p999_ms": 0.0,
+                "p99_ms": 0.0,
+            },
+            "total": {
+                "max_ms": 0.0,
+                "p50_ms": 0.0,
+                "p95_ms": 0.0,
+                "p999_ms": 0.0,
+                "p99_ms": 0.0,
+            },
+            "wait": {
+                "max_ms": 0.0,
+                "p50_ms": 0.0,
+                "p95_ms": 0.0,
+                "p999_ms": 0.0,
+                "p99_ms": 0.0,
+            },
+        },
+        "seconds": 0.0,
+        "stalls": {
+            "by_cause": {
+                "cpu_starved": 0,
+                "gc": 0,
+                "gil_native": 0,
+                "python": 0,
+                "unknown": 0,
+            },
+            "count": 0,
+            "sites": [],
+            "time_ms_by_cause": {
+                "cpu_starved": 0.0,
+                "gc": 0.0,
+                "gil_native": 0.0,
+                "python": 0.0,
+                "unknown": 0.0,
+            },
+        },
+    },
 }

@@ -96,7 +96,12 @@ impl Rendezvous {
 
     /// Asks the agent of one process for a report; the error says what is wrong and what to do.
     pub(crate) fn ask(&self, pid: u32, patience: Duration) -> Result<Status, String> {
-        match self.put(pid, Ask::Status, patience)? {
+        self.ask_since(pid, None, patience)
+    }
+
+    /// The same, with the figures of the last so many seconds as its window.
+    pub(crate) fn ask_since(&self, pid: u32, since_s: Option<u32>, patience: Duration) -> Result<Status, String> {
+        match self.put(pid, since_s.map_or(Ask::Status, Ask::StatusSince), patience)? {
             Answer::Status(status) => Ok(*status),
             other => Err(foreign(pid, &other)),
         }

@@ -34,7 +34,7 @@ pub(crate) fn ms(value: f64) -> String {
         format!("{:.0} µs", value * 1000.0)
     } else if value < 99.95 {
         format!("{value:.1} ms")
-    } else if value < 9999.5 {
+    } else if value < 999.5 {
         format!("{value:.0} ms")
     } else {
         format!("{:.1} s", value / 1000.0)
@@ -50,6 +50,20 @@ pub(crate) fn span(seconds: f64) -> String {
         3600..86_400 => format!("{} h {:02} m", whole / 3600, whole / 60 % 60),
         _ => format!("{} d {:02} h", whole / 86_400, whole / 3600 % 24),
     }
+}
+
+/// Takes a time span from the command line: `30s`, `5m`, `1h`, or a number of seconds.
+pub(crate) fn seconds(text: &str) -> Result<u32, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "s" | "sec" | "seconds" => 1,
+        "m" | "min" | "minutes" => 60,
+        "h" | "hours" => 3600,
+        _ => 0,
+    };
+    let value = digits.trim().parse::<u32>().ok().and_then(|value| value.checked_mul(unit)).filter(|value| *value > 0);
+    value.ok_or_else(|| "it must be a time like 30s, 5m or 1h".to_owned())
 }
 
 /// A moment given in nanoseconds since 1970, to the second, in UTC.

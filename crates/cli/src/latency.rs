@@ -6,6 +6,7 @@ use neurogc_wire::status::{Latency, Requests, SlowRequest, Status};
 
 use crate::figures::{count, ms, plain, shorten, span};
 use crate::table::{Side, Table};
+use crate::verdict;
 
 /// Routes and slow requests that are shown; `--json` has them all.
 const SHOWN_ROUTES: usize = 10;
@@ -35,6 +36,19 @@ pub(crate) fn parts(to: &mut String, requests: &Requests) -> fmt::Result {
     let named = [("measured", waits.measured), ("estimated", waits.estimated), ("unknown", waits.unknown)];
     let named: Vec<_> = named.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{} {name}", count(*n))).collect();
     if named.is_empty() { Ok(()) } else { writeln!(to, "  waits: {}", named.join(", ")) }
+}
+
+/// The same for the last minutes, in a line.
+pub(crate) fn lately(to: &mut String, status: &Status) -> fmt::Result {
+    let requests = &status.window.requests;
+    if requests.count == 0 {
+        return Ok(());
+    }
+    let (window, total) = (verdict::lately(status), requests.total);
+    let [p50, p99, wait, service, max] =
+        [total.p50_ms, total.p99_ms, requests.wait.p99_ms, requests.service.p99_ms, total.max_ms].map(ms);
+    let finished = count(requests.count);
+    writeln!(to, "  {window}: {finished} finished, p50 {p50}, p99 {p99} (wait {wait}, service {service}), max {max}")
 }
 
 /// The most frequent routes.

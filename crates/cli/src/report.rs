@@ -2,14 +2,12 @@
 
 use std::fmt::{self, Write};
 
-use neurogc_wire::status::{Bound, Cause, Child, Forecasts, Pauses, Place, Spans, Stall, Status};
+use neurogc_wire::status::{Bound, Child, Forecasts, Pauses, Place, Spans, Status};
 
-use crate::figures::{bytes, count, ms, plain, shorten_front, span};
-use crate::latency;
+use crate::figures::{bytes, count, ms, plain, span};
 use crate::table::{Side, Table};
-
-/// Stalls that are shown one by one: more would push the rest of the report off the screen.
-const SHOWN_STALLS: usize = 10;
+use crate::verdict::{self, lately};
+use crate::{latency, stalls};
 
 /// The whole report. `room` is how wide a line may be.
 pub(crate) fn text(status: &Status, room: Option<usize>) -> String {
@@ -20,7 +18,15 @@ pub(crate) fn text(status: &Status, room: Option<usize>) -> String {
 }
 
 fn write(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
+    let findings = verdict::findings(status);
+    findings.iter().try_for_each(|finding| writeln!(to, "{}", verdict::line(finding)))?;
+    if !findings.is_empty() {
+        writeln!(to)?;
+    }
     writeln!(to, "process {}: {}", status.pid, plain(&status.command))?;
+    if !status.service.is_empty() {
+        writeln!(to, "  service {}, {}", plain(&status.service), plain(&status.role))?;
+    }
     let (python, neurogc) = (plain(&status.python), plain(&status.neurogc));
     writeln!(
         to,
@@ -33,7 +39,7 @@ fn write(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
     collections(to, status)?;
     conduct(to, status)?;
     bound(to, &status.bound)?;
-    stalls(to, status, room)?;
+    stalls::write(to, status, room)?;
     memory(to, status)?;
     gil(to, status)?;
     traffic(to, status)?;
@@ -50,13 +56,14 @@ fn degraded(to: &mut String, status: &Status) -> fmt::Result {
 
 fn requests(to: &mut String, status: &Status) -> fmt::Result {
     let requests = &status.requests;
-    writeln!(to, "\nrequests")?;
+    writeln!(to, "\nrequests, since the start")?;
     if requests.count == 0 && requests.in_flight == 0 {
         return writeln!(to, "  none seen yet");
     }
     let finished = count(requests.count);
-    writeln!(to, "  {finished} finished, {} in flight, {:.1} per second", requests.in_flight, requests.rps)?;
+    writeln!(to, "  {finished} finished, {} in flight, {:.1} per second now", requests.in_flight, requests.rps)?;
     latency::parts(to, requests)?;
+    latency::lately(to, status)?;
     latency::routes(to, requests)?;
     latency::slowest(to, status)
 }
@@ -64,7 +71,7 @@ fn requests(to: &mut String, status: &Status) -> fmt::Result {
 fn collections(to: &mut String, status: &Status) -> fmt::Result {
     use Side::{Left, Right};
     let gc = &status.gc;
-    writeln!(to, "\ncollections")?;
+    writeln!(to, "\ncollections, since the start")?;
     let mut table =
         Table::new(&[("", Left), ("COUNT", Right), ("TOTAL", Right), ("P50", Right), ("P99", Right), ("MAX", Right)]);
     for (name, pauses) in [("young", gc.young), ("middle", gc.middle), ("full", gc.full), ("reap", gc.reap)] {
@@ -86,6 +93,19 @@ fn collections(to: &mut String, status: &Status) -> fmt::Result {
         }
     }
     to.push_str(&table.render(2));
+    let window = &status.window;
+    if window.seconds > 0.0 {
+        let places = [
+            ("in requests", window.gc.in_request),
+            ("in gaps while requests waited", window.gc.in_gap_arrivals),
+            ("in gaps", window.gc.in_gap),
+            ("forced", window.gc.forced),
+        ];
+        let told = |(name, place): &(&str, Place)| format!("{name} {} ({})", count(place.count), ms(place.total_ms));
+        let places: Vec<_> = places.iter().filter(|(_, place)| place.count > 0).map(told).collect();
+        let places = if places.is_empty() { "none".to_owned() } else { places.join(", ") };
+        writeln!(to, "  {}: {places}", lately(status))?;
+    }
     let snapshot = &gc.snapshot;
     if snapshot.count + snapshot.failed > 0 {
         writeln!(
@@ -120,7 +140,7 @@ fn conduct(to: &mut String, status: &Status) -> fmt::Result {
     if !conduct.acting && conduct.orders.is_empty() {
         return Ok(());
     }
-    writeln!(to, "\nconduct")?;
+    writeln!(to, "\nconduct, since the start")?;
     let mut table =
         Table::new(&[("COUNT", Side::Right), ("LAST", Side::Right), ("WHAT", Side::Left), ("WHY", Side::Left)]);
     for orders in &conduct.orders {
@@ -165,7 +185,7 @@ fn bound(to: &mut String, bound: &Bound) -> fmt::Result {
     if bound.goal_bytes + bound.goal_objects == 0 {
         return Ok(());
     }
-    writeln!(to, "\nbound")?;
+    writeln!(to, "\nbound, now")?;
     let (goal, live) = (bytes(bound.goal_bytes), bytes(bound.live_bytes));
     writeln!(to, "  memory may grow to {goal}; {live} were alive when everything was last collected")?;
     let [objects, goal, live] = [bound.objects, bound.goal_objects, bound.live_objects].map(count);
@@ -190,50 +210,10 @@ fn place_cells(name: &str, place: Place) -> [String; 6] {
     [name.to_owned(), count(place.count), total, String::new(), String::new(), max]
 }
 
-fn stalls(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
-    let stalls = &status.stalls;
-    writeln!(to, "\nstalls")?;
-    if stalls.count == 0 {
-        return writeln!(to, "  none");
-    }
-    let mut by_cause = stalls.by_cause;
-    let causes = Cause::ALL.map(|cause| (cause.name(), *by_cause.of(cause)));
-    let causes: Vec<_> =
-        causes.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {}", count(*n))).collect();
-    writeln!(to, "  {}, longest {}: {}", count(stalls.count), ms(stalls.max_ms), causes.join(", "))?;
-    if stalls.recent.is_empty() {
-        return Ok(());
-    }
-    let mut table =
-        Table::new(&[("AGO", Side::Right), ("LASTED", Side::Right), ("CAUSE", Side::Left), ("SITE", Side::Left)]);
-    let shown = longest(&stalls.recent);
-    for stall in &shown {
-        let ago = span(status.uptime_s - stall.at_s);
-        let site = if stall.site.is_empty() { "-".to_owned() } else { plain(&stall.site) };
-        table.row([ago, ms(stall.ms), stall.cause.name().to_owned(), site]);
-    }
-    table.fit_last(2, room, shorten_front);
-    to.push_str(&table.render(2));
-    let (shown, recent) = (shown.len(), stalls.recent.len());
-    if shown < recent {
-        writeln!(to, "  the {shown} longest of the latest {recent}; --json has them all")?;
-    }
-    Ok(())
-}
-
-/// The longest of the latest stalls, newest first.
-fn longest(recent: &[Stall]) -> Vec<&Stall> {
-    let mut stalls: Vec<_> = recent.iter().collect();
-    stalls.sort_by(|one, other| other.ms.total_cmp(&one.ms));
-    stalls.truncate(SHOWN_STALLS);
-    stalls.sort_by(|one, other| other.at_s.total_cmp(&one.at_s));
-    stalls
-}
-
 fn memory(to: &mut String, status: &Status) -> fmt::Result {
     let memory = &status.memory;
     let known = |size: Option<u64>| size.map_or_else(|| "not known".to_owned(), bytes);
-    writeln!(to, "\nmemory")?;
+    writeln!(to, "\nmemory, now")?;
     write!(to, "  rss {} (peak {})", bytes(memory.rss), bytes(memory.peak_rss))?;
     match memory.limit {
         Some(limit) if limit > 0 => {
@@ -247,7 +227,7 @@ fn memory(to: &mut String, status: &Status) -> fmt::Result {
 
 fn gil(to: &mut String, status: &Status) -> fmt::Result {
     let gil = &status.gil;
-    writeln!(to, "\ngil")?;
+    writeln!(to, "\ngil, since the start")?;
     if gil.busy.count + gil.idle.count == 0 {
         return writeln!(to, "  not observed");
     }
@@ -265,7 +245,7 @@ fn gil(to: &mut String, status: &Status) -> fmt::Result {
 }
 
 fn traffic(to: &mut String, status: &Status) -> fmt::Result {
-    writeln!(to, "\nprocessor and traffic")?;
+    writeln!(to, "\nprocessor now, traffic since the start")?;
     writeln!(to, "  cpu {:.1} % of a core, {} threads, {} open files", status.cpu.percent, status.threads, status.fds)?;
     let (io, net) = (&status.io, &status.net);
     writeln!(to, "  storage {} read, {} written", bytes(io.read_bytes), bytes(io.write_bytes))?;
@@ -308,7 +288,7 @@ fn leaf(to: &mut String, child: &Child, depth: usize) -> fmt::Result {
 
 fn agent(to: &mut String, status: &Status) -> fmt::Result {
     let agent = &status.agent;
-    writeln!(to, "\ncost of the agent")?;
+    writeln!(to, "\ncost of the agent, since the start")?;
     let share = if status.uptime_s > 0.0 { agent.cpu_ms / (status.uptime_s * 10.0) } else { 0.0 };
     let (cpu, rss) = (ms(agent.cpu_ms), bytes(agent.rss_bytes));
     writeln!(to, "  cpu {cpu} ({share:.2} % of a core), memory {rss}, {} events dropped", count(agent.dropped))
@@ -330,25 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn of_many_stalls_the_longest_are_shown_in_their_order() {
-        let mut status = samples::idle();
-        status.uptime_s = 50.0;
-        let stall = |n: u32| Stall { at_s: f64::from(n), ms: f64::from(n % 16) + 5.0, ..Stall::default() };
-        status.stalls.recent = (0..32).map(stall).collect();
-        status.stalls.count = 40;
-        let report = text(&status, None);
-        let shown: Vec<_> =
-            report.lines().filter_map(|line| line.trim().split_once(" s  ")).map(|line| line.0).collect();
-        assert_eq!(shown, ["19", "20", "21", "22", "23", "35", "36", "37", "38", "39"], "{report}");
-        assert!(report.contains("the 10 longest of the latest 32; --json has them all"), "{report}");
-    }
-
-    #[test]
     fn sites_fit_into_the_terminal() {
         let mut status = samples::service();
-        status.stalls.recent[0].site = format!("/srv/{}/rank.py:88 in score", "deep/".repeat(30));
+        status.stalls.longest[0].site = format!("/srv/{}/rank.py:88 in score", "deep/".repeat(30));
         let report = text(&status, Some(80));
-        let site = report.lines().find(|line| line.ends_with("/rank.py:88 in score"));
+        let site = report.lines().find(|line| line.ends_with("deep/rank.py:88 in score"));
         assert!(site.is_some_and(|line| line.chars().count() == 80 && line.contains("  …")), "{report}");
     }
 

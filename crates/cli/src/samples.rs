@@ -6,13 +6,22 @@ use neurogc_wire::status::{
 };
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{self, Damage, Header, OrderKind, Record, Trace};
+use neurogc_wire::window::{StallSite, TimeByCause, Window, WindowGc, WindowRequests, WindowStalls};
 
 fn pauses(count: u64, total_ms: f64, p50_ms: f64, p99_ms: f64, max_ms: f64) -> Pauses {
     Pauses { count, total_ms, p50_ms, p99_ms, max_ms }
 }
 
 fn stall(at_s: f64, ms: f64, cause: Cause, site: &str) -> Stall {
-    Stall { at_s, ms, cause, site: site.to_owned() }
+    Stall { at_s, ms, cause, site: site.to_owned(), ..Stall::default() }
+}
+
+fn stall_site(cause: Cause, site: &str, count: u64, total_ms: f64, max_ms: f64) -> StallSite {
+    StallSite { cause, site: site.to_owned(), count, total_ms, max_ms, ..StallSite::default() }
+}
+
+fn full(stall: Stall) -> Stall {
+    Stall { stop: "full".to_owned(), objects: 2_310_554, ..stall }
 }
 
 fn route(name: &str, count: u64, p99_ms: f64, gc_ms: f64) -> Route {
@@ -33,12 +42,52 @@ pub(crate) fn service() -> Status {
     Status {
         pid: 4242,
         command: "uvicorn shop.app:app --port 8000".to_owned(),
+        service: "shop.app".to_owned(),
+        role: "master".to_owned(),
         python: "CPython 3.12.1".to_owned(),
         neurogc: "0.1.0".to_owned(),
         policy: "gap".to_owned(),
         policy_set: "auto".to_owned(),
         uptime_s: 125.4,
         degraded: vec!["the kernel denies smaps_rollup, so PSS and USS are not known".to_owned()],
+        findings: Vec::new(),
+        window: Window {
+            seconds: 119.4,
+            stalls: WindowStalls {
+                count: 27,
+                by_cause: ByCause { gc: 8, gil_native: 11, python: 6, cpu_starved: 2, unknown: 0 },
+                time_ms_by_cause: TimeByCause {
+                    gc: 1312.5,
+                    gil_native: 210.0,
+                    python: 61.0,
+                    cpu_starved: 14.0,
+                    unknown: 0.0,
+                },
+                sites: vec![
+                    StallSite {
+                        stop: "full".to_owned(),
+                        objects: 2_310_554,
+                        at_s: 124.1,
+                        ..stall_site(Cause::Gc, "shop/app.py:41 in basket", 8, 1312.5, 412.5)
+                    },
+                    stall_site(Cause::GilNative, "shop/image.py:12 in resize (libvips.so.42)", 11, 210.0, 22.5),
+                    stall_site(Cause::Python, "shop/rank.py:88 in score", 6, 61.0, 12.0),
+                    stall_site(Cause::CpuStarved, "", 2, 14.0, 8.0),
+                ],
+            },
+            gc: WindowGc {
+                full: Place { count: 8, total_ms: 1312.5, max_ms: 412.5 },
+                in_request: Place { count: 1040, total_ms: 1402.0, max_ms: 412.5 },
+                in_gap: Place { count: 200, total_ms: 38.0, max_ms: 9.1 },
+                ..WindowGc::default()
+            },
+            requests: WindowRequests {
+                count: 57_402,
+                total: Latency { p50_ms: 1.4, p95_ms: 3.8, p99_ms: 19.9, p999_ms: 390.0, max_ms: 415.2 },
+                wait: Latency { p99_ms: 11.0, ..Latency::default() },
+                service: Latency { p99_ms: 9.1, ..Latency::default() },
+            },
+        },
         conduct: Conduct {
             acting: true,
             due: "young: young objects have gathered".to_owned(),
@@ -169,6 +218,17 @@ pub(crate) fn service() -> Status {
             count: 31,
             max_ms: 412.5,
             by_cause: ByCause { gc: 9, gil_native: 12, python: 7, cpu_starved: 2, unknown: 1 },
+            time_ms_by_cause: TimeByCause {
+                gc: 1460.0,
+                gil_native: 240.2,
+                python: 71.0,
+                cpu_starved: 14.0,
+                unknown: 9.0,
+            },
+            longest: vec![
+                full(stall(124.1, 412.5, Cause::Gc, "shop/app.py:41 in basket")),
+                stall(110.0, 22.5, Cause::GilNative, "shop/image.py:12 in resize (libvips.so.42)"),
+            ],
             recent: vec![
                 stall(101.2, 8.4, Cause::Python, "shop/rank.py:88 in score"),
                 stall(110.0, 22.5, Cause::GilNative, "shop/image.py:12 in resize (libvips.so.42)"),

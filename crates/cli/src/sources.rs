@@ -8,10 +8,11 @@ use std::path::PathBuf;
 
 use neurogc_settings::{ENVIRONMENT_PREFIX, FILE_NAME, Sources};
 
-/// The sources of a command that was given these keywords. The error says which file cannot be read and why.
-pub(crate) fn gather(keywords: Vec<(String, String)>) -> Result<Sources, String> {
+/// The sources of a command that was given these keywords, and which file cannot be read and why, if one cannot.
+pub(crate) fn gather(keywords: Vec<(String, String)>) -> (Sources, Option<String>) {
     let environment = env::vars_os().filter_map(ours).collect();
-    Ok(Sources { keywords, environment, file: file()? })
+    let (file, unread) = file().map_or_else(|unread| (None, Some(unread)), |file| (file, None));
+    (Sources { keywords, environment, file }, unread)
 }
 
 /// A variable that may be a setting. Others are left out because they need not be text.

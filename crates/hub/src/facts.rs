@@ -12,6 +12,9 @@ pub(crate) struct Facts {
     pub(crate) host: String,
     pub(crate) pid: u32,
     pub(crate) command: String,
+    /// The service that it belongs to, and what it is in it.
+    pub(crate) service: String,
+    pub(crate) role: String,
     pub(crate) python: String,
     pub(crate) neurogc: String,
     pub(crate) policy: String,
@@ -45,6 +48,8 @@ impl Facts {
             host: cut(&report.host),
             pid: report.pid,
             command: cut(&status.command),
+            service: cut(&status.service),
+            role: cut(&status.role),
             python: cut(&status.python),
             neurogc: cut(&status.neurogc),
             policy: cut(&status.policy),

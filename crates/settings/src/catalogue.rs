@@ -12,6 +12,8 @@ use crate::hub::{HubAddress, Secret};
 pub struct Settings {
     /// The policy.
     pub policy: Name,
+    /// The service that the process belongs to; empty where it is named for its application.
+    pub service: String,
     /// Where to record a trace.
     pub trace: Option<PathBuf>,
     /// The hub to report to, and the word that it wants to hear.
@@ -50,6 +52,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             policy: Name::Auto,
+            service: String::new(),
             trace: None,
             hub: None,
             hub_token: Secret::default(),
@@ -129,6 +132,16 @@ pub const CATALOGUE: &[Setting] = &[
             Ok(())
         },
         show: |settings| settings.policy.to_string(),
+    },
+    Setting {
+        name: "service",
+        help: "name of the service that the process belongs to; else OTEL_SERVICE_NAME, or the application's name",
+        kind: SettingKind::Text,
+        apply: |settings, text| {
+            text.trim().clone_into(&mut settings.service);
+            Ok(())
+        },
+        show: |settings| settings.service.clone(),
     },
     Setting {
         name: "trace",

@@ -50,6 +50,9 @@ pub struct Effective {
     pub settings: Settings,
     /// The origin of each setting, in the order of the catalogue.
     pub origins: Vec<(&'static str, Origin)>,
+    /// What is wrong in the environment and in the file, in words. It is passed over: a typo there must not keep a service
+    /// from starting.
+    pub complaints: Vec<String>,
 }
 
 /// A setting that cannot be taken over.
@@ -92,22 +95,26 @@ fn whence(origin: &Origin) -> String {
     if *origin == Origin::Keyword { String::new() } else { format!(" (from {origin})") }
 }
 
-/// Puts the sources together.
+/// Puts the sources together. Only a wrong keyword is an error.
 pub fn resolve(sources: &Sources) -> Result<Effective, SettingsError> {
     let mut effective = Effective {
         settings: Settings::default(),
         origins: CATALOGUE.iter().map(|setting| (setting.name, Origin::Default)).collect(),
+        complaints: Vec::new(),
     };
     if let Some((path, text)) = &sources.file {
-        for (name, value) in file_values(path, text)? {
-            effective.take(&name, &value, Origin::File(path.clone()))?;
+        match file_values(path, text) {
+            Ok(values) => values.into_iter().for_each(|value| {
+                effective.try_take(value.and_then(|(name, value)| Ok((name, value, Origin::File(path.clone())))))
+            }),
+            Err(error) => effective.complaints.push(error.to_string()),
         }
     }
     for (variable, value) in &sources.environment {
         if let Some(name) = variable.strip_prefix(ENVIRONMENT_PREFIX)
             && !env::ALL.contains(&variable.as_str())
         {
-            effective.take(&name.to_ascii_lowercase(), value, Origin::Environment)?;
+            effective.try_take(Ok((name.to_ascii_lowercase(), value.clone(), Origin::Environment)));
         }
     }
     for (name, value) in &sources.keywords {
@@ -117,6 +124,13 @@ pub fn resolve(sources: &Sources) -> Result<Effective, SettingsError> {
 }
 
 impl Effective {
+    /// Takes a value over, or says what is wrong with it and goes on.
+    fn try_take(&mut self, value: Result<(String, String, Origin), SettingsError>) {
+        if let Err(error) = value.and_then(|(name, value, origin)| self.take(&name, &value, origin)) {
+            self.complaints.push(error.to_string());
+        }
+    }
+
     fn take(&mut self, name: &str, value: &str, origin: Origin) -> Result<(), SettingsError> {
         let index = CATALOGUE.iter().position(|setting| setting.name == name);
         let Some(index) = index else {
@@ -135,19 +149,20 @@ impl Effective {
     }
 }
 
-fn file_values(path: &std::path::Path, text: &str) -> Result<Vec<(String, String)>, SettingsError> {
+/// A name and its value, or what is wrong with it.
+type Written = Result<(String, String), SettingsError>;
+
+fn file_values(path: &std::path::Path, text: &str) -> Result<Vec<Written>, SettingsError> {
     let wrong = |reason: String| SettingsError::File { path: path.to_owned(), reason };
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
-    table
-        .into_iter()
-        .map(|(name, value)| match value {
-            toml::Value::String(text) => Ok((name, text)),
-            toml::Value::Integer(number) => Ok((name, number.to_string())),
-            toml::Value::Float(number) => Ok((name, number.to_string())),
-            toml::Value::Boolean(yes) => Ok((name, yes.to_string())),
-            _ => Err(wrong(format!("setting {name} must be a text, a number or true/false"))),
-        })
-        .collect()
+    let values = table.into_iter().map(|(name, value)| match value {
+        toml::Value::String(text) => Ok((name, text)),
+        toml::Value::Integer(number) => Ok((name, number.to_string())),
+        toml::Value::Float(number) => Ok((name, number.to_string())),
+        toml::Value::Boolean(yes) => Ok((name, yes.to_string())),
+        _ => Err(wrong(format!("setting {name} must be a text, a number or true/false"))),
+    });
+    Ok(values.collect())
 }
 
 #[cfg(test)]
@@ -187,16 +202,26 @@ mod tests {
     fn an_unknown_setting_names_its_near_misses() {
         let error = check(&[("stal_ms", "1")], &[], "").unwrap_err();
         assert!(error.contains("there is no setting \"stal_ms\". Did you mean stall_ms"), "{error}");
-        let error = check(&[], &[("NEUROGC_POLICI", "observe")], "").unwrap_err();
-        assert!(error.contains("\"polici\" (from environment). Did you mean policy?"), "{error}");
+    }
+
+    #[test]
+    fn a_mistake_outside_of_the_keywords_is_told_and_passed_over() {
+        let environment = [("NEUROGC_POLICI", "observe"), ("NEUROGC_STALL_MS", "soon"), ("NEUROGC_SAMPLE_MS", "300")];
+        let effective = check(&[], &environment, "adapters = [1]\nsnapshots = false\nstal_ms = 3").unwrap();
+        let [file, unknown, policy, stall] = &effective.complaints[..] else { panic!("{:?}", effective.complaints) };
+        assert_eq!(file, "neurogc.toml: setting adapters must be a text, a number or true/false");
+        assert!(unknown.contains("\"stal_ms\" (from neurogc.toml). Did you mean stall_ms"), "{unknown}");
+        assert!(policy.contains("\"polici\" (from environment). Did you mean policy?"), "{policy}");
+        assert_eq!(stall, "setting stall_ms = \"soon\" (from environment): it must be a number from 1 to 60000");
+        let settings = effective.settings;
+        assert_eq!((settings.sample.as_millis(), settings.stall.as_millis(), settings.snapshots), (300, 5, false));
+        assert!(check(&[], &[], "no toml").unwrap().complaints[0].starts_with("neurogc.toml: "));
     }
 
     #[test]
     fn a_bad_value_says_what_would_be_right() {
-        let error = check(&[], &[("NEUROGC_STALL_MS", "soon")], "").unwrap_err();
-        assert_eq!(error, "setting stall_ms = \"soon\" (from environment): it must be a number from 1 to 60000");
-        let error = check(&[], &[], "adapters = [1]").unwrap_err();
-        assert_eq!(error, "neurogc.toml: setting adapters must be a text, a number or true/false");
+        let error = check(&[("stall_ms", "soon")], &[], "").unwrap_err();
+        assert_eq!(error, "setting stall_ms = \"soon\": it must be a number from 1 to 60000");
     }
 
     #[test]

@@ -61,6 +61,8 @@ impl Question {
 pub enum Ask {
     /// A status report.
     Status,
+    /// A status report whose window is that of the last so many seconds, or as long as the agent keeps.
+    StatusSince(u32),
     /// Another policy, by its name as written on a command line. The answer is a ticket.
     Policy(String),
     /// A collection now. The answer is a ticket.

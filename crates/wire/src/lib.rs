@@ -8,8 +8,10 @@
 pub mod buckets;
 pub mod catalogue;
 pub mod control;
+pub mod finding;
 pub mod report;
 pub mod status;
 pub mod stop;
 pub mod trace;
 mod varint;
+pub mod window;

@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::finding::Finding;
+use crate::window::{TimeByCause, Window};
+
 /// Everything an agent knows about its process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -13,6 +16,10 @@ pub struct Status {
     pub pid: u32,
     /// The command line, shortened.
     pub command: String,
+    /// The service that the process belongs to: the same name for all of its workers, and after a restart.
+    pub service: String,
+    /// What the process is in its service: `main`, `master`, `worker 2`, `child of 4242`.
+    pub role: String,
     /// Interpreter and version, for instance `CPython 3.12.1`.
     pub python: String,
     /// Version of NeuroGC.
@@ -25,6 +32,10 @@ pub struct Status {
     pub uptime_s: f64,
     /// What does not work here and why, in words.
     pub degraded: Vec<String>,
+    /// What is the matter, the most important first: the verdict is the first one.
+    pub findings: Vec<Finding>,
+    /// The figures of the last five minutes.
+    pub window: Window,
     /// Garbage collections.
     pub gc: Gc,
     /// What the policy does.
@@ -427,6 +438,10 @@ pub struct Stalls {
     pub max_ms: f64,
     /// How many of each cause.
     pub by_cause: ByCause,
+    /// How long those of each cause lasted together.
+    pub time_ms_by_cause: TimeByCause,
+    /// The ten longest since the agent was installed, longest first.
+    pub longest: Vec<Stall>,
     /// The latest ones, oldest first.
     pub recent: Vec<Stall>,
 }
@@ -468,6 +483,10 @@ pub struct Stall {
     pub cause: Cause,
     /// Where in the code: `file.py:12 in handler`, with the native library where it is known.
     pub site: String,
+    /// What kind of stop it was; empty where it was no collection.
+    pub stop: String,
+    /// How many objects that stop dealt with; zero where it is not known.
+    pub objects: u64,
 }
 
 /// Why the program could not run.

@@ -33,15 +33,10 @@ export interface Bound {
 }
 
 export interface ByCause {
-  /** Stalls by collections. */
   gc: number;
-  /** Stalls by native code that held the GIL. */
   gil_native: number;
-  /** Stalls by long-running Python. */
   python: number;
-  /** Stalls for want of a processor. */
   cpu_starved: number;
-  /** Stalls of unknown cause. */
   unknown: number;
 }
 
@@ -97,6 +92,25 @@ export interface Failure {
   /** When last, in seconds since the agent was installed. */
   last_s: number;
 }
+
+export interface Finding {
+  /** What kind of finding it is. */
+  kind: FindingKind;
+  /** How sure it is, from 0 to 1. */
+  confidence: number;
+  /** What is the matter, as a sentence with its number and its place. */
+  text: string;
+  /** What holds the memory; empty where the finding is not about memory. */
+  holder: string;
+  /** Where in the code; empty where it is no single place. */
+  site: string;
+  /** How fast memory grows, per hour; zero where the finding is not about growth. */
+  rate_bytes_h: number;
+  /** What to do next; empty where nothing is to be done. */
+  advice: string;
+}
+
+export type FindingKind = "nothing" | "too_early" | "gc" | "gil_native" | "python" | "cpu_starved" | "unknown" | "queueing" | "memory_over_goal" | "degraded";
 
 export interface Forecasts {
   /** The kind of model by which `neural` decides, for instance `gru`. */
@@ -333,14 +347,31 @@ export interface Spans {
 }
 
 export interface Stall {
-  /** When it began, in seconds since the agent was installed. */
   at_s: number;
-  /** How long it lasted. */
   ms: number;
-  /** One of the causes above. */
   cause: Cause;
-  /** Where in the code: `file.py:12 in handler`, with the native library where it is known. */
   site: string;
+  stop: string;
+  objects: number;
+}
+
+export interface StallSite {
+  /** The cause of the stalls there. */
+  cause: Cause;
+  /** The place; empty where it is not known. */
+  site: string;
+  /** How many. */
+  count: number;
+  /** How long they lasted together. */
+  total_ms: number;
+  /** The longest. */
+  max_ms: number;
+  /** When the longest began, in seconds since the agent was installed. */
+  at_s: number;
+  /** What kind of stop it was: `young`, `middle`, `full`, `reap` or `clone`; empty for other causes. */
+  stop: string;
+  /** How many objects that stop dealt with; zero where it is not known. */
+  objects: number;
 }
 
 export interface Stalls {
@@ -349,6 +380,9 @@ export interface Stalls {
   /** The longest stall. */
   max_ms: number;
   by_cause: ByCause;
+  time_ms_by_cause: TimeByCause;
+  /** The ten longest stalls since the agent was installed, longest first. */
+  longest: Stall[];
   /** The latest stalls, oldest first. */
   recent: Stall[];
 }
@@ -358,6 +392,10 @@ export interface Status {
   pid: number;
   /** The command line, shortened. */
   command: string;
+  /** The service that the process belongs to. */
+  service: string;
+  /** What the process is in its service. */
+  role: string;
   /** Interpreter and version. */
   python: string;
   /** Version of NeuroGC. */
@@ -370,6 +408,9 @@ export interface Status {
   uptime_s: number;
   /** What does not work here, and why, in words. */
   degraded: string[];
+  /** What is the matter, the most important first. */
+  findings: Finding[];
+  window: Window;
   gc: Gc;
   conduct: Conduct;
   bound: Bound;
@@ -389,6 +430,14 @@ export interface Status {
   agent: Agent;
 }
 
+export interface TimeByCause {
+  gc: number;
+  gil_native: number;
+  python: number;
+  cpu_starved: number;
+  unknown: number;
+}
+
 export interface Waits {
   /** Requests whose wait the kernel or a proxy has told. */
   measured: number;
@@ -396,6 +445,39 @@ export interface Waits {
   estimated: number;
   /** Requests whose wait is not known. */
   unknown: number;
+}
+
+export interface Window {
+  /** How long the window is. */
+  seconds: number;
+  stalls: WindowStalls;
+  gc: WindowGc;
+  requests: WindowRequests;
+}
+
+export interface WindowGc {
+  full: Place;
+  in_request: Place;
+  in_gap_arrivals: Place;
+  in_gap: Place;
+  forced: Place;
+}
+
+export interface WindowRequests {
+  /** Requests ended. */
+  count: number;
+  total: Latency;
+  wait: Latency;
+  service: Latency;
+}
+
+export interface WindowStalls {
+  /** Stalls. */
+  count: number;
+  by_cause: ByCause;
+  time_ms_by_cause: TimeByCause;
+  /** Where the stalls happened: at most ten places for each cause. */
+  sites: StallSite[];
 }
 
 /** The series of the hub. */

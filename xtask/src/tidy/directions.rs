@@ -12,14 +12,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-policy", &["neurogc-neural"]),
     ("neurogc-neural", &[]),
     ("neurogc-wire", &[]),
+    ("neurogc-diagnose", &["neurogc-wire"]),
     ("neurogc-load", &[]),
     ("neurogc-settings", &["neurogc-policy"]),
-    ("neurogc-agent", &["neurogc-policy", "neurogc-settings", "neurogc-wire"]),
+    ("neurogc-agent", &["neurogc-diagnose", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),
     ("neurogc-hub", &["neurogc-policy", "neurogc-wire"]),
     (
         "neurogc-cli",
         &[
+            "neurogc-diagnose",
             "neurogc-hub",
             "neurogc-learn",
             "neurogc-load",

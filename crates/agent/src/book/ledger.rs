@@ -5,6 +5,7 @@ use neurogc_wire::trace::{BlockWriter, Record, WaitSource};
 
 use crate::book::hub_batch::News;
 use crate::book::order_log::{Orders, is_notable, kind};
+use crate::book::recent::{Recent, StopFacts};
 use crate::book::troubles::Troubles;
 use crate::sense::arrivals::{Arrival, Imputation, Known};
 use crate::sense::collections::{Collection, Collections};
@@ -12,7 +13,8 @@ use crate::sense::gaps::{Gap, Gaps};
 use crate::sense::hooks::{Event, Open};
 use crate::sense::process::Seen;
 use crate::sense::requests::{Requests, Served};
-use crate::sense::stalls::{Stalls, Verdict};
+use crate::sense::stall_log::Stalls;
+use crate::sense::stalls::Verdict;
 use crate::snapshot::Latest;
 
 /// The books of one process.
@@ -24,6 +26,8 @@ pub(crate) struct Ledger {
     pub(crate) gaps: Gaps,
     pub(crate) stalls: Stalls,
     pub(crate) orders: Orders,
+    /// The last minutes.
+    pub(crate) recent: Recent,
     pub(crate) seen: Seen,
     /// What went wrong while running, in words.
     pub(crate) troubles: Troubles,
@@ -49,6 +53,7 @@ impl Ledger {
             gaps: Gaps::default(),
             stalls: Stalls::default(),
             orders: Orders::default(),
+            recent: Recent::new(installed),
             seen: Seen::default(),
             troubles: Troubles::default(),
             sampler_cpu_ns: 0,
@@ -76,7 +81,9 @@ impl Ledger {
                 let wait = imputed.unwrap_or(wait);
                 let served = Served { began, ended: at, wait, known, gc: 0, route, trace };
                 let gc = self.collections.during(served.span());
-                self.requests.add(&Served { gc, ..served }, self.second(at));
+                let served = Served { gc, ..served };
+                self.requests.add(&served, self.second(at));
+                self.recent.request(&served);
                 self.record(at, |at| Record::RequestEnd { at, id });
             }
             Event::Collection { at, pause, kind, order, place, collected, uncollectable, .. } => {
@@ -91,6 +98,7 @@ impl Ledger {
 
     fn begins(&mut self, at: u64, id: u64, wait: u64, known: Known) {
         self.record(at, |at| Record::RequestStart { at, id });
+        self.recent.begins(at);
         let imputed = self.imputation.begins(at, id, known == Known::Unknown);
         let wait = imputed.unwrap_or(wait);
         if wait == 0 {
@@ -107,9 +115,9 @@ impl Ledger {
 
     /// Records the stops of which it is known by now whether requests waited for them.
     pub(crate) fn settle(&mut self, now: u64) {
-        while let Some(Collection { at, pause, kind, place, collected, uncollectable, order }) =
-            self.collections.settle(now)
-        {
+        while let Some(settled) = self.collections.settle(now) {
+            self.recent.stop(&settled);
+            let Collection { at, pause, kind, place, collected, uncollectable, order } = settled;
             self.record(at, |at| Record::Collection {
                 at,
                 pause,
@@ -127,9 +135,10 @@ impl Ledger {
         at.saturating_sub(self.installed) / 1_000_000_000
     }
 
-    /// Books a stall.
-    pub(crate) fn stall(&mut self, verdict: Verdict) {
-        self.stalls.add(&verdict, self.installed);
+    /// Books a stall, and the stop that it was.
+    pub(crate) fn stall(&mut self, verdict: Verdict, stop: Option<StopFacts>) {
+        self.stalls.add(&verdict, stop, self.installed);
+        self.recent.stall(&verdict, stop);
         // A collection is beside its requests already.
         if !self.collections.is_one(verdict.at, verdict.duration) {
             self.requests.stalled((verdict.at, verdict.at + verdict.duration), verdict.cause);

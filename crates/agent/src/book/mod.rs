@@ -3,5 +3,6 @@
 pub(crate) mod hub_batch;
 pub(crate) mod ledger;
 pub(crate) mod order_log;
+pub(crate) mod recent;
 pub(crate) mod status;
 pub(crate) mod troubles;

@@ -1,9 +1,11 @@
 //! The status report, put together from what the agent knows.
 
+use neurogc_diagnose::{Evidence, diagnose};
 use neurogc_wire::report::Sample;
 use neurogc_wire::status::{Agent as Cost, Bound, Compared, Conduct, Forecasts, Guards, Status};
 
 use crate::book::order_log::Orders;
+use crate::book::recent::LONGEST_NS;
 use crate::decide::director::PolicyState;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::sense::children::children_of;
@@ -16,7 +18,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everything the agent knows. It reads files below `/proc`, so it must not run with the program waiting.
 pub(crate) fn report(agent: &Agent) -> Status {
-    report_with(agent, agent.hooks.in_flight(), Stops::All)
+    report_with(agent, agent.hooks.in_flight(), Stops::All, LONGEST_NS)
 }
 
 /// Which stops in gaps the report counts by place.
@@ -29,8 +31,8 @@ pub(crate) enum Stops {
 }
 
 /// The same with so many requests in flight, where that was looked at before the books were brought up to date: each
-/// request is in one of the two numbers at least.
-pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops) -> Status {
+/// request is in one of the two numbers at least. `length` is that of the window, in nanoseconds.
+pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u64) -> Status {
     let pid = std::process::id();
     // What may take long comes first: the books are wanted by others.
     let children = children_of(pid, &mut lock(&agent.proportions));
@@ -47,15 +49,19 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops) -> Status
     gc.snapshot = agent.snapshots.figures().report(agent.installed);
     let mut degraded = agent.interpreter.degraded.clone();
     degraded.extend(ledger.troubles.report());
-    Status {
+    let mut status = Status {
         pid,
         command: agent.command.clone(),
+        service: agent.identity.service.clone(),
+        role: agent.identity.role(),
         python: agent.interpreter.version.to_string(),
         neurogc: VERSION.to_owned(),
         policy: agent.policy().to_string(),
         policy_set: agent.policy_set().to_string(),
         uptime_s: seconds(uptime),
         degraded,
+        findings: Vec::new(),
+        window: ledger.recent.report(now, length),
         gc,
         conduct: conduct(agent, &ledger.orders, state, now),
         bound: bound(state),
@@ -74,12 +80,15 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops) -> Status
             dropped: agent.hooks.dropped() + ledger.lost_blocks,
             rss_bytes: heap::allocated() as u64 + library,
         },
-    }
+    };
+    drop(ledger);
+    status.findings = diagnose(&Evidence::from(&status));
+    status
 }
 
 /// The report with everything that a hub keeps. Like `report`, it must not run with the program waiting.
 pub(crate) fn sample(agent: &Agent) -> Sample {
-    let status = report_with(agent, agent.hooks.in_flight(), Stops::Settled);
+    let status = report_with(agent, agent.hooks.in_flight(), Stops::Settled, LONGEST_NS);
     let ledger = agent.ledger();
     let (gil_busy_ms, gil_idle_ms) = ledger.gaps.totals_ms();
     let [latency, wait, service] = ledger.requests.distributions();

@@ -19,9 +19,11 @@ use crate::act::remote::Remote;
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
 use crate::cpython::vm::ThisProcess;
+use crate::lifecycle::identity::{Identity, command_line};
 use crate::lifecycle::rounds::{Rounds, wait_until};
 use crate::lifecycle::threads::{Crew, Member, catch};
 use crate::python::gc_functions::leave_to_cpython;
+use crate::python::prefork::forks_workers_now;
 use crate::sense::children::Proportions;
 use crate::sense::frozen::Frozen;
 use crate::sense::hooks::Hooks;
@@ -52,6 +54,7 @@ pub(crate) struct Agent {
     pub(crate) settings: Settings,
     pub(crate) interpreter: Interpreter,
     pub(crate) command: String,
+    pub(crate) identity: Identity,
     pub(crate) installed: u64,
     /// The same moment by the wall clock, which may be set anew later.
     pub(crate) installed_unix_ns: u64,
@@ -87,9 +90,10 @@ pub(crate) struct Agent {
 }
 
 /// What the agent was told about its process.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) command: String,
+    pub(crate) identity: Identity,
     pub(crate) thresholds: [u32; 3],
     pub(crate) owns_trace: bool,
 }
@@ -121,6 +125,7 @@ impl Agent {
             settings,
             interpreter,
             command: host.command,
+            identity: host.identity,
             installed,
             installed_unix_ns: unix_ns(),
             report_key: report_key(),
@@ -260,7 +265,9 @@ impl Agent {
     /// The agent of a forked child: the same settings, and empty books. Of the parent's agent only that is read which
     /// threads with the GIL alone change: a lock of another kind may have been held when the process was forked.
     pub(crate) fn in_child(&self) -> Self {
-        let host = Host { command: self.command.clone(), thresholds: self.thresholds, owns_trace: false };
+        let identity =
+            self.identity.in_child(std::os::unix::process::parent_id(), &command_line("self"), forks_workers_now());
+        let host = Host { command: self.command.clone(), identity, thresholds: self.thresholds, owns_trace: false };
         let policy = match self.policy.try_lock() {
             Ok(policy) => policy.clone(),
             Err(TryLockError::Poisoned(policy)) => policy.into_inner().clone(),

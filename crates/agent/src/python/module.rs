@@ -15,6 +15,7 @@ use crate::book::status;
 use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 use crate::lifecycle::agent::{Agent, EXIT_PATIENCE, Host};
+use crate::lifecycle::identity::{Identity, command_line, named_for_opentelemetry};
 use crate::python::prefork::share_heap;
 use crate::sys::heap;
 
@@ -100,19 +101,23 @@ mod _agent {
     }
 }
 
-/// Installs the agent with these settings, or takes them over if it is there already.
+/// Installs the agent with these settings, or takes them over if it is there already. Gives what is wrong in the
+/// environment and in the settings file, which does not keep the program from running.
 #[pyfunction]
-fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
+fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
     let effective = effective_settings(py, settings)?;
     if current().is_some_and(|agent| agent.settings == effective.settings) {
         // The program may have emptied `gc.callbacks` meanwhile.
-        return hook_in(py);
+        hook_in(py)?;
+        return Ok(effective.complaints);
     }
     if !heap::has_room() {
         return Err(PyMemoryError::new_err("there is no memory for the agent"));
     }
     let interpreter = Interpreter::examine(py)?;
-    let agent = Arc::new(Agent::new(effective.settings, interpreter, host(py)?));
+    let host = host(py, &effective.settings.service)?;
+    let agent = Arc::new(Agent::new(effective.settings, interpreter, host));
+    effective.complaints.iter().for_each(|complaint| agent.ledger().trouble(complaint.clone()));
     agent.snapshots.make_markers(py);
     hook_in(py)?;
     // Several threads may do this at once: each stops what it replaces, and only the last one's agent is started.
@@ -123,7 +128,7 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<()> {
     }
     take_over(py, &agent)?;
     start(&agent);
-    Ok(())
+    Ok(effective.complaints)
 }
 
 /// Takes the agent out again. What it has learned is gone.
@@ -291,12 +296,13 @@ fn effective_settings(py: Python<'_>, keywords: &Bound<'_, PyDict>) -> PyResult<
         }
     }
     let named = environment.iter().find(|(name, _)| name == env::CONFIG).map(|(_, path)| PathBuf::from(path));
-    let file = match read_file(named) {
-        Ok(file) => file,
-        Err((path, error)) => return Err(PyValueError::new_err(format!("{}: {error}", path.display()))),
+    let (file, unread) = match read_file(named) {
+        Ok(file) => (file, None),
+        Err((path, error)) => (None, Some(format!("{}: {error}. The defaults hold", path.display()))),
     };
     let mut effective =
         resolve(&Sources { keywords, environment, file }).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    effective.complaints.extend(unread);
     // The program may change its working directory.
     if let Some(path) = &mut effective.settings.trace
         && let Ok(absolute) = std::path::absolute(&*path)
@@ -318,11 +324,20 @@ fn read_file(named: Option<PathBuf>) -> Result<Option<(PathBuf, String)>, (PathB
     }
 }
 
-fn host(py: Python<'_>) -> PyResult<Host> {
-    let root = py.import("os")?.getattr("environ")?.call_method1("get", (env::ROOT_PID,))?;
-    let root: Option<u32> = root.extract::<String>().ok().and_then(|pid| pid.parse().ok());
+fn host(py: Python<'_>, service: &str) -> PyResult<Host> {
+    let environ = py.import("os")?.getattr("environ")?;
+    let variable = |name: &str| -> PyResult<Option<String>> {
+        Ok(environ.call_method1("get", (name,))?.extract::<String>().ok().filter(|value| !value.is_empty()))
+    };
+    let root: Option<u32> = variable(env::ROOT_PID)?.and_then(|pid| pid.parse().ok());
+    let (name, attributes) = (variable("OTEL_SERVICE_NAME")?, variable("OTEL_RESOURCE_ATTRIBUTES")?);
+    let named = Some(service.to_owned()).filter(|name| !name.is_empty());
+    let named = named.or_else(|| named_for_opentelemetry(name.as_deref(), attributes.as_deref()));
+    let parent = std::os::unix::process::parent_id();
+    let identity = Identity::new(named, &command_line("self"), parent, &command_line(&parent.to_string()));
     Ok(Host {
         command: command(),
+        identity,
         thresholds: py.import("gc")?.call_method0("get_threshold")?.extract()?,
         owns_trace: root.is_none_or(|root| root == std::process::id()),
     })
@@ -331,11 +346,9 @@ fn host(py: Python<'_>) -> PyResult<Host> {
 /// The command line, shortened. At start-up Python has not split it yet, so the kernel is asked.
 fn command() -> String {
     const LONGEST: usize = 200;
-    let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let mut words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    let program = words.next().map(String::from_utf8_lossy).unwrap_or_default();
-    let program = program.rsplit('/').next().unwrap_or_default().to_owned();
-    let rest = words.map(String::from_utf8_lossy);
-    let line = std::iter::once(program.into()).chain(rest).collect::<Vec<_>>().join(" ");
+    let words = command_line("self");
+    let mut words = words.iter();
+    let program = words.next().map(|path| path.rsplit('/').next().unwrap_or_default().to_owned()).unwrap_or_default();
+    let line = std::iter::once(&program).chain(words).map(String::as_str).collect::<Vec<_>>().join(" ");
     line.chars().take(LONGEST).map(|character| if character.is_control() { ' ' } else { character }).collect()
 }

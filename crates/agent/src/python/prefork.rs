@@ -24,6 +24,11 @@ pub(crate) fn forks_workers(py: Python<'_>, begins: bool) -> bool {
     begins && current().is_some_and(|agent| shares_heap(py, &agent).unwrap_or(false))
 }
 
+/// Whether the calling thread forks workers now, or was forked as one.
+pub(crate) fn forks_workers_now() -> bool {
+    FORKS_WORKERS.get()
+}
+
 /// In a forked child, before the program runs there: freezes what was inherited, if this is a worker.
 pub(crate) fn share_heap(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     // Asked here and not before the fork, because the server's own hooks may have frozen the heap meanwhile.

@@ -16,4 +16,5 @@ pub(crate) mod schedule;
 pub(crate) mod seldom;
 pub(crate) mod slowest;
 pub(crate) mod spans;
+pub(crate) mod stall_log;
 pub(crate) mod stalls;

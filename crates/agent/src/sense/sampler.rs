@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::BlockWriter;
 use nix::poll::{PollFd, PollFlags};
 
+use crate::book::recent::StopFacts;
 use crate::cpython::frames::Sample;
 use crate::cpython::gil::Gil;
 use crate::cpython::{Interpreter, ThreadState};
@@ -135,12 +137,25 @@ impl Sampler<'_> {
                 ledger.heap(at, gathered, collector.tenured(), collector.pending());
             }
             if let Some(verdict) = verdict {
-                ledger.stall(verdict);
+                ledger.stall(verdict, self.stop_facts(event));
             }
             if ledger.trace.as_ref().is_some_and(BlockWriter::is_full) {
                 self.agent.close_block(&mut ledger);
             }
         }
+    }
+
+    /// What a stop was that held the program up.
+    fn stop_facts(&self, event: Event) -> Option<StopFacts> {
+        let Event::Collection { kind, gathered, collected, .. } = event else { return None };
+        let old = || self.agent.interpreter.collector.map_or(0, |collector| collector.tenured() + collector.pending());
+        let objects = match kind {
+            StopKind::Full => old() + u64::from(collected),
+            StopKind::Young | StopKind::Middle => u64::from(gathered),
+            StopKind::Reap => u64::from(collected),
+            StopKind::Clone => 0,
+        };
+        Some(StopFacts { kind, objects })
     }
 
     /// Waits for the next round.
@@ -175,7 +190,7 @@ impl Sampler<'_> {
             ledger.gap(gap);
         }
         if let Some(verdict) = verdict {
-            ledger.stall(verdict);
+            ledger.stall(verdict, None);
         }
         let idle = ledger.gaps.idle_for();
         self.idle = !look.held;

@@ -4,18 +4,11 @@
 //! evidence, and when the stretch ends it gives a verdict. Collections are known exactly and are judged by
 //! themselves; the rest of a stretch is judged without them.
 
-use std::collections::VecDeque;
-
-use neurogc_wire::buckets::Distribution;
-use neurogc_wire::status::{Cause, Stall, Stalls as Report};
+use neurogc_wire::status::Cause;
 
 use super::schedule::Schedule;
-use super::spans::{ms, seconds};
 use crate::cpython::ThreadState;
 use crate::cpython::frames::Sample;
-
-/// Stalls that are kept in full.
-const RECENT: usize = 32;
 
 /// Different places that are told apart within one stretch.
 const SITES: usize = 8;
@@ -330,42 +323,6 @@ fn most_frequent(sites: &[(Sample, String, u32)]) -> Option<String> {
     sites.iter().map(|(_, site, _)| site).rev().max_by_key(|site| weight(site)).cloned()
 }
 
-/// All stalls so far.
-#[derive(Debug, Default)]
-pub(crate) struct Stalls {
-    report: Report,
-    lengths: Distribution,
-    recent: VecDeque<Stall>,
-}
-
-impl Stalls {
-    pub(crate) fn add(&mut self, verdict: &Verdict, installed: u64) {
-        self.report.count += 1;
-        self.report.max_ms = self.report.max_ms.max(ms(verdict.duration));
-        *self.report.by_cause.of(verdict.cause) += 1;
-        self.lengths.buckets.add(verdict.duration, 1);
-        self.lengths.total_ms += ms(verdict.duration);
-        if self.recent.len() == RECENT {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(Stall {
-            at_s: seconds(verdict.at.saturating_sub(installed)),
-            ms: ms(verdict.duration),
-            cause: verdict.cause,
-            site: verdict.site.clone(),
-        });
-    }
-
-    /// How long they lasted.
-    pub(crate) fn distribution(&self) -> Distribution {
-        self.lengths.clone()
-    }
-
-    pub(crate) fn report(&self) -> Report {
-        Report { recent: self.recent.iter().cloned().collect(), ..self.report.clone() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -583,17 +540,5 @@ mod tests {
         for (at, held) in [(45, true), (46, false)] {
             assert_eq!(watch.look(look(at, held, None), &mut fake), None);
         }
-    }
-
-    #[test]
-    fn the_latest_stalls_are_kept() {
-        let mut stalls = Stalls::default();
-        for index in 0..100 {
-            let verdict = Verdict { at: index * MS, duration: index * MS, cause: Cause::Gc, site: String::new() };
-            stalls.add(&verdict, 0);
-        }
-        let report = stalls.report();
-        assert_eq!((report.count, report.max_ms, report.by_cause.gc, report.recent.len()), (100, 99.0, 100, RECENT));
-        assert_eq!(report.recent.last().map(|stall| stall.ms), Some(99.0));
     }
 }

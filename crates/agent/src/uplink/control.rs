@@ -18,6 +18,7 @@ use nix::sys::socket::{
 use nix::unistd::{Uid, geteuid};
 
 use super::connections::Connections;
+use crate::book::recent::LONGEST_NS;
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
 use crate::python::gc_functions::switch;
@@ -76,15 +77,17 @@ impl Control {
             if agent.stopping() {
                 return None;
             }
-            if ask != Ask::Status {
-                return Some(answer_to(ask, agent));
-            }
+            let length = match ask {
+                Ask::Status => LONGEST_NS,
+                Ask::StatusSince(seconds) => u64::from(seconds) * 1_000_000_000,
+                other => return Some(answer_to(other, agent)),
+            };
             let in_flight = *looked.get_or_insert_with(|| {
                 let in_flight = agent.hooks.in_flight();
                 look();
                 in_flight
             });
-            Some(Answer::Status(Box::new(status::report_with(agent, in_flight, status::Stops::All))))
+            Some(Answer::Status(Box::new(status::report_with(agent, in_flight, status::Stops::All, length))))
         })
     }
 
@@ -191,7 +194,8 @@ fn is_allowed(peer: &UnixStream) -> bool {
 /// The answer to a question, whoever has asked it.
 pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
     match ask {
-        Ask::Status => Answer::Status(Box::new(status::report(agent))),
+        // The windows of hubs are their own.
+        Ask::Status | Ask::StatusSince(_) => Answer::Status(Box::new(status::report(agent))),
         Ask::Policy(name) => match name.parse() {
             Ok(name) => ticket(agent.remote.settle(change(agent, name), monotonic_ns())),
             Err(error) => Answer::Refused(NameError::to_string(&error)),

@@ -15,6 +15,8 @@ mod push;
 mod response;
 mod trace_file;
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,6 +25,7 @@ use nix::poll::PollFd;
 
 use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::identity::Role;
 use crate::lifecycle::rounds::wait_until;
 use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
@@ -89,6 +92,22 @@ fn await_exec(agent: &Agent, waiter: &Waiter) {
     }
 }
 
+/// Workers of one server that are numbered.
+const MOST_WORKERS: u32 = 512;
+
+/// Gives a worker the lowest number that no other worker of its server has, so that the one that takes its place gets the
+/// same. A number is the name of a socket without a file, which two processes cannot have at once.
+fn claim_number(agent: &Agent) -> Option<UnixListener> {
+    let (user, parent) = (nix::unistd::geteuid(), nix::unistd::getppid());
+    (1..=MOST_WORKERS).find_map(|number| {
+        let name = format!("neurogc-worker-{user}-{parent}-{number}");
+        let address = SocketAddr::from_abstract_name(name).ok()?;
+        let listener = UnixListener::bind_addr(&address).ok()?;
+        agent.identity.worker.store(number, Ordering::Relaxed);
+        Some(listener)
+    })
+}
+
 struct Uplink<'a> {
     agent: &'a Agent,
     crew: &'a Crew,
@@ -97,22 +116,35 @@ struct Uplink<'a> {
     descriptors: Descriptors,
     trace: Option<TraceFile>,
     listeners: Listeners,
+    /// Holds the number of this worker: the kernel gives it back when the process ends.
+    _worker: Option<UnixListener>,
     cpu_before: u64,
 }
 
 impl<'a> Uplink<'a> {
     fn open(agent: &'a Agent, descriptors: Descriptors, crew: &'a Crew) -> Self {
-        let mut trace = None;
+        let (mut trace, mut worker) = (None, None);
         let mut listeners = Listeners::default();
         if descriptors == Descriptors::Private {
             trace = agent.settings.trace.as_deref().and_then(|path| open_trace(agent, path));
             listeners = Listeners::new(agent);
+            worker = (agent.identity.role == Role::Worker).then(|| claim_number(agent)).flatten();
         } else {
             let reason = "the kernel gives the agent no descriptors of its own: no control socket, no hub, no trace";
             agent.ledger().trouble(reason.to_owned());
         }
         let cpu_before = agent.ledger().uplink_cpu_ns;
-        let mut uplink = Self { agent, crew, look_due: 0, control: None, descriptors, trace, listeners, cpu_before };
+        let mut uplink = Self {
+            agent,
+            crew,
+            look_due: 0,
+            control: None,
+            descriptors,
+            trace,
+            listeners,
+            _worker: worker,
+            cpu_before,
+        };
         uplink.open_control();
         uplink
     }

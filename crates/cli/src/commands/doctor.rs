@@ -73,8 +73,12 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
 
 fn look(arguments: &Arguments) -> Findings {
     let python = arguments.python.clone().unwrap_or_else(probe::default_python);
-    let settings = sources::gather(Vec::new())
-        .and_then(|sources| neurogc_settings::resolve(&sources).map_err(|error| error.to_string()));
+    let (sources, unread) = sources::gather(Vec::new());
+    let settings = neurogc_settings::resolve(&sources).map_err(|error| error.to_string()).and_then(|effective| {
+        // An agent passes over what is wrong; here it is to be seen.
+        let wrong: Vec<_> = unread.iter().chain(&effective.complaints).map(String::as_str).collect();
+        if wrong.is_empty() { Ok(effective) } else { Err(wrong.join(". ")) }
+    });
     let home = Home::find();
     let facts = home.as_ref().map_err(Clone::clone).and_then(|home| probe::ask(&python, home));
     let reason = match (&settings, &facts) {

@@ -11,10 +11,14 @@ use crate::columns::{self, Column};
 use crate::failure::Outcome;
 use crate::figures::{self, plain};
 use crate::notice::say;
+use crate::paint;
 use crate::table::{Side, Table};
 
 /// How long one agent may take: a listing should not hang on one stopped process.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A longer name of a service would take the room of the figures.
+const LONGEST_SERVICE: usize = 24;
 
 /// A terminal with fewer columns than this is narrow.
 const NARROW: usize = 100;
@@ -41,9 +45,10 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&reports)?)?;
     } else if reports.is_empty() {
-        writeln!(out, "No process with an agent is running. Start one with `neurogc run -- python app.py`.")?;
+        writeln!(out, "No process of yours with an agent is running. Start one with `neurogc run -- python app.py`.")?;
     } else {
-        write!(out, "{}", listing(&reports, &arguments.columns, figures::room()))?;
+        let text = listing(&reports, &arguments.columns, figures::room());
+        write!(out, "{}", if paint::is_wanted() { paint::listing(&text) } else { text })?;
     }
     Ok(())
 }
@@ -52,8 +57,10 @@ fn listing(reports: &[Status], more: &[Column], room: Option<usize>) -> String {
     use Side::{Left, Right};
     // A narrow terminal needs its room for the command; `status` has what is left out.
     let narrow = room.is_some_and(|room| room < NARROW);
-    let wanted = |column: &str| !(narrow && ["PYTHON", "POLICY"].contains(&column));
+    let wanted = |column: &str| !(narrow && ["ROLE", "PYTHON", "POLICY"].contains(&column));
     let columns = [
+        ("SERVICE", Left),
+        ("ROLE", Left),
         ("PID", Right),
         ("PYTHON", Left),
         ("POLICY", Left),
@@ -68,9 +75,15 @@ fn listing(reports: &[Status], more: &[Column], room: Option<usize>) -> String {
     // The command stays last: it is cut where a line is too long.
     shown.splice(shown.len() - 1..shown.len() - 1, more.iter().map(|column| (column.title(), column.side())));
     let mut table = Table::new(&shown);
-    for status in reports {
+    let mut above = "";
+    for status in by_service(reports) {
+        // A service is named once, above its processes.
+        let service = std::mem::replace(&mut above, &status.service);
+        let service = if *service == *status.service { String::new() } else { plain(&status.service) };
         let measured = status.requests.count > 0;
         let cells = [
+            figures::shorten(&service, LONGEST_SERVICE),
+            plain(&status.role),
             status.pid.to_string(),
             plain(&status.python),
             plain(&status.policy_shown()),
@@ -85,6 +98,18 @@ fn listing(reports: &[Status], more: &[Column], room: Option<usize>) -> String {
     }
     table.fit_last(0, room, figures::shorten);
     table.render(0)
+}
+
+/// The processes of each service beside each other: the master first, then the workers by their number.
+fn by_service(reports: &[Status]) -> Vec<&Status> {
+    let rank = |status: &Status| {
+        let number = status.role.strip_prefix("worker ").and_then(|number| number.parse::<u32>().ok());
+        let first = !matches!(&*status.role, "master" | "main") as u32;
+        (first, number.unwrap_or(u32::MAX), status.pid)
+    };
+    let mut sorted: Vec<_> = reports.iter().collect();
+    sorted.sort_by(|one, other| one.service.cmp(&other.service).then_with(|| rank(one).cmp(&rank(other))));
+    sorted
 }
 
 fn longest_pause(status: &Status) -> String {
@@ -107,7 +132,28 @@ mod tests {
         service.command = format!("python /srv/shop/venv/bin/uvicorn {}", "x".repeat(100));
         let text = listing(&[service, samples::idle()], &[], Some(80));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(text.contains("python /srv/shop/venv") && text.contains('…') && !text.contains("POLICY"), "{text}");
+        assert!(text.contains("python /srv/shop/") && text.contains('…') && !text.contains("POLICY"), "{text}");
+    }
+
+    #[test]
+    fn processes_of_a_service_stand_together() {
+        let of = |pid, service: &str, role: &str| Status {
+            pid,
+            service: service.to_owned(),
+            role: role.to_owned(),
+            ..samples::idle()
+        };
+        let reports = [
+            of(4, "shop", "worker 10"),
+            of(5, "api", "main"),
+            of(6, "shop", "worker 2"),
+            of(7, "shop", "resource tracker"),
+            of(8, "shop", "master"),
+        ];
+        let pids: Vec<_> = by_service(&reports).iter().map(|status| status.pid).collect();
+        assert_eq!(pids, [5, 8, 6, 4, 7]);
+        let text = listing(&reports, &[], None);
+        assert_eq!(text.matches("shop").count(), 1, "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,7 +54,7 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    let settings = settings(&arguments)?;
+    let (settings, policy) = settings(&arguments)?;
     let home = Home::find().map_err(Failure::failed)?;
     let Some((name, rest)) = arguments.command.split_first() else {
         return Err(Failure::usage("there is no command to run"));
@@ -72,6 +72,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut command = Command::new(name);
     command.args(rest);
     injection::inject(&mut command, &home, &settings).map_err(Failure::failed)?;
+    if io::stderr().is_terminal() {
+        // The command takes over this process, so its number is ours.
+        let pid = std::process::id();
+        say(format!("process {pid} runs with policy {policy}. See `neurogc status {pid}` or `neurogc top {pid}`"));
+    }
     // Only a failure comes back from here. The standard library gives SIGPIPE its default back first.
     let error = command.exec();
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
@@ -81,8 +86,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     Err(Failure::with_code(code, format!("cannot run {shown}: {error}{hint}")))
 }
 
-/// The settings of the command line, checked together with all other sources before anything starts.
-fn settings(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
+/// The settings of the command line, and the policy that is in force with all sources. A mistake on the command line is
+/// an error; one in the environment or in the settings file is told and passed over, as the agent does it.
+fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, String), Failure> {
     let mut given = Vec::new();
     given.extend(arguments.policy.iter().map(|policy| ("policy".to_owned(), policy.clone())));
     if let Some(trace) = &arguments.trace {
@@ -103,14 +109,18 @@ fn settings(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
             *value = models::checked(policy)?.to_string();
         }
     }
-    let sources = sources::gather(given.clone()).map_err(Failure::usage)?;
-    let settings = neurogc_settings::resolve(&sources).map_err(|error| Failure::usage(error.to_string()))?.settings;
-    if let Some(hub) = settings.hub.filter(|_| settings.hub_token.is_empty())
+    let (sources, unread) = sources::gather(given.clone());
+    let effective = neurogc_settings::resolve(&sources).map_err(|error| Failure::usage(error.to_string()))?;
+    for complaint in unread.iter().chain(&effective.complaints) {
+        say(format!("{}. It is ignored", complaint.split_whitespace().collect::<Vec<_>>().join(" ")));
+    }
+    let settings = effective.settings;
+    if let Some(hub) = settings.hub.as_ref().filter(|_| settings.hub_token.is_empty())
         && let Some(token) = own_hub::token_of(hub.address)
     {
         given.push(("hub_token".to_owned(), token));
     }
-    Ok(given)
+    Ok((given, settings.policy.to_string()))
 }
 
 /// The trace's path as it holds wherever the program changes to, in a folder that can take it.

@@ -1,6 +1,7 @@
 //! Drawing the live view: made for 80×24, growing with the terminal.
 
-use neurogc_wire::status::Status;
+use neurogc_wire::finding::FindingKind;
+use neurogc_wire::status::{Cause, Status};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -11,9 +12,14 @@ use super::history::Rates;
 use super::screen::Screen;
 use crate::columns;
 use crate::figures::{bytes, count, ms, plain, shorten, shorten_front, span};
+use crate::stalls::longest_first;
+use crate::verdict;
 
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().fg(Color::DarkGray);
+/// The columns of a scale.
+const AXIS: u16 = 9;
+const CALM: Style = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
 /// Draws the whole view.
@@ -33,7 +39,7 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
     // Three lines a course at 24 lines; half of what is more goes to the courses.
     let course = 3 + area.height.saturating_sub(23) / 6;
     let [head, latency, pauses, memory, details] = Layout::vertical([
-        Constraint::Length(if screen.columns.is_empty() { 3 } else { 4 }),
+        Constraint::Length(if screen.columns.is_empty() { 4 } else { 5 }),
         Constraint::Length(course),
         Constraint::Length(course),
         Constraint::Length(course),
@@ -51,18 +57,19 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
         let [p50, max, wait] = [requests.p50_ms, requests.max_ms, requests.wait.p99_ms].map(ms);
         format!(" p99 latency {recent} (since the start: p50 {p50}, max {max}, p99 wait {wait}) ")
     };
-    let room = usize::from(area.width);
-    draw_course(title, Color::Cyan, &history.p99_us.last(room), frame, latency);
+    let room = usize::from(area.width.saturating_sub(AXIS));
+    let micros = |value: u64| ms(value as f64 / 1000.0);
+    draw_course(title, Color::Cyan, &history.p99_us.last(room), (0, &micros), frame, latency);
     let longest =
         [status.gc.young, status.gc.middle, status.gc.full].iter().map(|kind| kind.max_ms).fold(0.0, f64::max);
     let newest = ms(history.pause_us.newest() as f64 / 1000.0);
     let title = format!(" longest GC pause per second: {newest} (max {}) ", ms(longest));
-    draw_course(title, Color::Yellow, &history.pause_us.last(room), frame, pauses);
+    draw_course(title, Color::Yellow, &history.pause_us.last(room), (0, &micros), frame, pauses);
     let limit = status.memory.limit.map_or_else(String::new, |limit| format!(", limit {}", bytes(limit)));
     let (base, points) = above_base(&history.rss.last(room));
     let (rss, peak) = (bytes(status.memory.rss), bytes(status.memory.peak_rss));
-    let title = format!(" memory {rss} (peak {peak}{limit}), drawn from {} ", bytes(base));
-    draw_course(title, Color::Green, &points, frame, memory);
+    let title = format!(" memory {rss} (peak {peak}{limit}) ");
+    draw_course(title, Color::Green, &points, (base, &bytes), frame, memory);
     let wide = area.width >= 100;
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(if wide { 34 } else { 26 })])
         .spacing(1)
@@ -95,7 +102,14 @@ fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
     ));
     let more: Vec<_> = screen.columns.iter().zip(columns::cells(&screen.columns, status)).collect();
     let fourth = more.iter().map(|(column, cell)| format!("{} {cell}", column.title())).collect::<Vec<_>>().join("  ");
-    frame.render_widget(Paragraph::new(vec![first, second, third, Line::raw(fourth)]), area);
+    let (kind, verdict) = verdict::first(status);
+    let style = match kind {
+        FindingKind::Nothing => CALM,
+        kind if kind.is_trouble() => ALARM,
+        _ => STRONG,
+    };
+    let verdict = Line::styled(shorten(&verdict, area.width.into()), style);
+    frame.render_widget(Paragraph::new(vec![verdict, first, second, third, Line::raw(fourth)]), area);
 }
 
 /// Memory moves little against its size, so a course from zero would be flat. Gives the base and what is above it.
@@ -105,29 +119,64 @@ fn above_base(points: &[u64]) -> (u64, Vec<u64>) {
     (base, points.iter().map(|point| point - base).collect())
 }
 
-fn draw_course(title: String, color: Color, points: &[u64], frame: &mut Frame<'_>, area: Rect) {
+/// A course with its scale to the left: its largest value at the top, what it is drawn from at the bottom.
+fn draw_course(
+    title: String,
+    color: Color,
+    points: &[u64],
+    (base, shown): (u64, &dyn Fn(u64) -> String),
+    frame: &mut Frame<'_>,
+    area: Rect,
+) {
+    let seconds = points.len();
+    let ago = if seconds > 1 { format!(" {seconds} s ") } else { String::new() };
     let block = Block::new().borders(Borders::TOP).title(title).border_style(FAINT);
-    frame.render_widget(Sparkline::default().block(block).data(points).style(Style::new().fg(color)), area);
+    let block = block.title(Line::styled(ago, FAINT).right_aligned());
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let [axis, course] = Layout::horizontal([Constraint::Length(AXIS), Constraint::Fill(1)]).areas(inner);
+    let most = points.iter().max().copied().unwrap_or(0);
+    let mut labels = vec![Line::raw(String::new()); usize::from(axis.height)];
+    if let Some(bottom) = labels.last_mut() {
+        *bottom = Line::raw(format!("{} ", shown(base)));
+    }
+    if let Some(top) = labels.first_mut().filter(|_| most > 0) {
+        *top = Line::raw(format!("{} ", shown(base + most)));
+    }
+    frame.render_widget(Paragraph::new(labels).style(FAINT).right_aligned(), axis);
+    frame.render_widget(Sparkline::default().data(points).style(Style::new().fg(color)), course);
 }
 
 fn stalls(status: &Status, frame: &mut Frame<'_>, area: Rect) {
     let stalls = &status.stalls;
-    let title = format!(" {} stalls, longest {} ", count(stalls.count), ms(stalls.max_ms));
+    let title = format!(" {} stalls since the start, the longest: ", count(stalls.count));
     let block = Block::new().borders(Borders::TOP).title(title).border_style(FAINT);
     let site_width = usize::from(area.width.saturating_sub(8 + 7 + 11 + 3));
-    let rows = stalls.recent.iter().rev().map(|stall| {
+    // The longest first: the latest are seen as they come, and are short mostly.
+    let rows = longest_first(status).into_iter().map(|stall| {
         let ago = span(status.uptime_s - stall.at_s);
         let site = shorten_front(&plain(&stall.site), site_width);
-        Row::new([ago, ms(stall.ms), stall.cause.name().to_owned(), site])
+        let cause = Span::styled(stall.cause.name(), Style::new().fg(cause_color(stall.cause)));
+        Row::new([Line::raw(ago), Line::raw(ms(stall.ms)), Line::from(cause), Line::raw(site)])
     });
     let widths = [Constraint::Length(8), Constraint::Length(7), Constraint::Length(11), Constraint::Fill(1)];
     let table = Table::new(rows, widths).header(Row::new(["AGO", "LASTED", "CAUSE", "SITE"]).style(STRONG));
     frame.render_widget(table.block(block), area);
 }
 
+fn cause_color(cause: Cause) -> Color {
+    match cause {
+        Cause::Gc => Color::Yellow,
+        Cause::GilNative => Color::Magenta,
+        Cause::Python => Color::Cyan,
+        Cause::CpuStarved => Color::Red,
+        Cause::Unknown => Color::Reset,
+    }
+}
+
 fn collections(status: &Status, wide: bool, frame: &mut Frame<'_>, area: Rect) {
     let gc = &status.gc;
-    let block = Block::new().borders(Borders::TOP).title(" collections ").border_style(FAINT);
+    let block = Block::new().borders(Borders::TOP).title(" collections, since the start ").border_style(FAINT);
     let kinds = [("young", gc.young), ("middle", gc.middle), ("full", gc.full)];
     let kinds = kinds.map(|(name, pauses)| (name, pauses.count, pauses.total_ms, pauses.max_ms));
     let places =

@@ -117,23 +117,24 @@ fn wrong_usage_is_said_before_anything_starts() {
 }
 
 #[test]
-fn a_wrong_environment_or_settings_file_is_said() {
+fn a_wrong_environment_or_settings_file_is_said_and_stops_nothing() {
     let scene = Scene::new();
     let run = || scene.neurogc(&["run", "--", "true"]);
-    check(run().env("NEUROGC_POLICY", "nope"), 2, "(from environment)");
-    check(run().env("NEUROGC_POLICI", "observe"), 2, "Did you mean policy");
+    check(run().env("NEUROGC_POLICY", "nope"), 0, "(from environment)");
+    check(run().env("NEUROGC_POLICI", "observe"), 0, "Did you mean policy");
     check(
         run().env("NEUROGC_CONFIG", "/nowhere/neurogc.toml"),
-        2,
+        0,
         "cannot read the settings file /nowhere/neurogc.toml",
     );
     scene.file("neurogc.toml", "policy = \"observe\"\n");
     check(&mut run(), 0, "");
     scene.file("neurogc.toml", "policy =");
-    check(&mut run(), 2, "neurogc.toml");
+    check(&mut run(), 0, "neurogc.toml");
     std::fs::remove_file(scene.work().join("neurogc.toml")).unwrap();
     std::fs::create_dir(scene.work().join("neurogc.toml")).unwrap();
-    check(&mut run(), 2, "cannot read the settings file neurogc.toml");
+    check(&mut run(), 0, "cannot read the settings file neurogc.toml");
+    check(scene.neurogc(&["run", "--policy", "nope", "--", "true"]).env("NEUROGC_POLICI", "x"), 2, "no policy");
 }
 
 #[test]

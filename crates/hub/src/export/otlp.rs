@@ -110,7 +110,8 @@ fn message(hub: &Hub) -> String {
 fn resource(facts: &Facts, sample: &Sample, started: u64, now: u64) -> Value {
     let (name, version) = facts.python.split_once(' ').unwrap_or((&facts.python, ""));
     let attributes = attributes(&[
-        ("service.name", facts.command.split_whitespace().next().unwrap_or("python")),
+        ("service.name", if facts.service.is_empty() { "python" } else { &facts.service }),
+        ("neurogc.role", &facts.role),
         ("service.instance.id", &facts.id),
         ("host.name", &facts.host),
         ("process.command_line", &facts.command),

@@ -1,5 +1,6 @@
 //! `/metrics`: every live process, and the hub itself, as Prometheus reads them.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
@@ -17,6 +18,9 @@ use crate::api::{App, blocking};
 use crate::facts::Facts;
 use crate::process::State as Presence;
 
+/// The metric that says which process has the labels of a worker now.
+const INFO: &str = "neurogc_process_info";
+
 /// All metrics of a process but histograms.
 static METRICS: LazyLock<Vec<PrometheusMetric>> = LazyLock::new(catalogue::metrics::prometheus);
 
@@ -25,6 +29,12 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
         let views = app.hub.views();
         let live = views.iter().filter(|view| view.state != Presence::Gone);
         let samples: Vec<_> = live.filter_map(|view| Some((&*view.facts, view.sample.as_deref()?))).collect();
+        let workers = workers(samples.iter().map(|(facts, _)| *facts));
+        let samples: Vec<_> = samples
+            .into_iter()
+            .zip(&workers)
+            .map(|((facts, sample), worker)| (Labelled { facts, worker }, sample))
+            .collect();
         let mut page = Page::default();
         page.processes(&samples);
         page.hub(&app);
@@ -37,6 +47,35 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
     }
 }
 
+/// A process with the label that tells it from the others of its service. The label stays the same over restarts.
+#[derive(Clone, Copy, Debug)]
+struct Labelled<'f> {
+    facts: &'f Facts,
+    worker: &'f str,
+}
+
+/// What tells each process from the others of its service on its host: the number of a worker, else the role. Of several
+/// that have the same, the later ones get a number behind it.
+fn workers<'f>(processes: impl Iterator<Item = &'f Facts>) -> Vec<String> {
+    let processes: Vec<_> = processes.collect();
+    let plain = |facts: &Facts| {
+        let role = facts.role.strip_prefix("worker ").unwrap_or(&facts.role);
+        if role.starts_with("child of ") { "child".to_owned() } else { role.replace(' ', "_") }
+    };
+    let mut order: Vec<_> = (0..processes.len()).collect();
+    order.sort_by_key(|&index| (processes[index].started_ms, &processes[index].id));
+    let mut taken: HashMap<(&str, &str, String), u32> = HashMap::new();
+    let mut labels = vec![String::new(); processes.len()];
+    for index in order {
+        let facts = processes[index];
+        let label = plain(facts);
+        let before = taken.entry((&facts.host, &facts.service, label.clone())).or_default();
+        *before += 1;
+        labels[index] = if *before == 1 { label } else { format!("{label}#{before}") };
+    }
+    labels
+}
+
 /// The page as it grows.
 #[derive(Debug, Default)]
 struct Page {
@@ -44,19 +83,19 @@ struct Page {
 }
 
 impl Page {
-    fn processes(&mut self, samples: &[(&Facts, &Sample)]) {
+    fn processes(&mut self, samples: &[(Labelled<'_>, &Sample)]) {
         for metric in METRICS.iter() {
             self.head(metric.name, metric.kind, metric.help);
-            for (facts, sample) in samples {
-                metric.read(sample, &mut |labels, value| self.line(metric.name, facts, labels, value));
+            for (process, sample) in samples {
+                metric.read(sample, &mut |labels, value| self.line(metric.name, *process, labels, value));
             }
         }
         for histogram in HISTOGRAMS {
             self.head(histogram.prometheus, "histogram", histogram.help);
-            for (facts, sample) in samples {
+            for (process, sample) in samples {
                 (histogram.read)(sample, &mut |part, distribution| {
                     let label = histogram.label.map(|(label, _)| (label, part));
-                    self.histogram(histogram.prometheus, facts, label.as_slice(), distribution);
+                    self.histogram(histogram.prometheus, *process, label.as_slice(), distribution);
                 });
             }
         }
@@ -96,30 +135,30 @@ impl Page {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn line(&mut self, name: &str, facts: &Facts, labels: &[(&str, &str)], value: f64) {
-        let _ = write!(
-            self.text,
-            "{name}{{process=\"{}\",host=\"{}\",pid=\"{}\"",
-            facts.id,
-            Escaped(&facts.host),
-            facts.pid
-        );
+    fn line(&mut self, name: &str, process: Labelled<'_>, labels: &[(&str, &str)], value: f64) {
+        let Labelled { facts, worker } = process;
+        let (service, host) = (Escaped(&facts.service), Escaped(&facts.host));
+        let _ = write!(self.text, "{name}{{service=\"{service}\",worker=\"{}\",host=\"{host}\"", Escaped(worker));
+        if name == INFO {
+            // What changes with each restart is here only.
+            let _ = write!(self.text, ",process=\"{}\",pid=\"{}\"", facts.id, facts.pid);
+        }
         for (label, text) in labels {
             let _ = write!(self.text, ",{label}=\"{}\"", Escaped(text));
         }
         let _ = writeln!(self.text, "}} {value}");
     }
 
-    fn histogram(&mut self, name: &str, facts: &Facts, labels: &[(&str, &str)], distribution: &Distribution) {
+    fn histogram(&mut self, name: &str, process: Labelled<'_>, labels: &[(&str, &str)], distribution: &Distribution) {
         let counts = cumulative(distribution);
         let bounds = BOUNDS_MS.iter().map(|ms| (ms / 1e3).to_string()).chain(["+Inf".to_owned()]);
         let bucket = format!("{name}_bucket");
         for (bound, count) in bounds.zip(&counts) {
             let labels: Vec<_> = labels.iter().copied().chain([("le", &*bound)]).collect();
-            self.line(&bucket, facts, &labels, *count as f64);
+            self.line(&bucket, process, &labels, *count as f64);
         }
-        self.line(&format!("{name}_sum"), facts, labels, distribution.total_ms / 1e3);
-        self.line(&format!("{name}_count"), facts, labels, counts.last().copied().unwrap_or(0) as f64);
+        self.line(&format!("{name}_sum"), process, labels, distribution.total_ms / 1e3);
+        self.line(&format!("{name}_count"), process, labels, counts.last().copied().unwrap_or(0) as f64);
     }
 }
 
@@ -144,24 +183,42 @@ impl std::fmt::Display for Escaped<'_> {
 mod tests {
     use super::*;
 
+    fn facts(pid: u32, service: &str, role: &str, started_ms: u64) -> Facts {
+        let (host, id) = ("a".to_owned(), format!("a-{pid}-{started_ms}"));
+        Facts { id, host, pid, service: service.to_owned(), role: role.to_owned(), started_ms, ..Facts::default() }
+    }
+
+    #[test]
+    fn labels_are_those_of_the_process_that_was_there_before_and_never_given_twice() {
+        let check = |processes: &[Facts], expected: &[&str]| assert_eq!(workers(processes.iter()), expected);
+        check(&[facts(10, "shop", "master", 1), facts(11, "shop", "worker 1", 2)], &["master", "1"]);
+        check(&[facts(10, "shop", "master", 1), facts(99, "shop", "worker 1", 9)], &["master", "1"]);
+        let twins = [facts(5, "job", "main", 9), facts(6, "job", "main", 4), facts(7, "other", "main", 1)];
+        check(&twins, &["main#2", "main", "main"]);
+        check(&[facts(5, "job", "child of 4", 1), facts(6, "job", "child of 3", 2)], &["child", "child#2"]);
+    }
+
     #[test]
     fn a_page_is_grouped_escaped_and_cumulative() {
-        let facts = Facts { id: "a-1-2".to_owned(), host: "a".to_owned(), pid: 1, ..Facts::default() };
+        let facts = facts(1, "shop", "worker 2", 7);
+        let process = Labelled { facts: &facts, worker: "2" };
         let mut sample = Sample::default();
         sample.status.command = "python \"x\"\ny".to_owned();
         sample.latency.buckets.add(2_000_000, 3);
         sample.latency.buckets.add(80_000_000_000, 1);
         sample.latency.total_ms = 80_006.0;
         let mut page = Page::default();
-        page.processes(&[(&facts, &sample), (&facts, &sample)]);
-        let labels = "process=\"a-1-2\",host=\"a\",pid=\"1\"";
+        page.processes(&[(process, &sample), (process, &sample)]);
+        let labels = "service=\"shop\",worker=\"2\",host=\"a\"";
         for line in [
             format!("neurogc_request_duration_seconds_bucket{{{labels},le=\"0.001\"}} 0"),
             format!("neurogc_request_duration_seconds_bucket{{{labels},le=\"0.0025\"}} 3"),
             format!("neurogc_request_duration_seconds_bucket{{{labels},le=\"+Inf\"}} 4"),
+            format!("neurogc_policy_info{{{labels},policy=\"\"}} 1"),
+            format!("neurogc_stalled_seconds_total{{{labels},cause=\"gc\"}} 0"),
             format!("neurogc_request_duration_seconds_sum{{{labels}}} 80.006"),
             format!(
-                "neurogc_process_info{{{labels},command=\"python \\\"x\\\"\\ny\",python=\"\",version=\"\",policy=\"\"}} 1"
+                "neurogc_process_info{{{labels},process=\"a-1-7\",pid=\"1\",command=\"python \\\"x\\\"\\ny\",role=\"\",python=\"\",version=\"\"}} 1"
             ),
         ] {
             assert!(page.text.lines().any(|found| found == line), "{line}\n{}", page.text);

@@ -83,6 +83,8 @@ fn read_process(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Facts, u64)> {
         neurogc: row.get(5)?,
         policy: row.get(6)?,
         started_ms: row.get::<_, i64>(7)? as u64,
+        // A process that has ended is listed by its command.
+        ..Facts::default()
     };
     Ok((facts, row.get::<_, i64>(8)? as u64))
 }

@@ -28,6 +28,8 @@ pub struct Section {
 /// All figures, in the order of docs/status.md.
 pub const SECTIONS: &[Section] = &[
     Section { name: "identity", figures: sections::process::IDENTITY },
+    Section { name: "findings", figures: sections::lately::FINDINGS },
+    Section { name: "window", figures: sections::lately::WINDOW },
     Section { name: "gc", figures: sections::gc::FIGURES },
     Section { name: "conduct", figures: sections::conduct::CONDUCT },
     Section { name: "bound", figures: sections::conduct::BOUND },

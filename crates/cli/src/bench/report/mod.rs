@@ -7,6 +7,7 @@ pub(crate) mod plots;
 #[cfg(test)]
 pub(crate) mod sample;
 mod tables;
+pub(crate) mod terminal;
 
 /// What a report says about how to read it.
 pub(crate) const READING: &str = "Figures are the medians of all runs. A ratio is the geometric mean over runs of the \

@@ -3,7 +3,7 @@
 pub(crate) mod compare;
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ use crate::bench::metrics::Metric;
 use crate::bench::plan::{self, Heat};
 use crate::bench::progress::Progress;
 use crate::bench::record::{self, Entry, Measured, Run, Trial};
-use crate::bench::report::{drawings, html, markdown};
+use crate::bench::report::{drawings, html, markdown, terminal};
 use crate::bench::scenario::{CATALOGUE, Size};
 use crate::bench::scripts;
 use crate::bench::staged::Setting;
@@ -78,6 +78,9 @@ pub(crate) struct Arguments {
     /// Print the run as JSON, not as Markdown
     #[arg(long)]
     json: bool,
+    /// Print the report as Markdown on a terminal, too, as in a file or a pipe
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// List the scenarios and exit
     #[arg(long)]
     list: bool,
@@ -132,7 +135,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&bench.run)?)?;
     } else {
-        write!(out, "{}", markdown::text(&bench.run, false))?;
+        let text = markdown::text(&bench.run, false);
+        let for_a_person = io::stdout().is_terminal() && !arguments.markdown;
+        write!(out, "{}", if for_a_person { terminal::text(&text) } else { text })?;
         writeln!(out, "\nReport: {}", folder.join("report.html").display())?;
     }
     out.flush()?;

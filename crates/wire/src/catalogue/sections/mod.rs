@@ -2,5 +2,6 @@
 
 pub(super) mod conduct;
 pub(super) mod gc;
+pub(super) mod lately;
 pub(super) mod process;
 pub(super) mod program;

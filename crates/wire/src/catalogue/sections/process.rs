@@ -6,9 +6,21 @@ use super::super::figure::{Across, Attribute, Figure, Metric, Unit, figure, item
 pub(crate) const IDENTITY: &[Figure] = &[
     figure!(pid).latest(Unit::None, "Process id").across(Across::Apart),
     figure!(command).text("The command line, shortened").info("command"),
+    figure!(service).text("The service that the process belongs to").note(
+        "The setting `service`, else `OTEL_SERVICE_NAME`, else `service.name` in `OTEL_RESOURCE_ATTRIBUTES`, else the \
+             name of the application: the module given to the server or to `-m`, or the script.",
+    ),
+    figure!(role)
+        .text("What the process is in its service")
+        .note("`main`, `master`, `worker 1`, `child of 4242` or `resource tracker`.")
+        .info("role"),
     figure!(python).text("Interpreter and version").info("python"),
     figure!(neurogc).text("Version of NeuroGC").info("version"),
-    figure!(policy).text("The policy in force").note("Never `auto`.").info("policy"),
+    figure!(policy)
+        .text("The policy in force")
+        .note("Never `auto`.")
+        .metric(Metric::shared("neurogc_policy_info", "The policy in force; always 1"))
+        .each(&["policy"], |sample, to| to(&[("policy", &sample.status.policy)], 1.0)),
     figure!(policy_set)
         .text("The policy as it was set: `auto`, or the one in force")
         .note("`auto` is shown together with what it is: `auto (gap)`."),

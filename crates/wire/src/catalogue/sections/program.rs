@@ -3,6 +3,10 @@
 use super::super::figure::{Across, Figure, Metric, Unit, figure, item};
 
 const STALLS: Metric = Metric::shared("neurogc_stalls_total", "Stalls by cause");
+const STALLED_TIME: Metric = Metric::shared("neurogc_stalled_seconds_total", "Time of stalls by cause");
+pub(super) const STOP: &str =
+    "What kind of stop it was: `young`, `middle`, `full`, `reap` or `clone`; empty for other causes";
+pub(super) const OBJECTS: &str = "How many objects that stop dealt with; zero where it is not known";
 const HELD: &str = "Spans in which a thread held it";
 const FREE: &str = "Spans in which no thread held it: the gaps";
 
@@ -156,6 +160,30 @@ pub(crate) const STALLED: &[Figure] = &[
         .counter(Unit::Count, "Stalls of unknown cause")
         .series("stalls.unknown")
         .metric(STALLS.with(&[("cause", "unknown")])),
+    figure!(stalls.time_ms_by_cause.gc)
+        .counter(Unit::Milliseconds, "Time of stalls by collections")
+        .metric(STALLED_TIME.with(&[("cause", "gc")])),
+    figure!(stalls.time_ms_by_cause.gil_native)
+        .counter(Unit::Milliseconds, "Time of stalls by native code that held the GIL")
+        .metric(STALLED_TIME.with(&[("cause", "gil_native")])),
+    figure!(stalls.time_ms_by_cause.python)
+        .counter(Unit::Milliseconds, "Time of stalls by long-running Python")
+        .metric(STALLED_TIME.with(&[("cause", "python")])),
+    figure!(stalls.time_ms_by_cause.cpu_starved)
+        .counter(Unit::Milliseconds, "Time of stalls for want of a processor")
+        .metric(STALLED_TIME.with(&[("cause", "cpu_starved")])),
+    figure!(stalls.time_ms_by_cause.unknown)
+        .counter(Unit::Milliseconds, "Time of stalls of unknown cause")
+        .metric(STALLED_TIME.with(&[("cause", "unknown")])),
+    figure!(stalls.longest).list("The ten longest stalls since the agent was installed, longest first"),
+    item!("stalls.longest[].at_s")
+        .latest(Unit::Seconds, "When it began, in seconds since the agent was installed")
+        .across(Across::Apart),
+    item!("stalls.longest[].ms").latest(Unit::Milliseconds, "How long it lasted").across(Across::Apart),
+    item!("stalls.longest[].cause").text("One of the causes above"),
+    item!("stalls.longest[].site").text("Where in the code"),
+    item!("stalls.longest[].stop").text(STOP),
+    item!("stalls.longest[].objects").latest(Unit::Count, OBJECTS).across(Across::Apart),
     figure!(stalls.recent).list("The latest stalls, oldest first"),
     item!("stalls.recent[].at_s")
         .latest(Unit::Seconds, "When it began, in seconds since the agent was installed")
@@ -164,4 +192,6 @@ pub(crate) const STALLED: &[Figure] = &[
     item!("stalls.recent[].cause").text("One of the causes above"),
     item!("stalls.recent[].site")
         .text("Where in the code: `file.py:12 in handler`, with the native library where it is known"),
+    item!("stalls.recent[].stop").text(STOP),
+    item!("stalls.recent[].objects").latest(Unit::Count, OBJECTS).across(Across::Apart),
 ];
