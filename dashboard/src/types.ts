@@ -56,7 +56,7 @@ export interface Process {
 /** The shares of gaps of which a model says by when they are over. */
 export const LEVELS = [10, 25, 50, 75, 90];
 
-export type Detail = Process & { status: (Status & { findings?: Finding[] }) | null; status_ms: number | null };
+export type Detail = Process & { status: Status | null; status_ms: number | null };
 
 export interface Described {
   name: string;
@@ -75,15 +75,6 @@ export interface Heat {
   levels_ms: number[];
   t: number[];
   counts: [level: number, requests: number][][];
-}
-
-/** What is the matter with a process, the most important first. */
-export interface Finding {
-  kind: string;
-  confidence: string | number;
-  text: string;
-  site: string;
-  advice: string;
 }
 
 export interface Stretch {

@@ -105,7 +105,7 @@ pub fn resolve(sources: &Sources) -> Result<Effective, SettingsError> {
     if let Some((path, text)) = &sources.file {
         match file_values(path, text) {
             Ok(values) => values.into_iter().for_each(|value| {
-                effective.try_take(value.and_then(|(name, value)| Ok((name, value, Origin::File(path.clone())))))
+                effective.try_take(value.map(|(name, value)| (name, value, Origin::File(path.clone()))))
             }),
             Err(error) => effective.complaints.push(error.to_string()),
         }
