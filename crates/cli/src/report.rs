@@ -314,7 +314,7 @@ mod tests {
         let mut status = samples::service();
         status.stalls.longest[0].site = format!("/srv/{}/rank.py:88 in score", "deep/".repeat(30));
         let report = text(&status, Some(80));
-        let site = report.lines().find(|line| line.ends_with("deep/rank.py:88 in score"));
+        let site = report.lines().find(|line| line.ends_with("deep//rank.py:88 in score"));
         assert!(site.is_some_and(|line| line.chars().count() == 80 && line.contains("  …")), "{report}");
     }
 
