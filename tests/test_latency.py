@@ -123,9 +123,10 @@ def test_what_waits_during_collections_is_counted_as_the_client_counts_it(server
     assert grew("in_gap_arrivals", "count") >= 3 and grew("in_gap_arrivals", "total_ms") > 600, gc
     assert grew("in_gap", "total_ms") < 150, gc
     assert gc["arrivals"] - before["arrivals"] >= 20, gc
-    slowest = requests["slowest"][0]
-    assert len(requests["slowest"]) == 20 and slowest["gc_ms"] > 100 and slowest["wait_ms"] > 100, slowest
-    assert slowest["total_ms"] >= requests["slowest"][-1]["total_ms"]
+    # One that was being served when the stop came has not waited.
+    slowest = requests["slowest"]
+    assert len(slowest) == 20 and slowest[0]["total_ms"] >= slowest[-1]["total_ms"]
+    assert sum(each["gc_ms"] > 100 and each["wait_ms"] > 100 for each in slowest) >= 10, slowest
 
 
 @pytest.mark.timing

@@ -13,7 +13,7 @@ const READY_EACH: u32 = 32;
 
 /// Where fewer pages are in use, a clone is short even if all of them are broken up, and to mend them takes the processor
 /// longer than it saves.
-const FEWEST_TO_MEND: u32 = 128;
+const FEWEST_TO_MEND: u32 = 64;
 
 impl Chunks {
     /// The program is about to fork. Pages that it shares with a child are not mended: that would copy them.
