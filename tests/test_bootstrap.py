@@ -109,7 +109,7 @@ def test_a_typo_in_the_environment_is_told_and_the_program_is_observed_with_the_
     # The process got its environment after `neurogc run` had looked at it, so only the report tells.
     done = run("/bin/sh", "-c", assignment + ' exec "$@"', "sh", sys.executable, "-c", code)
     assert done.returncode == 0 and done.stdout.startswith("auto [") and hint in done.stdout, done
-    # The same without `neurogc run`, where nobody has looked at the environment before.
+    # The same without `neurogc run`, where no command has read the environment before.
     own = {**os.environ, **dict([assignment.split("=")]), "PYTHONPATH": str(ROOT / "python")}
     program = [sys.executable, "-c", "import neurogc; neurogc.install(); print('ran')"]
     done = subprocess.run(program, env=own, capture_output=True, text=True, timeout=60)

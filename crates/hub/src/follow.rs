@@ -182,7 +182,7 @@ pub(crate) async fn have_done(path: &Path, owner: Option<Owner>, ask: Ask) -> io
 /// Why a question could not be put.
 enum PutError {
     Io(io::Error),
-    /// Somebody else listens there.
+    /// Another process listens there.
     Stranger(String),
 }
 

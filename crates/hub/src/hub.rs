@@ -290,7 +290,7 @@ impl Hub {
         }
     }
 
-    /// The list as browsers get it. It may be long: it is written where it holds nobody up.
+    /// The list as browsers get it. It may be long: it is written in a thread that serves no connections.
     pub(crate) fn list(&self) -> String {
         let views = self.views();
         let processes = views.iter().map(Summary::of).collect();

@@ -24,7 +24,7 @@ pub enum Access {
 
 impl std::fmt::Debug for Access {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not derived: a token is shown to nobody.
+        // Not derived: a token is never shown.
         to.write_str(match self {
             Self::Tokens => "Tokens",
             Self::Given(_) => "Given",

@@ -214,7 +214,7 @@ fn route_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> RouteId {
     {
         return found;
     }
-    // A framework is there, and has found nothing: anybody may ask for anything.
+    // A framework is there, and has found nothing: a client may send any path.
     if get(intern!(py, "app")).is_some() && get(intern!(py, "endpoint")).is_none() {
         return routes.named(NO_ROUTE);
     }

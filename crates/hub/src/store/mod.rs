@@ -186,7 +186,7 @@ impl Store {
 }
 
 fn open_writer(path: &Path, limit: u64, progress: &Arc<Progress>) -> Result<Writer, Unfit> {
-    // Command lines are nobody else's business, whatever folder was named. SQLite's other files follow this one.
+    // Command lines are private, whatever folder was named. SQLite's other files follow this one.
     let private = File::options().create(true).append(true).mode(0o600).open(path);
     private.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     let db = schema::open_to_write(path, limit)?;
