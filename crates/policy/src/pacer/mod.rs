@@ -41,8 +41,9 @@ const YOUNG_PART: f64 = 0.125;
 /// Where memory has grown in bytes, so few new objects may be all of it.
 const HEAVY_FEWEST: f64 = 100.0;
 
-/// Where garbage has filled so much of the room in bytes, it is freed at once.
-const HEAVY_FILLED: f64 = 0.25;
+/// Where garbage has filled so much of the room in bytes, and so many times as much of it as of the room in objects, it is
+/// freed at once.
+const HEAVY_FILLED: (f64, f64) = (0.25, 2.0);
 
 /// New objects are walked alone where they are at least this part of the room, and at most this part of all objects.
 const NEW_PARTS: (f64, f64) = (0.25, 0.5);

@@ -107,9 +107,9 @@ impl Pacer {
             ));
         }
         let landed =
-            self.out.and_then(|out| out.landed.map(|(_, found)| (found, out.grown_at_landing, out.live_before)));
+            self.out.and_then(|out| out.landed.map(|(_, found)| (found, out.grown_at_landing, out.live_before, out.freed)));
         // Of one that is not known of, all is due.
-        let (found, grown_at_landing, live_before) = landed.unwrap_or((left, 0.0, self.live));
+        let (found, grown_at_landing, live_before, freed) = landed.unwrap_or((left, 0.0, self.live, 0.0));
         // Where much has died, the new goal is far below what there is, which is no reason to free it all at one go: until
         // it is gone the goal is the one from before.
         let filled = self.filled_above(self.live.max(live_before));
@@ -119,8 +119,15 @@ impl Pacer {
         let until = until.min(SPREAD * found).max(5_000.0);
         let allowed = found * (1.0 - grown / until).max(0.0);
         // Heavy objects fill the room in bytes first, and then there is no time to spread it.
-        let over = filled > 1.0 || self.filled_in_bytes(observation) > HEAVY_FILLED;
-        let behind = if over { left } else { left - allowed };
+        // Freeing objects seldom makes resident memory smaller, so it is compared with the objects before that.
+        let bytes = self.filled_in_bytes(observation);
+        let objects = filled + freed / self.room_above(self.live.max(live_before));
+        let heavy = bytes > HEAVY_FILLED.0 && bytes > HEAVY_FILLED.1 * objects;
+        let over = filled > 1.0 || heavy;
+        let behind = if heavy { left } else { left - allowed };
+        // What is above the goal is freed first; the rest can still be spread.
+        let above = (filled - 1.0) * self.room_above(self.live.max(live_before));
+        let behind = behind.max(above.min(left));
         let (since, saved) = self.credit;
         let ratio = if filled > NEARLY { EARNED.1 } else { EARNED.0 };
         let saved = (saved + ratio * observation.now.saturating_sub(since).as_secs_f64()).min(CREDIT);

@@ -20,6 +20,11 @@ const SHOWN: Duration = Duration::from_secs(1);
 const LITTLE_SHARE: f64 = 0.005;
 const LITTLE: f64 = 1_000_000.0;
 
+/// Growth beyond that which counts as nothing if the collections after it see none, because memory grows by one or two
+/// huge pages at a time: this share of it, and at most so many bytes.
+const GRAIN_SHARE: f64 = 0.025;
+const GRAIN: f64 = 5_000_000.0;
+
 /// How many pause budgets a middle collection may take.
 const MIDDLE_BUDGETS: f64 = 4.0;
 
@@ -47,6 +52,8 @@ pub(super) struct Young {
     cost: f64,
     /// By how much memory grows for each young object, in bytes.
     weight: f64,
+    /// Growth beyond what counts as nothing, less what later collections might have used of that and did not.
+    excess: f64,
 }
 
 impl Young {
@@ -63,6 +70,7 @@ impl Young {
             survivors: 0.0,
             cost: FIRST_COST,
             weight: 0.0,
+            excess: 0.0,
         }
     }
 
@@ -147,7 +155,9 @@ impl Young {
             // Of what has come since the last collection, the part that an earlier one would have freed.
             let grown = before.saturating_sub(after) as f64 * (freed / gathered).min(1.0);
             let little = (after as f64 * LITTLE_SHARE).max(LITTLE);
-            if grown > little {
+            self.excess = (self.excess + grown - little).max(0.0);
+            if self.excess > (after as f64 * GRAIN_SHARE).min(GRAIN) {
+                self.excess = 0.0;
                 // Beyond CPython's own limit only as many as weigh little together.
                 self.highest = self.highest.min(self.own + little * freed / grown);
             }
@@ -204,6 +214,28 @@ mod tests {
         let peak = play(&mut young, 100_000.0, 1.0, 500, &mut resident);
         let own = 20e6 + 700.0 * 100_000.0;
         assert!(peak <= 1.02 * own, "{peak} of {own}, limit {}", young.limit());
+    }
+
+    #[test]
+    fn a_huge_page_now_and_then_says_nothing() {
+        let mut young = Young::new([700, 10, 10], Duration::from_millis(1));
+        let mut resident = 150 * MB;
+        for round in 0..600 {
+            let gathered = young.limit() as u32;
+            let before = if round % 30 == 0 { resident + 2 * MB } else { resident };
+            let collected = Collected {
+                at: Duration::from_secs(100),
+                generation: Generation::Young,
+                pause: Duration::from_micros(20),
+                gathered,
+                freed: u64::from(gathered),
+                rss: before,
+                objects: None,
+            };
+            young.collected(&collected, before);
+            resident = before;
+        }
+        assert!(young.limit() > 10_000.0, "{}", young.limit());
     }
 
     #[test]
