@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 /// A command's result. Nothing is returned on success: what there is to say was written already.
-pub(crate) type Outcome = Result<(), Failure>;
+pub(crate) type CommandResult = Result<(), Failure>;
 
 /// The exit code of a command that could not do its work.
 const FAILED: u8 = 1;

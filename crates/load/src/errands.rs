@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use crate::arrivals::{Arrivals, Schedule};
+use crate::arrivals::{ArrivalTimes, Arrivals};
 use crate::chance::Chance;
 
 /// After a failure a user waits at least this long, so that a dead service is not asked a million times.
@@ -50,7 +50,7 @@ pub(crate) struct Errand {
 /// Errands in the order of their moments.
 #[derive(Debug)]
 pub(crate) struct Errands {
-    schedule: Option<Schedule>,
+    schedule: Option<ArrivalTimes>,
     next: Option<Errand>,
     waiting: BinaryHeap<Reverse<Errand>>,
     users: Option<Users>,

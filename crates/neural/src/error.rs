@@ -2,7 +2,7 @@
 
 /// A model file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
+pub enum ModelError {
     /// Larger than any model of ours.
     #[error("the model file has {bytes} bytes and at most {most} are allowed: is it a model of neurogc?")]
     TooLarge {

@@ -223,8 +223,8 @@ mod tests {
         assert!(!forked.is_finished());
         drop(guard);
         let Ok(child) = forked.join() else { panic!("no fork") };
-        let ended = std::iter::repeat_with(|| system::wait(child)).find(|ended| *ended != system::Ended::No);
-        assert_eq!(ended, Some(system::Ended::Exit(7)));
+        let ended = std::iter::repeat_with(|| system::wait(child)).find(|ended| *ended != system::ChildEnd::No);
+        assert_eq!(ended, Some(system::ChildEnd::Exit(7)));
         // SAFETY: the mapping is this test's own.
         unsafe { system::unmap(memory as *mut u8, 2 * BLOCK) };
     }

@@ -2,7 +2,7 @@
 //! process's child now, and nobody else would ever wait for it.
 
 use super::system::{self, Clones};
-use super::{Snapshots, child};
+use super::{SnapshotRunner, child};
 
 /// Looks for it until there is nothing to be found.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl LeftBehind {
     }
 
     /// Looks once. In a program that has no such children, as good as all, this is the only look.
-    pub(crate) fn look(&mut self, snapshots: &Snapshots) {
+    pub(crate) fn look(&mut self, snapshots: &SnapshotRunner) {
         if self.until == 0 {
             return;
         }

@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::control::{Control, MOST_UNTOUCHED};
+use super::control::{MOST_UNTOUCHED, SharedControl};
 use super::system::{self, PAGE};
 use crate::cpython::arenas;
 
@@ -62,7 +62,7 @@ pub(super) fn lock_away() -> bool {
 }
 
 /// Writes down the blocks that are full of memory which nobody has asked for.
-pub(super) fn tell_untouched(control: &Control) {
+pub(super) fn tell_untouched(control: &SharedControl) {
     let (blocks, count) = (BLOCKS.load(Ordering::Relaxed), COUNT.load(Ordering::Relaxed));
     let residency = system::map(BLOCK / PAGE);
     if residency.is_null() {
@@ -145,7 +145,7 @@ unsafe extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mu
 }
 
 /// Adds a range, to the one before it where they are neighbours.
-fn add(control: &Control, count: usize, from: usize, to: usize) -> usize {
+fn add(control: &SharedControl, count: usize, from: usize, to: usize) -> usize {
     if let Some((_, end)) = count.checked_sub(1).and_then(|last| control.untouched.get(last))
         && end.load(Ordering::Relaxed) == from as u64
     {

@@ -83,7 +83,7 @@ pub(super) fn exit(code: c_int) -> ! {
 
 /// How a child that was waited for has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum ChildEnd {
     /// It runs.
     No,
     /// By itself, with this code.
@@ -95,18 +95,18 @@ pub(super) enum Ended {
 }
 
 /// Looks whether a child has ended. It is seen whatever its exit signal is.
-pub(super) fn wait(pid: c_int) -> Ended {
+pub(super) fn wait(pid: c_int) -> ChildEnd {
     let mut status = 0;
     loop {
         // SAFETY: `status` is valid for the write.
         let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG | libc::__WALL) };
         return match waited {
-            0 => Ended::No,
+            0 => ChildEnd::No,
             -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => continue,
-            -1 => Ended::Unknown,
-            _ if libc::WIFEXITED(status) => Ended::Exit(libc::WEXITSTATUS(status)),
-            _ if libc::WIFSIGNALED(status) => Ended::Signal(libc::WTERMSIG(status)),
-            _ => Ended::No,
+            -1 => ChildEnd::Unknown,
+            _ if libc::WIFEXITED(status) => ChildEnd::Exit(libc::WEXITSTATUS(status)),
+            _ if libc::WIFSIGNALED(status) => ChildEnd::Signal(libc::WTERMSIG(status)),
+            _ => ChildEnd::No,
         };
     }
 }

@@ -33,7 +33,7 @@ const DEAF_NS: u64 = 200_000_000;
 
 /// A listening control socket; it is removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     user: Uid,
@@ -42,7 +42,7 @@ pub(crate) struct Control {
     deaf_until: u64,
 }
 
-impl Control {
+impl ControlSocket {
     /// Opens the socket of this process, or says in words why it cannot.
     pub(crate) fn open() -> Result<Self, String> {
         let user = geteuid();
@@ -127,7 +127,7 @@ impl Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }

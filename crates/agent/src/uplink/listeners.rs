@@ -6,7 +6,7 @@ use nix::poll::PollFd;
 
 use super::follower::Follower;
 use super::push::Push;
-use crate::book::hub_batch::{Bulletin, News};
+use crate::book::hub_batch::{Bulletin, PendingRecords};
 use crate::lifecycle::agent::Agent;
 use crate::sys::native::monotonic_ns;
 
@@ -71,7 +71,7 @@ impl Listeners {
         }
         self.heard = now;
         let bulletin = if now >= self.told + TOLD_NS {
-            let bulletin = agent.ledger().news.get_or_insert_with(News::default).take();
+            let bulletin = agent.ledger().news.get_or_insert_with(PendingRecords::default).take();
             (self.told, self.stirred) = (now, !bulletin.is_empty());
             bulletin
         } else {

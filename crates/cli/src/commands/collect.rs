@@ -9,7 +9,7 @@ use neurogc_wire::control::{Ask, How, Outcome as Done};
 use serde_json::json;
 
 use crate::agents::Rendezvous;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::{figures, process};
 
 /// How long the agent may take to answer, and the collection to be over: one of 41 s has been seen.
@@ -37,7 +37,7 @@ fn ways() -> impl TypedValueParser<Value = How> {
     PossibleValuesParser::new(How::ALL.map(|(_, name)| name)).map(named)
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let Arguments { pid, how, json } = arguments;
     match Rendezvous::of_this_machine()
         .have_done(*pid, Ask::Collect(*how), PATIENCE, LONGEST)

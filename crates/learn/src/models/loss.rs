@@ -5,7 +5,7 @@
 use candle_core::{D, Device, Result, Tensor};
 use neurogc_neural::{GAP_LEVELS, OUTPUTS};
 
-use super::prepared::Part;
+use super::prepared::PreparedSamples;
 
 const GAPS: usize = GAP_LEVELS.len();
 
@@ -16,7 +16,7 @@ pub(super) fn pinball(level: f32, target: f32, forecast: f32) -> f32 {
 }
 
 /// The mean loss of forecasts.
-pub(super) fn mean_loss(forecasts: &[[f32; OUTPUTS]], part: &Part, importance: &[f32; OUTPUTS]) -> f64 {
+pub(super) fn mean_loss(forecasts: &[[f32; OUTPUTS]], part: &PreparedSamples, importance: &[f32; OUTPUTS]) -> f64 {
     let mut sum = 0.0;
     for (forecast, (targets, weight)) in forecasts.iter().zip(part.known()) {
         for at in (0..OUTPUTS).filter(|at| targets[*at].is_finite()) {
@@ -39,7 +39,7 @@ pub(super) struct Goal {
 }
 
 impl Goal {
-    pub(super) fn new(part: &Part, rows: &[usize], importance: &[f32; OUTPUTS]) -> Result<Self> {
+    pub(super) fn new(part: &PreparedSamples, rows: &[usize], importance: &[f32; OUTPUTS]) -> Result<Self> {
         let mut targets = Vec::with_capacity(rows.len() * OUTPUTS);
         let mut weights = Vec::with_capacity(rows.len() * OUTPUTS);
         for row in rows {

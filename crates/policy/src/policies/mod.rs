@@ -11,7 +11,7 @@ mod threshold;
 
 use std::time::Duration;
 
-use neurogc_neural::{LoadError, Model};
+use neurogc_neural::{Model, ModelError};
 
 use self::neural::{Neural, Trust, Weights};
 use crate::features::NAMES;
@@ -23,7 +23,7 @@ pub type Thresholds = [u32; 3];
 
 /// Who runs CPython's automatic collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum CollectionControl {
     /// CPython does, with the thresholds of the program.
     Cpython,
     /// CPython does, with these thresholds.
@@ -38,7 +38,7 @@ pub enum Control {
 /// Says when to collect.
 pub trait Policy: std::fmt::Debug + Send {
     /// Who runs automatic collections.
-    fn control(&self) -> Control;
+    fn control(&self) -> CollectionControl;
 
     /// What to do now, beside what the pacer wants: only ever asked where that is nothing.
     fn decide(&mut self, observation: &Observation) -> Order;
@@ -102,12 +102,12 @@ pub const SHIPPED: &[u8] = include_bytes!("../../models/shipped.safetensors");
 /// # Errors
 ///
 /// When the bytes are no model, or one that was trained to see something else.
-pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, LoadError> {
+pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, ModelError> {
     let model = Model::load(bytes)?;
     let metadata = model.metadata();
     if metadata.features != NAMES {
         let reason = "it was trained on other features than this version has; train it again".to_owned();
-        return Err(LoadError::BadMetadata { reason });
+        return Err(ModelError::BadMetadata { reason });
     }
     let weights = Weights::named(&metadata.weights);
     Ok(Box::new(Neural::new(tuning, model, weights)))
@@ -119,6 +119,6 @@ pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, LoadErro
 /// # Errors
 ///
 /// When the bytes are no model, or another one.
-pub fn classic(bytes: &[u8], percent: u8, memory: Bytes) -> Result<Box<dyn Policy>, LoadError> {
+pub fn classic(bytes: &[u8], percent: u8, memory: Bytes) -> Result<Box<dyn Policy>, ModelError> {
     Ok(Box::new(classic::Classic::new(bytes, percent, memory)?))
 }
