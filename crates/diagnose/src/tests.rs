@@ -94,7 +94,7 @@ fn native_code_and_missing_processors_are_told_apart() {
         ),
         (
             FindingKind::CpuStarved,
-            "Waiting for a processor caused 31 % of stall time in the last 5 minutes: longest 60 ms, 10 times.",
+            "CPU starvation caused 31 % of stall time in the last 5 minutes: longest 60 ms, 10 times.",
             "Check the CPU limit of its container and what else runs on this machine.",
         ),
     ];

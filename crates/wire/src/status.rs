@@ -422,7 +422,7 @@ pub struct SlowRequest {
     pub gil_native_ms: f64,
     /// Python code that ran on without giving way meanwhile.
     pub python_ms: f64,
-    /// No processor meanwhile.
+    /// CPU starvation meanwhile.
     pub cpu_starved_ms: f64,
     /// The trace id of its `traceparent` header; empty where it had none.
     pub trace_id: String,
@@ -499,7 +499,7 @@ pub enum Cause {
     GilNative,
     /// Python code that ran on without giving way.
     Python,
-    /// No processor: run-queue wait, steal or a throttled cgroup.
+    /// CPU starvation: the kernel gave the program no CPU (run-queue wait, steal or a throttled cgroup).
     CpuStarved,
     /// It could not be told.
     #[default]
