@@ -7,7 +7,7 @@ use crate::sys::wake::UPLINK;
 /// More than this is not kept from one round of the uplink to the next.
 const MOST: usize = 64 * 1024;
 
-/// Records that somebody waits for.
+/// Records that the uplink has not sent to hubs and followers yet.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRecords {
     block: BlockWriter,

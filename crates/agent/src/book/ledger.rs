@@ -38,7 +38,7 @@ pub(crate) struct Ledger {
     pub(crate) lost_blocks: u64,
     /// The block of the trace that is being filled, if one is recorded.
     pub(crate) trace: Option<BlockWriter>,
-    /// What those who follow this process have not been told yet, if somebody does.
+    /// Records that followers and hubs have not got yet; `None` while there are none.
     pub(crate) news: Option<PendingRecords>,
     imputation: Imputation,
     dropped_noted: u64,

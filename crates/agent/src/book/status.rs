@@ -2,7 +2,7 @@
 
 use neurogc_diagnose::{Evidence, diagnose};
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::{AgentCost as Cost, Bound, Compared, Conduct, Forecasts, Guards, Status};
+use neurogc_wire::status::{AgentCost, Bound, Compared, Conduct, Forecasts, Guards, Status};
 
 use crate::book::order_log::OrderLog;
 use crate::book::recent::LONGEST_NS;
@@ -75,7 +75,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
         fds: ledger.seen.fds,
         threads: ledger.seen.threads,
         children,
-        agent: Cost {
+        agent: AgentCost {
             cpu_ms: ms(ledger.sampler_cpu_ns + ledger.uplink_cpu_ns),
             dropped: agent.hooks.dropped() + ledger.lost_blocks,
             rss_bytes: heap::allocated() as u64 + library,

@@ -29,7 +29,7 @@ impl GcHead {
 pub(crate) struct Generations<'py> {
     address: usize,
     layout: &'static Layout,
-    /// Nobody else changes the lists while this is there.
+    /// Proof that this thread holds the GIL: no other thread changes the lists meanwhile.
     gil: PhantomData<Python<'py>>,
 }
 
@@ -183,7 +183,7 @@ pub(crate) struct Aside {
 /// Appends a list to another one; the first is empty afterwards.
 ///
 /// # Safety
-/// Both must be heads of well-formed lists that nobody else uses now.
+/// Both must be heads of well-formed lists that no other thread uses now.
 unsafe fn merge(from: *mut GcHead, to: *mut GcHead) {
     // SAFETY: the caller's promise: every pointer in a well-formed list is that of a head.
     unsafe {

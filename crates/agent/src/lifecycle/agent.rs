@@ -215,7 +215,8 @@ impl Agent {
         };
     }
 
-    /// The last act of the uplink's thread: it begins again where somebody has started it while it was ending.
+    /// The last thing that the uplink's thread does. If another thread has asked for a start meanwhile, it starts both
+    /// threads again.
     fn leave(self: &Arc<Self>) {
         let mut threads = lock(&self.threads);
         if threads.wanted && self.stopping() {

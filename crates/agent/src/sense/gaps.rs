@@ -1,4 +1,4 @@
-//! Spans in which somebody held the GIL and spans in which nobody did, as far as samples can tell.
+//! Spans in which a thread held the GIL and spans in which the GIL was free, as far as samples can tell.
 
 use neurogc_wire::status::Gil;
 
@@ -78,7 +78,7 @@ impl GapLog {
         self.last.map_or(0, |(at, held)| if held { 0 } else { at - self.since })
     }
 
-    /// For how long somebody held it and nobody did, in milliseconds.
+    /// For how long the GIL was held, and for how long it was free, in milliseconds.
     pub(crate) fn totals_ms(&self) -> (f64, f64) {
         (ms(self.busy_ns), ms(self.idle_ns))
     }

@@ -114,7 +114,7 @@ impl Default for Hooks {
     }
 }
 
-/// A request that has begun; whoever holds it must end it once.
+/// A request that has begun; its owner must end it exactly once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Open {
     pub(crate) id: u64,
@@ -287,7 +287,7 @@ impl Hooks {
         }
     }
 
-    /// The oldest event that nobody has taken.
+    /// Removes the oldest event from the queue.
     pub(crate) fn take(&self) -> Option<HookEvent> {
         self.events.pop()
     }

@@ -15,7 +15,7 @@ const ROLLUP_RARITY: u64 = 1000;
 const ROLLUP_SOONEST_NS: u64 = 10_000_000_000;
 const ROLLUP_FIRST_NS: u64 = 1_000_000_000;
 
-/// When somebody asks for a report and the last read took less than this, it is read again.
+/// When a client asks for a report and the last read took less than this, it is read again.
 const ROLLUP_CHEAP_NS: u64 = 5_000_000;
 
 /// The shortest time that a share of the processor is taken over: two questions may come right after each other.
@@ -59,8 +59,8 @@ impl ProcessReader {
         }
     }
 
-    /// Looks at everything that is cheap, and at the rest when it is due. Somebody who has `asked` gets fresh figures
-    /// unless they are expensive.
+    /// Reads everything that is cheap, and the rest when it is due. When a client has `asked`, it reads the rest too,
+    /// unless that is expensive.
     pub(crate) fn look(&mut self, asked: bool) -> ProcessFigures {
         let now = monotonic_ns();
         if asked && self.rollup_took < ROLLUP_CHEAP_NS {

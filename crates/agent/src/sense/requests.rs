@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use neurogc_wire::buckets::Distribution;
-use neurogc_wire::status::{Cause, Latency, Requests as Report, Waits};
+use neurogc_wire::status::{Cause, Latency, Requests, Waits};
 
 use super::arrivals::ArrivalSource;
 use super::routes::{RouteId, RouteNames, Routes};
@@ -134,13 +134,13 @@ impl RequestLog {
         }
     }
 
-    pub(crate) fn report(&self, names: &RouteNames, in_flight: u64, installed: u64, now_s: u64) -> Report {
+    pub(crate) fn report(&self, names: &RouteNames, in_flight: u64, installed: u64, now_s: u64) -> Requests {
         // The running second is not over, so only whole ones count; a younger agent divides by its age.
         let whole = now_s.min(WINDOW_S);
         let recent = |second: u64| second < now_s && second + WINDOW_S >= now_s;
         let ended: u64 = self.ended.iter().filter(|(second, _)| recent(*second)).map(|(_, count)| count).sum();
         let Latency { p50_ms, p95_ms, p99_ms, p999_ms, max_ms } = latency(&self.total);
-        Report {
+        Requests {
             count: self.total.count(),
             in_flight,
             recent_p99_ms: self.recent_p99_ms(now_s / WINDOW_S),
@@ -186,7 +186,7 @@ mod tests {
         EndedRequest { began: 50 * MS, ended: 50 * MS + ns, ..EndedRequest::default() }
     }
 
-    fn report(requests: &RequestLog, in_flight: u64, now_s: u64) -> Report {
+    fn report(requests: &RequestLog, in_flight: u64, now_s: u64) -> Requests {
         requests.report(&RouteNames::default(), in_flight, 0, now_s)
     }
 

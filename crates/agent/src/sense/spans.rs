@@ -1,7 +1,7 @@
 //! Durations of one kind: how many, how long in total, the longest, and their distribution.
 
 use neurogc_wire::buckets::{Buckets, Distribution};
-use neurogc_wire::status::{PauseTotals, Pauses, Spans as SpanReport};
+use neurogc_wire::status::{PauseTotals, Pauses, Spans};
 
 /// Nanoseconds as milliseconds, to the microsecond.
 pub(crate) fn ms(ns: u64) -> f64 {
@@ -89,8 +89,8 @@ impl DurationHistogram {
         Distribution { buckets: self.buckets.clone(), total_ms: ms(self.sum.total_ns) }
     }
 
-    pub(crate) fn report(&self) -> SpanReport {
-        SpanReport {
+    pub(crate) fn report(&self) -> Spans {
+        Spans {
             count: self.sum.count,
             p50_ms: self.quantile_ms(0.5),
             p99_ms: self.quantile_ms(0.99),

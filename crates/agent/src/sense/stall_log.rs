@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use neurogc_wire::buckets::Distribution;
-use neurogc_wire::status::{Stall, Stalls as Report};
+use neurogc_wire::status::{Stall, Stalls};
 
 use super::spans::{ms, seconds};
 use super::stalls::EndedStall;
@@ -16,7 +16,7 @@ const LONGEST: usize = 10;
 /// All stalls so far.
 #[derive(Debug, Default)]
 pub(crate) struct StallLog {
-    report: Report,
+    report: Stalls,
     lengths: Distribution,
     recent: VecDeque<Stall>,
     /// Longest first.
@@ -57,9 +57,9 @@ impl StallLog {
         self.lengths.clone()
     }
 
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Stalls {
         let recent = self.recent.iter().cloned().collect();
-        Report { recent, longest: self.longest.clone(), ..self.report.clone() }
+        Stalls { recent, longest: self.longest.clone(), ..self.report.clone() }
     }
 }
 

@@ -165,7 +165,7 @@ impl StallWatch {
         });
     }
 
-    /// Nobody held the GIL at the last look. A thread that waited for a processor meanwhile could not even ask.
+    /// The GIL was free at the last look. A thread without a CPU could not ask for it.
     fn look_between(&mut self, look: Look, evidence: &mut impl StallEvidence) -> Option<EndedStall> {
         let due = self.account.is_none_or(|(_, at, _)| look.at.saturating_sub(at) >= self.threshold / 2);
         if !due {
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_blocks_in_between_holds_nobody_up() {
+    fn a_thread_that_blocks_in_between_is_no_stall() {
         assert_eq!(check(&[(40, Doing::Blocking)]), []);
     }
 

@@ -82,7 +82,7 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
     watch.look()?;
     let mut walk = Walk::new(layout, watch)?;
     // SAFETY: the heads are those of the lists of the interpreter with this layout. The program held the GIL when this
-    // process was cloned, and no other thread came along, so nobody changes them.
+    // process was cloned, and the clone has only this thread, so nothing changes them.
     unsafe {
         walk.enlist(&lists)?;
         ended(0);

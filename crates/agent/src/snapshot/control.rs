@@ -173,7 +173,7 @@ impl Shared {
         let most = self.capacity as u64;
         let candidates = control.candidates.load(Ordering::Acquire).min(most) as usize;
         let components = control.components.load(Ordering::Acquire).min(most) as usize;
-        // SAFETY: both lie inside the mapping, any bytes are valid, and nobody writes to them any more.
+        // SAFETY: both lie inside the mapping, any bytes are valid, and the clone no longer writes to them.
         unsafe {
             (
                 std::slice::from_raw_parts(self.candidates(), candidates),

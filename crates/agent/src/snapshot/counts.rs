@@ -68,7 +68,7 @@ impl CountTable {
                 }
             }
         }
-        // SAFETY: the old table is used by nobody.
+        // SAFETY: the old table is no longer used.
         unsafe { system::unmap(old.slots.cast(), old.capacity * size_of::<Slot>()) };
         true
     }

@@ -25,7 +25,7 @@ pub(crate) enum SnapshotFailure {
     Killed(i32),
     #[error("the walk needed memory that had been left out of the snapshot")]
     Missing,
-    #[error("the snapshot's process ended without a word")]
+    #[error("the snapshot's process ended without a result")]
     Vanished,
     #[error("the snapshot's process did not end in time")]
     Late,

@@ -127,7 +127,7 @@ impl Flight {
                 Standing::Flying
             }
             ChildEnd::Exit(0) if self.shared.control().is_done() && self.given_up.is_none() => Standing::Landed,
-            // Somebody who waits for everybody's children has seen the end of it before us.
+            // Another thread that waits for any child (`waitpid(-1)`) has reaped it before us.
             ChildEnd::Unknown if self.shared.control().is_done() && self.given_up.is_none() => Standing::Landed,
             ended => Standing::Failed(self.why(ended)),
         }
@@ -170,7 +170,7 @@ impl Flight {
     }
 }
 
-/// The stack of the process, with a page below it that nobody may touch.
+/// The stack of the clone, with a guard page below it.
 struct Stack {
     at: *mut u8,
 }
@@ -185,7 +185,7 @@ impl Stack {
             return None;
         }
         let stack = Self { at };
-        // SAFETY: the mapping is our own, and its first page is used by nobody.
+        // SAFETY: the mapping is our own, and its first page is not used.
         (unsafe { libc::mprotect(at.cast(), Self::GUARD, libc::PROT_NONE) } == 0).then_some(stack)
     }
 

@@ -1,5 +1,5 @@
 //! The walk that another program has left behind, which this one took the place of by `exec`. It ends soon, but it is this
-//! process's child now, and nobody else would ever wait for it.
+//! process's child now, and no other code in this process would wait for it.
 
 use super::system::{self, Clones};
 use super::{SnapshotRunner, child};
@@ -29,7 +29,7 @@ impl LeftBehind {
                 system::wait(pid);
             }
             Clones::Running if system::now() < self.until => {}
-            // Somebody else's child may be in front of it for ever.
+            // A child that the program has not waited for may hide it for ever.
             Clones::Ended(_) | Clones::Running | Clones::None => self.until = 0,
         }
     }

@@ -69,7 +69,7 @@ pub(crate) struct SnapshotRunner {
 #[derive(Debug)]
 struct Aside(UnsafeCell<GcHead>);
 
-// SAFETY: whoever uses it holds the GIL, and `Phase::Reaping` keeps a second one out.
+// SAFETY: a thread that uses it holds the GIL, and `Phase::Reaping` keeps a second thread out.
 unsafe impl Sync for Aside {}
 
 #[derive(Debug)]
@@ -84,7 +84,7 @@ struct State {
     apart: Apart,
     /// It was called off while a slice was being freed.
     called_off: bool,
-    /// Memory of snapshots that are over, to be given back when nobody waits.
+    /// Memory of snapshots that are over. It is unmapped later, when no thread of the program waits for it.
     retired: Option<Shared>,
 }
 
@@ -93,7 +93,7 @@ enum Phase {
     Idle,
     Flying(Flight),
     Landed(Harvest),
-    /// A slice is being freed, which runs finalizers, so nobody may wait for its end with the lock in hand.
+    /// A slice is being freed, which runs finalizers, so no thread may wait for its end while it holds the lock.
     Reaping,
     Failed(SnapshotFailure),
 }
@@ -103,7 +103,7 @@ enum Phase {
 pub(crate) enum SnapshotProgress {
     /// There is none.
     Idle,
-    /// Somebody is at it now.
+    /// Another thread works on it now.
     Busy,
     /// The walk runs.
     InFlight {
@@ -412,7 +412,7 @@ impl SnapshotRunner {
         }
     }
 
-    /// Somebody has taken note of a failure.
+    /// Called when a failure has been recorded: a new snapshot may start.
     pub(crate) fn forget_failure(&self) {
         let mut state = lock(&self.state);
         if matches!(state.phase, Phase::Failed(_)) {
@@ -531,7 +531,7 @@ impl State {
         self.figures.reap.add(reaped.pause_ns);
         let cost = reaped.pause_ns as f64 / count as f64;
         // Up quickly and down slowly: a slice that is too long is worse than one that is too short. But one that was
-        // only held up, by whoever had the processor, must not count for all. Small ones tell little.
+        // only held up because its thread had no CPU must not count for all. Small ones tell little.
         let cost = cost.min(2.0 * self.cost_ns);
         let weight = if cost > self.cost_ns { 1.0 } else { 0.25 } * (count as f64 / 500.0).min(1.0);
         self.cost_ns += (cost - self.cost_ns) * weight;

@@ -37,7 +37,7 @@ struct Member {
     previous: usize,
 }
 
-const NOBODY: Member = Member { head: 0, next: 0, previous: 0 };
+const ABSENT: Member = Member { head: 0, next: 0, previous: 0 };
 
 /// The candidates of these ranges that are still tracked objects of the same type.
 pub(super) fn verified(harvest: &mut Harvest, ranges: &[Range<usize>]) -> Vec<usize> {
@@ -69,7 +69,7 @@ fn members(harvest: &Harvest, ranges: &[Range<usize>], all_are_kept: bool, pools
             }
             if !(all_are_kept && candidate.is_small()) {
                 careful.push((members.len(), *candidate));
-                members.push(NOBODY);
+                members.push(ABSENT);
                 continue;
             }
             let head = candidate.object() - GcHead::SIZE;
@@ -88,7 +88,7 @@ fn members(harvest: &Harvest, ranges: &[Range<usize>], all_are_kept: bool, pools
         // SAFETY: a header is four words, and any bytes make one.
         let header = bytes.map(|bytes| unsafe { std::mem::transmute::<[u8; size_of::<Header>()], Header>(bytes) });
         if let (Some(header), Some(place)) = (header, members.get_mut(*place)) {
-            *place = member(*candidate, header, layout).unwrap_or(NOBODY);
+            *place = member(*candidate, header, layout).unwrap_or(ABSENT);
         }
     }
     members
@@ -126,7 +126,7 @@ fn ask_neighbours(members: &mut [Member], pools: &mut Pools) {
                 unknown.push((neighbour, place, side));
             // SAFETY: the sixteen bytes lie in a pool that is mapped as long as arenas are kept, and any bytes make a head.
             } else if !side.points_back(unsafe { &*(neighbour as *const GcHead) }, head) {
-                *member = NOBODY;
+                *member = ABSENT;
                 break;
             }
         }
@@ -138,7 +138,7 @@ fn ask_neighbours(members: &mut [Member], pools: &mut Pools) {
         if let Some(member) = members.get_mut(*place)
             && !neighbour.is_some_and(|neighbour| side.points_back(&neighbour, member.head))
         {
-            *member = NOBODY;
+            *member = ABSENT;
         }
     }
 }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn survives(member: Member, pools: &mut Pools) -> bool {
-        let mut members = [NOBODY, member];
+        let mut members = [ABSENT, member];
         ask_neighbours(&mut members, pools);
         members[0].head == 0 && members[1].head != 0
     }

@@ -124,7 +124,7 @@ impl Graph {
         // What comes from here on stays new; it is in the first list.
         let newer = count / 6;
         let lists = Lists { heads: head_addresses, since: None, newer: Some(addresses[newer] - GcHead::SIZE) };
-        // SAFETY: the lists are well formed, and nobody changes them.
+        // SAFETY: the lists are well formed, and nothing changes them.
         unsafe {
             walk.enlist(&lists)?;
             walk.subtract()?;
@@ -219,7 +219,7 @@ fn a_deep_graph_needs_no_stack() {
     let mut graph = Graph::with(count);
     graph.held[count - 1] = 1;
     for index in 1..count {
-        // Two chains, one of which nobody holds.
+        // Two chains; one of them has no reference from outside.
         if index != count / 2 {
             graph.edges[index].push(index - 1);
         }
@@ -238,7 +238,7 @@ fn what_finds_no_room_is_left_out_whole() {
 }
 
 #[test]
-fn a_walk_that_nobody_waits_for_is_given_up() {
+fn a_walk_that_is_no_longer_needed_is_given_up() {
     let Some(shared) = Shared::new(1) else { panic!("no memory") };
     let control = shared.control();
     let watch = |parent, deadline| WalkWatch::new(control, parent, deadline, None);

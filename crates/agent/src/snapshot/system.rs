@@ -26,7 +26,7 @@ fn map_as(bytes: usize, kind: c_int) -> *mut u8 {
 /// Gives memory back.
 ///
 /// # Safety
-/// It must come from one of the functions above, and nobody may use it any more.
+/// It must come from one of the functions above, and must not be used afterwards.
 pub(super) unsafe fn unmap(at: *mut u8, bytes: usize) {
     // There may be a program at low addresses.
     if at.is_null() {
@@ -90,7 +90,7 @@ pub(super) enum ChildEnd {
     Exit(c_int),
     /// By this signal.
     Signal(c_int),
-    /// Somebody else has waited for it.
+    /// Another thread or library has waited for it, so its status is lost.
     Unknown,
 }
 
@@ -168,7 +168,7 @@ pub(super) fn read_all(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
 /// Puts a mapping that cannot be touched where a range is, whatever is there. False where the kernel refuses.
 ///
 /// # Safety
-/// Nobody may need what is there.
+/// What is there must not be used afterwards.
 pub(super) unsafe fn wall_off((from, to): (usize, usize)) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: the caller's promise.

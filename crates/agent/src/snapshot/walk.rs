@@ -33,7 +33,7 @@ const STACK: usize = 1 << 12;
 /// Roots are gathered up to this many before what they refer to is followed.
 const GATHERED: usize = 1 << 11;
 
-/// Whether anybody still waits for the walk.
+/// Checks whether the parent still waits for the walk.
 pub(super) struct WalkWatch<'a> {
     control: &'a SharedControl,
     parent: c_int,
@@ -305,7 +305,7 @@ impl<'a> Walk<'a> {
             let object = ring[first % RING];
             first += 1;
             if self.watch.step().is_err() {
-                // The next look says it again, to somebody who can end the walk.
+                // The next look fails again, in a function that can end the walk.
                 self.watch.until_look = 0;
                 self.height = 0;
                 return;
@@ -379,7 +379,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The byte of an object that somebody refers to, or null where it is not tracked.
+    /// The byte of an object that another one refers to, or null where it is not tracked.
     #[inline(always)]
     pub(super) fn byte_of(&self, object: usize) -> *mut u8 {
         if object.is_multiple_of(GcHead::SIZE) {
@@ -418,7 +418,7 @@ unsafe extern "C" fn subtract(object: *mut c_void, walk: *mut c_void) -> c_int {
     unsafe {
         match *byte {
             NOTHING | GREY | BLACK => {}
-            // More visits than references: somebody told of a borrowed one. CPython takes it for reachable, too.
+            // More visits than references: a `tp_traverse` visited a borrowed one. CPython takes it for reachable, too.
             NONE_LEFT => *byte = GREY,
             MANY => {
                 if walk.counts.take(object as usize) < 0 {

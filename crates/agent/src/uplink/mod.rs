@@ -84,7 +84,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
 }
 
 /// Gives a forked child the time to become another program, as `subprocess` has it do: it would leave a socket behind
-/// that nobody listens on, and an empty trace. Somebody who asks is not kept waiting.
+/// without a listener, and an empty trace. It stops waiting when a thread asks for a round.
 fn await_exec(agent: &Agent, waiter: &Waiter) {
     let until = Instant::now() + AWAIT_EXEC;
     while Instant::now() < until && !agent.stopping() && !agent.uplink_rounds.is_asked() {
@@ -194,7 +194,7 @@ impl<'a> Uplink<'a> {
         self.trace.is_some() || self.listeners.are_there()
     }
 
-    /// Looks at the process. Whoever has `asked` gets fresh figures unless they are expensive.
+    /// Looks at the process. When a client has `asked`, figures are read anew unless that is expensive.
     fn look(&mut self, now: u64, asked: bool) {
         let seen = lock(&self.agent.process).look(asked);
         let least = match seen.memory.limit {
@@ -213,7 +213,7 @@ impl<'a> Uplink<'a> {
         ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
     }
 
-    /// How long the next round may wait where no peer moves. Whoever closes a block of the trace wakes this thread.
+    /// How long the next round may wait where no peer moves. A thread that closes a block of the trace wakes this one.
     fn pause(&self) -> Duration {
         let now = monotonic_ns();
         let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now)];
