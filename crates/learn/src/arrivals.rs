@@ -1,9 +1,9 @@
 //! When requests came, from when they began to be served.
 //!
 //! A program that is busy does not see who waits: the mark of a request is set when its turn comes. But who began right
-//! after another, or right after a pause, had waited. Such requests came at some moment of the busy stretch, and as
-//! far as anybody can tell at any moment of it: their times are drawn evenly, so that each came after the one before
-//! it and before its own turn (Gibbs sampling from a spread over the whole stretch; the seed decides).
+//! after another, or right after a pause, had waited. Such requests came at some moment of the busy stretch, and the
+//! trace does not say at which: their times are drawn evenly, so that each came after the one before it and before its
+//! own turn (Gibbs sampling from a spread over the whole stretch; the seed decides).
 
 use neurogc_load::Chance;
 
@@ -21,7 +21,7 @@ pub(crate) struct ServiceTurn {
 pub(crate) fn arrivals(turns: &[ServiceTurn], seed: u64) -> Vec<u64> {
     let mut chance = Chance::new(seed);
     let mut came: Vec<u64> = Vec::with_capacity(turns.len());
-    // A stretch goes on with everybody who may have come before the turn of the one before.
+    // A stretch goes on with each request that may have come before the turn of the one before.
     let mut before = 0;
     for stretch in turns.chunk_by(|one, next| next.earliest < one.began) {
         came.extend(spread(stretch, before, &mut chance));
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// One who serves whoever comes, in turn.
+    /// One server that serves all requests in turn.
     fn serve(came: &[u64], service: u64) -> Vec<ServiceTurn> {
         let mut free = 0;
         let turn = |at: &u64| {
@@ -104,7 +104,7 @@ mod tests {
             if began / 1_000_000_000 != free / 1_000_000_000 {
                 began = began.max(began / 1_000_000_000 * 1_000_000_000 + 200_000_000);
             }
-            // Who is served at once shows that nobody else waits.
+            // A request that is served at once shows that no other waits.
             idle = if began == *at { began } else { idle };
             let turn = ServiceTurn { earliest: idle, began };
             free = began + 2_000_000;
@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_comes_after_their_turn_or_overtakes(
+        fn no_request_comes_after_its_turn_or_overtakes(
             steps in prop::collection::vec(0..20_u64, 1..60), service in 1..15_u64, seed: u64
         ) {
             let mut at = 0;

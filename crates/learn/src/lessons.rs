@@ -34,7 +34,7 @@ pub(crate) struct Notes {
     /// One look in so many becomes a lesson.
     every: usize,
     looks: usize,
-    /// From which lesson on nobody knows yet how the gap goes on, and what comes of young and old.
+    /// From which lesson on it is not known yet how the gap goes on, and what comes of young and old.
     open: usize,
     open_targets: [usize; OUTPUTS],
 }

@@ -1,8 +1,8 @@
 //! The best schedule in hindsight: what a policy would do that knew every request before it came.
 //!
-//! A search over all moments at which a collection can be worth it. A pause in the middle of a request delays everybody
-//! whom it would delay right before that request, and frees no more; so only the moments between requests matter. At
-//! each of them every schedule so far is continued in every way. Schedules that have led to the same state are one from
+//! A search over all moments at which a collection can be worth it. A pause in the middle of a request delays every
+//! request that it would delay right before that one, and frees no more; so only the moments between requests matter.
+//! At each of them every schedule so far is continued in every way. Schedules that have led to the same state are one from
 //! there on, and only the cheapest is kept. That is dynamic programming, and exact, as long as states are told apart
 //! exactly. Where there are thousands of requests, states that are nearly alike count as the same, and collections
 //! begin only in gaps, or every so often where none comes: then the schedule is one that can be played and that nothing

@@ -1,9 +1,9 @@
 //! Plays a workload under a policy: the very policy and guards that run in the agent.
 //!
 //! One interpreter serves one request at a time, in the order in which they come. A request that has waited for others
-//! comes again, behind everybody who is there by then. Everything that stops the interpreter (CPython's own collections
-//! in the middle of a request, and what the policy orders) makes those wait who come meanwhile. The policy is asked as in
-//! the agent: at the end of each collection that CPython starts by itself, in gaps, and, where it wants that, by looks
+//! comes again, behind all that are there by then. Everything that stops the interpreter (CPython's own collections
+//! in the middle of a request, and what the policy orders) delays the requests that come meanwhile. The policy is asked as
+//! in the agent: at the end of each collection that CPython starts by itself, in gaps, and, where it wants that, by looks
 //! every few milliseconds.
 
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn guarded(scene: &Scene<'_>, policy: Box<dyn Policy>) -> Guarded {
 /// Plays a scene under a policy.
 #[must_use]
 pub fn simulate(scene: &Scene<'_>, name: Name) -> SimulationOutcome {
-    // CPython alone needs nobody who looks at it.
+    // CPython alone needs no looks.
     let acts = name.acts();
     simulate_policy(scene, policy(name, scene.tuning), acts)
 }
@@ -112,7 +112,7 @@ struct Run<'s> {
     /// What waits for the end of the request.
     urgent: Option<Order>,
     served: u64,
-    /// Until when somebody whose request waits for others is there.
+    /// Until when a request that waits for others is open.
     resting_until: u64,
     snapshot: Snapshot,
     latencies: Latencies,

@@ -1,6 +1,6 @@
 //! What policies cost on excerpts, and how far each is from the best that could have been done.
 
-use neurogc_neural::Model as Net;
+use neurogc_neural::Model;
 use neurogc_policy::{Name, Neural, Policy, Weights, policy};
 
 use super::{Course, Excerpt, LEAST_COST};
@@ -18,7 +18,7 @@ pub struct Judgement {
     /// The geometric mean of its costs over those of `gap`.
     pub over_rules: f64,
     /// How much more it costs than the oracle's schedule, as a share of that: all excerpts added up for which there is
-    /// one. Nothing where nobody has one.
+    /// one; `None` where no excerpt has one.
     pub regret: Option<f64>,
     /// The worst 99.9th percentile of an excerpt, in milliseconds.
     pub p999_ms: f64,
@@ -79,7 +79,7 @@ pub(super) fn judge(
     }
     for (name, bytes) in models {
         let outcomes = play(&|| {
-            let model = Net::load(bytes).ok()?;
+            let model = Model::load(bytes).ok()?;
             let weights = Weights::named(&model.metadata().weights);
             Some(Box::new(Neural::new(course.tuning, model, weights)))
         });

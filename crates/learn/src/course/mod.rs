@@ -1,5 +1,5 @@
-//! From recorded programs to a policy: lessons for models, weights for decisions, and how good it all is on what nobody
-//! learned from.
+//! From recorded programs to a policy: lessons for models, weights for decisions, and how good both are on held-out
+//! data.
 //!
 //! Every program is divided by time: models and weights learn from the first part, the choice among models is made on
 //! the second, and what the report says comes from the third. Decisions are tried in the simulator on excerpts, each
@@ -14,7 +14,7 @@ mod services;
 
 use std::collections::BTreeMap;
 
-use neurogc_neural::{Contents, Model as Net, ModelError, write};
+use neurogc_neural::{Contents, Model, ModelError, write};
 use neurogc_policy::features::NAMES;
 use neurogc_policy::{Name, Neural, Policy, Tuning, WEIGHT_NAMES, WEIGHTS, Weights, policy};
 
@@ -135,7 +135,7 @@ impl Course {
     /// The score of a model with weights.
     fn score_of(&self, excerpts: &[Excerpt<'_>], bytes: &[u8], weights: Weights) -> f64 {
         self.score(excerpts, &|| {
-            let model = Net::load(bytes).ok()?;
+            let model = Model::load(bytes).ok()?;
             Some(Box::new(Neural::new(self.tuning, model, weights)))
         })
     }

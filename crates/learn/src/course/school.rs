@@ -2,7 +2,7 @@
 
 use std::io;
 
-use neurogc_neural::{Contents, Family, Model as Net, ModelError};
+use neurogc_neural::{Contents, Family, Model, ModelError};
 use neurogc_policy::Weights;
 
 use super::{Course, Effort, Excerpt, TRAINING, VALIDATION, reinforce, reweighted};
@@ -120,7 +120,7 @@ impl School<'_> {
         if let Some(trouble) = trouble {
             self.audience.say(&format!("an interrupted training could not go on: {trouble}"));
         }
-        let metrics = evaluate(&mut Net::load(&trained.to_bytes()?)?, &self.split.test);
+        let metrics = evaluate(&mut Model::load(&trained.to_bytes()?)?, &self.split.test);
         trained.set_metrics(&metrics);
         let loss = metrics.mean_pinball().unwrap_or(f64::NAN);
         self.audience.done(1.0, &format!("{family}: trained, loss of gaps {loss:.4} on the test part"));

@@ -57,7 +57,7 @@ impl TraceContents {
             let work = |served: &ServedRequest| if served.shared { 1.0 - self.resting } else { 1.0 };
             let parts: Vec<f64> = within.map(|served| served.part(from, stop.at) * work(served)).collect();
             from = stop.at + stop.pause;
-            // Where nobody ran, somebody before or after has done it.
+            // Where no request ran, one before or after has made the objects.
             if parts.iter().any(|part| *part > 0.0) {
                 spans.push(Span { gathered, first, parts });
                 gathered = 0.0;

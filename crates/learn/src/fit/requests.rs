@@ -93,7 +93,7 @@ impl TraceContents {
                 stopped_to = stopped_to.max(stop.at + stop.pause);
             }
             let time = (at - before).saturating_sub(stopped) as f64;
-            // Nobody else begins while this one is in flight, so it does not let go of the interpreter.
+            // No other request begins while this one is in flight, so it does not let go of the interpreter.
             match in_flight.iter().find(|&&each| !self.served[each].shared) {
                 Some(&alone) => self.served[alone].share += time,
                 None => in_flight.iter().for_each(|&each| self.served[each].share += time / in_flight.len() as f64),
@@ -185,8 +185,8 @@ impl TraceContents {
 
     /// When each request can have come, and when its turn was.
     fn turns(&self) -> Vec<ServiceTurn> {
-        // Until when the program was seen to do something, how many are in flight, and the last moment at which nobody can
-        // have waited.
+        // Until when the program was seen to do something, how many are in flight, and the last moment at which no
+        // request can have waited.
         let (mut seen, mut in_flight, mut idle) = (0, 0, 0);
         let mut stops = self.stops.iter().peekable();
         let mut ends: Vec<u64> = self.served.iter().map(|served| served.ended).collect();

@@ -53,7 +53,7 @@ impl Policy for Witness {
 
     fn decide(&mut self, observation: &Observation) -> Order {
         if let Some(sample) = self.metrics.look(observation) {
-            // Nobody has stopped to listen: `sampled` takes what is there when all is over.
+            // The receiver is still open: `sampled` takes the samples after the run.
             let _ = self.samples.send(sample);
         }
         Order::WAIT

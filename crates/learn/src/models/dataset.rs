@@ -24,7 +24,7 @@ pub struct Dataset {
 pub struct TrainingSample<'a> {
     /// The last `WINDOW` rows of features, as they are measured, the oldest first.
     pub window: &'a [f32],
-    /// What a perfect forecast would have said, in the order of `OUTPUT_NAMES`; NaN where nobody knows.
+    /// What a perfect forecast would have said, in the order of `OUTPUT_NAMES`; NaN where it is not known.
     pub targets: [f32; OUTPUTS],
     /// How much it counts.
     pub weight: f32,

@@ -1,4 +1,4 @@
-//! A dataset that nobody recorded, with a law that can be learned: to try learners on.
+//! A made-up dataset with a law that can be learned: to try learners on.
 
 use neurogc_load::Chance;
 use neurogc_neural::{OUTPUTS, WINDOW};

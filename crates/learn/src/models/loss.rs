@@ -1,4 +1,4 @@
-//! What a forecast costs: pinball loss for quantiles, squared error for the rest, nothing where nobody knows.
+//! What a forecast costs: pinball loss for quantiles, squared error for the rest, nothing where the target is unknown.
 //!
 //! The same twice: for tensors, so that it can be learned from, and for numbers, so that every family is judged alike.
 
@@ -33,7 +33,7 @@ pub(super) fn mean_loss(forecasts: &[[f32; OUTPUTS]], part: &PreparedSamples, im
 /// What a batch should have been forecast, as tensors.
 pub(super) struct Goal {
     targets: Tensor,
-    /// Weight times importance; zero where nobody knows.
+    /// Weight times importance; zero where the target is unknown.
     weights: Tensor,
     total: f64,
 }

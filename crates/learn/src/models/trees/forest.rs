@@ -108,7 +108,7 @@ impl Forest {
             return;
         }
         let mut questions = questions(bins, &self.wants(&data.train), seed);
-        // A question that nobody answers with yes keeps all trees of one depth.
+        // A question that no sample answers with yes keeps all trees of one depth.
         let spare = questions.first().map(|(input, _)| (*input, MOST_WEIGHT));
         match spare {
             Some(spare) => questions.resize(DEPTH, spare),
