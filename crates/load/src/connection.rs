@@ -86,7 +86,7 @@ impl Connection {
             Doing::Asked(job, response) => self.read(job, response, buffer),
             Doing::Idle => match self.stream.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ConnectionEvent::None,
-                // An end, or bytes that nobody asked for.
+                // The end of the connection, or bytes without a request.
                 _ => ConnectionEvent::Gone,
             },
         }

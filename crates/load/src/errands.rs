@@ -43,7 +43,7 @@ pub enum Load {
 pub(crate) struct Errand {
     /// When it is meant to be sent, since the start.
     pub(crate) at: Duration,
-    /// Whose it is; all arrivals of an open loop are nobody's.
+    /// The user of a closed loop that sends it; not used in an open loop.
     pub(crate) user: u32,
 }
 

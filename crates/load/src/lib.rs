@@ -2,7 +2,7 @@
 //!
 //! The pure half decides and counts: `arrivals` (when), `asks` (what), `response` (is the answer whole), `latencies`
 //! (how long). `drive` is the other half, one thread around one `epoll`. A latency counts from the moment at which the
-//! request was meant to be sent, so a service that stands still is charged for everybody who came in the meantime.
+//! request was meant to be sent, so a service that stands still is charged for every request that came meanwhile.
 
 #![forbid(unsafe_code)]
 

@@ -88,11 +88,11 @@ fn the_same_seed_asks_for_the_same_paths() {
 }
 
 #[test]
-fn a_stall_is_charged_to_everybody_who_came_meanwhile() {
+fn a_stall_is_charged_to_every_request_that_came_meanwhile() {
     let began = Instant::now();
     let stalled = Arc::new(AtomicU64::new(0));
     let target = service(move |_, stream| {
-        // Everybody who comes between 300 and 600 ms waits for the end of it.
+        // Each request that comes between 300 and 600 ms waits for the end of it.
         let at = began.elapsed();
         if (300..600).contains(&at.as_millis()) && stalled.fetch_add(1, Ordering::Relaxed) < 10_000 {
             thread::sleep(Duration::from_millis(600).saturating_sub(at));
@@ -161,7 +161,7 @@ fn a_service_that_closes_after_each_answer_gets_a_new_connection_each_time() {
 }
 
 #[test]
-fn nobody_there_is_a_failure_of_each_request_and_not_of_the_generator() {
+fn a_missing_service_is_a_failure_of_each_request_and_not_of_the_generator() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let outcome = run(&plan(Target::new(free).unwrap(), Load::Users(Users::closed(4)), 300));
     let part = outcome.part("measured").unwrap();

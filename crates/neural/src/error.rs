@@ -17,7 +17,7 @@ pub enum ModelError {
         /// What the reader said.
         reason: String,
     },
-    /// A safetensors file of somebody else's.
+    /// A safetensors file that `neurogc train` did not write.
     #[error("the model file does not say what it is: only files written by `neurogc train` can be used")]
     NoMetadata,
     /// The description in the header makes no sense.

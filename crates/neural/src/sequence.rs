@@ -8,7 +8,7 @@ use crate::file::Contents;
 use crate::inputs::Scaling;
 use crate::metadata::Metadata;
 
-/// What a file must say to be of use to somebody.
+/// What a model file must contain so that its user can load it.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelRequirements<'a> {
     /// How many rows it looks at.

@@ -164,7 +164,7 @@ impl Senses {
     }
 
     fn pass(&mut self, observation: &Observation, passed: f64) {
-        // Where nobody marks requests, the end of a gap is one.
+        // Where the program marks no requests, the end of a gap counts as one.
         let ended = u64::from(self.gap.is_some() && observation.idle.is_none());
         let served = observation.requests.saturating_sub(self.requests).max(ended) as f64 / passed;
         // After a collection the count begins anew.
@@ -256,7 +256,7 @@ impl Senses {
         [self.rate[1], self.rate[2], self.rate[3]]
     }
 
-    /// The share of the last second, about, in which somebody ran.
+    /// The share of the last second, about, in which a thread ran.
     #[must_use]
     pub fn busy(&self) -> f64 {
         self.busy[2]
@@ -315,7 +315,7 @@ impl Senses {
 pub struct GapFinder {
     looked: Duration,
     requests: u64,
-    /// When the latest request was over, as far as anybody knows.
+    /// When the latest request was over, as far as is known.
     served: Duration,
 }
 

@@ -129,7 +129,7 @@ mod tests {
         let mut samples = Vec::new();
         for at in 0..=250 {
             let now = Duration::from_millis(20 * at);
-            // Somebody runs in every other 20 ms, and a request is served in each of them.
+            // The program runs in every other 20 ms, and a request is served in each of them.
             let idle = at.is_multiple_of(2).then_some(Duration::from_millis(20));
             let observation = Observation { now, idle, requests: at / 2, rss: 400, ..Observation::default() };
             samples.extend(metrics.look(&observation));

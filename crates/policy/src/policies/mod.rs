@@ -69,7 +69,7 @@ pub struct Tuning {
     pub memory_price: f64,
 }
 
-/// What a megabyte of garbage is worth where nobody says otherwise; see `Tuning::memory_price`.
+/// What a megabyte of garbage is worth by default; see `Tuning::memory_price`.
 pub const MEMORY_PRICE: f64 = 0.01;
 
 impl Default for Tuning {
@@ -78,8 +78,8 @@ impl Default for Tuning {
     }
 }
 
-/// The policy of a name; `auto` is that of a process whose collector is understood. A model in a file is read by whoever
-/// can read files, and put to work by `learned`: here it is the one that comes with this version.
+/// The policy of a name; `auto` is that of a process whose collector is understood. The caller reads
+/// a model in a file and uses it with `learned`: here it is the one that comes with this version.
 #[must_use]
 pub fn policy(name: Name, tuning: Tuning) -> Box<dyn Policy> {
     match name.resolve(true) {

@@ -47,7 +47,7 @@ fn is_launch(decision: &Decision) -> bool {
     matches!(decision, Decision::Snapshot { .. })
 }
 
-/// Pauses of a generation, whoever ordered them, after the first few.
+/// The longest pause of a generation, ordered or CPython's own, after the first few.
 fn longest(rehearsal: &Rehearsal, generation: Generation, decision: Decision) -> Option<Duration> {
     let own = rehearsal.own.iter().filter(|(it, _)| *it == generation).map(|(_, pause)| *pause);
     let ordered = rehearsal.stops.iter().filter(|stop| stop.order.decision == decision).map(|stop| stop.pause);

@@ -112,7 +112,7 @@ impl Foresight {
         self.trust
     }
 
-    /// What is expected now; where nobody is idle, of the gap that begins next.
+    /// What is expected now; where there is no gap, of the gap that begins next.
     pub(super) fn look(&mut self, observation: &Observation, senses: &Senses) -> Expected {
         let now = observation.now.as_secs_f64();
         let row = senses.row(observation, observation.idle);
@@ -143,7 +143,7 @@ impl Foresight {
         }
     }
 
-    /// The quantiles, corrected. Gaps that are over before anybody looks are never compared, so that of a gap to come
+    /// The quantiles, corrected. Gaps that are over before the next look are never compared, so that of a gap to come
     /// nothing longer is expected than the model says.
     fn quantiles(&self, is_gap: bool) -> [f64; 5] {
         let mut gap = [0.0; 5];

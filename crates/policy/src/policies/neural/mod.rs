@@ -150,7 +150,7 @@ impl Neural {
     }
 
     /// How much of the room for new objects will be filled by the time at which a snapshot that begins now is back. Where
-    /// hardly any are expected to be garbage there is more room, but not without end: nobody has looked.
+    /// hardly any are expected to be garbage there is more room, but not without end: no walk has checked it.
     fn filled(&self, observation: &Observation) -> f64 {
         let walk = self.flights.walk(observation.objects()) / 1e3;
         let new = self.senses.new_objects() + self.senses.new_in_second() * walk;
