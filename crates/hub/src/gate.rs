@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_somebody_has_given_this_address_is_refused() {
+    fn a_foreign_name_of_this_address_is_refused() {
         for (host, expect) in [
             ("localhost:7077", true),
             ("127.0.0.1:7077", true),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_shown_to_nobody() {
+    fn the_token_is_never_shown() {
         assert!(!format!("{:?}", gate(Some("secret"))).contains("secret"));
     }
 

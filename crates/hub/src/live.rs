@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn only_watchers_are_told_and_nothing_is_written_for_nobody() {
+    fn only_watchers_are_told_and_nothing_is_written_without_them() {
         let clients = Clients::default();
         let (client, mut messages) = clients.add();
         clients.tell_watchers("a", || unreachable!("no client watches"));

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_has_every_turn_once_and_goes_first_in_turn() {
+    fn every_contender_has_every_turn_once_and_goes_first_in_turn() {
         let contenders = Contender::parse_list("default,off,gap").unwrap();
         let two = heats(&["acyclic".to_owned(), "leak".to_owned()], Some(&contenders)).unwrap();
         let all = turns(&two, 3);

@@ -50,7 +50,7 @@ pub(crate) struct Scenario {
     pub(crate) by_default: bool,
 }
 
-const EVERYBODY: &str = "default,off,each,threshold:10000,10,10,threshold:50000,500,1000,freeze,\
+const ALL_CONTENDERS: &str = "default,off,each,threshold:10000,10,10,threshold:50000,500,1000,freeze,\
                          freeze+threshold:50000,500,1000,every:100,thread:3,gap";
 const LIMITS_AND_US: &str = "default,off,each,gap";
 
@@ -67,7 +67,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         drive: DriveMode::Open,
         surroundings: Surroundings::Free,
         asks: &[(1, "/explain/{}")],
-        contenders: EVERYBODY,
+        contenders: ALL_CONTENDERS,
         seconds: 5,
         overhead: 1.6,
         by_default: true,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use neurogc_wire::control::{Ask, How, Outcome as Done};
+use neurogc_wire::control::{Ask, How, Outcome};
 use serde_json::json;
 
 use crate::agents::Rendezvous;
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
         .have_done(*pid, Ask::Collect(*how), PATIENCE, LONGEST)
         .map_err(Failure::failed)?
     {
-        Done::Collected { how, found, pause_ms } => {
+        Outcome::Collected { how, found, pause_ms } => {
             let how = How::ALL.iter().find(|(each, _)| *each == how).map_or("", |(_, name)| *name);
             if *json {
                 writeln!(out, "{}", json!({"how": how, "found": found, "pause_ms": pause_ms}))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use neurogc_policy::Name;
-use neurogc_wire::control::{Ask, Outcome as Done};
+use neurogc_wire::control::{Ask, Outcome};
 use neurogc_wire::status::{Status, shown_policy};
 use serde_json::json;
 
@@ -46,8 +46,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     };
     let ask = Ask::Policy(models::checked(policy.clone())?.to_string());
     match rendezvous.have_done(*pid, ask, PATIENCE, LONGEST).map_err(Failure::failed)? {
-        Done::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
-        Done::Policy { before, after } => {
+        Outcome::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
+        Outcome::Policy { before, after } => {
             let shown = shown_policy(&policy.to_string(), &after);
             writeln!(
                 out,

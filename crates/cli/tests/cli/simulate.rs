@@ -1,6 +1,6 @@
 //! `neurogc simulate`: recorded and made-up workloads, and traces that say too little.
 
-use neurogc_learn::{HeapModel, Scene as Stage, Start, TrafficShape, imagined, record};
+use neurogc_learn::{HeapModel, Scene, Start, TrafficShape, imagined, record};
 use neurogc_policy::Name;
 use neurogc_wire::trace::{Record, encode};
 
@@ -20,7 +20,7 @@ pub(crate) fn trace_of(requests: usize, name: Name, keep: fn(&Record) -> bool) -
     let start = Start { at: 2_000_000_000, tenured: 300_000.0, pending: 0.0 };
     let workload = TrafficShape::Poisson { rate: 250.0 }.requests(requests, &imagined(100, 700.0, 1), start, 3);
     let model = HeapModel::default();
-    let trace = record(&Stage::new(&model, &workload), name);
+    let trace = record(&Scene::new(&model, &workload), name);
     encode(&trace.header, trace.records.iter().filter(|record| keep(record)))
 }
 

@@ -250,8 +250,8 @@ async fn wrong_requests_are_told_what_is_wrong() {
     ] {
         check_error(scene.get(&format!("{process}/{path}")).await, 400, "bad_request");
     }
-    check_error(scene.get("/api/v1/processes/nobody").await, 404, "not_found");
-    check_error(scene.get("/api/v1/processes/nobody/series").await, 404, "not_found");
+    check_error(scene.get("/api/v1/processes/unknown").await, 404, "not_found");
+    check_error(scene.get("/api/v1/processes/unknown/series").await, 404, "not_found");
     check_error(scene.get("/api/v1/processes/%2e%2e%2f%2e%2e/series").await, 404, "not_found");
     check_error(scene.get("/api/v2").await, 404, "not_found");
     let policy = format!("{process}/policy");
@@ -260,7 +260,7 @@ async fn wrong_requests_are_told_what_is_wrong() {
     check_error(scene.post(&policy, "application/json", "{").await, 400, "bad_request");
     check_error(scene.post(&policy, "text/plain", r#"{"policy": "gap"}"#).await, 400, "bad_request");
     check_error(
-        scene.post("/api/v1/processes/nobody/policy", "application/json", r#"{"policy": "gap"}"#).await,
+        scene.post("/api/v1/processes/unknown/policy", "application/json", r#"{"policy": "gap"}"#).await,
         404,
         "not_found",
     );
