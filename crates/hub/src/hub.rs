@@ -17,7 +17,7 @@ use crate::clock::{exact_unix_ms, unix_ms};
 use crate::event::Event;
 use crate::facts::{ProcessFacts, id_of};
 use crate::live::Clients;
-use crate::process::{KnownProcess, ProcessSummary, Source, State, View};
+use crate::process::{KnownProcess, Presence, ProcessSummary, Source, View};
 use crate::row::FigureRow;
 use crate::store::{Batch, Store, StoreEntry, Write};
 use crate::weight::weight;
@@ -277,7 +277,7 @@ impl Hub {
         {
             let mut processes = self.processes();
             for (id, process) in processes.iter_mut() {
-                if !process.ended && process.state(now) == State::Gone {
+                if !process.ended && process.state(now) == Presence::Gone {
                     end(process);
                     gone.push(id.clone());
                 }

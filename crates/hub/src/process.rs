@@ -68,7 +68,7 @@ impl Source {
 /// Whether a process is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum Presence {
     Live,
     Silent,
     Gone,
@@ -154,7 +154,7 @@ impl KnownProcess {
     /// Whether it is heard by a better way at present: one will do. It may report here and be followed, too; and one that
     /// becomes another user is found by a second socket.
     pub(crate) fn is_heard_otherwise(&self, source: &Source, now_ms: u64) -> bool {
-        source.rank() < self.source.rank() && self.state(now_ms) == State::Live
+        source.rank() < self.source.rank() && self.state(now_ms) == Presence::Live
     }
 
     /// Notes that it was heard. The quickest of its reports tells best what its clock says.
@@ -196,14 +196,14 @@ impl KnownProcess {
         if now_ms.abs_diff(next) <= SLACK_MS { next } else { (now_ms / STEP_MS * STEP_MS).max(next) }
     }
 
-    pub(crate) fn state(&self, now_ms: u64) -> State {
+    pub(crate) fn state(&self, now_ms: u64) -> Presence {
         let quiet = now_ms.saturating_sub(self.seen_ms);
         if self.ended || quiet > LOST_MS {
-            State::Gone
+            Presence::Gone
         } else if quiet > SILENT_MS {
-            State::Silent
+            Presence::Silent
         } else {
-            State::Live
+            Presence::Live
         }
     }
 
@@ -237,7 +237,7 @@ pub(crate) fn is_same(given: &[u8], secret: &[u8]) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) facts: Arc<ProcessFacts>,
-    pub(crate) state: State,
+    pub(crate) state: Presence,
     source: &'static str,
     pub(crate) epoch_ms: f64,
     seen_ms: u64,
@@ -289,7 +289,7 @@ pub(crate) struct ProcessSummary<'p> {
     #[serde(flatten)]
     facts: &'p ProcessFacts,
     policy_shown: String,
-    state: State,
+    state: Presence,
     source: &'static str,
     seen_ms: u64,
     acting: bool,
@@ -322,7 +322,7 @@ impl<'p> ProcessSummary<'p> {
         Self {
             facts,
             policy_shown: facts.policy.clone(),
-            state: State::Gone,
+            state: Presence::Gone,
             source: "history",
             seen_ms,
             acting: false,
@@ -426,6 +426,6 @@ mod tests {
     fn a_process_falls_silent_and_is_then_gone() {
         let process = process();
         let states = [1_000_000, 1_006_000, 1_070_000].map(|now| process.state(now));
-        assert_eq!(states, [State::Live, State::Silent, State::Gone]);
+        assert_eq!(states, [Presence::Live, Presence::Silent, Presence::Gone]);
     }
 }

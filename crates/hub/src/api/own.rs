@@ -19,7 +19,7 @@ use crate::budget;
 use crate::clock::unix_ms;
 use crate::follow::kilobytes;
 use crate::hub::Refusal;
-use crate::process::{Source, State as Presence};
+use crate::process::{Presence, Source};
 use crate::tokens::TokenRole;
 
 pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<TokenRole>) -> Response {

@@ -18,7 +18,7 @@ use crate::clock::unix_ms;
 use crate::event::Event;
 use crate::facts::ProcessFacts;
 use crate::hub::to_text;
-use crate::process::{ProcessSummary, State as Presence};
+use crate::process::{Presence, ProcessSummary};
 use crate::series::CATALOGUE;
 
 #[derive(Serialize)]

@@ -20,7 +20,7 @@ use super::{BOUNDS_MS, cumulative};
 use crate::clock::unix_ms;
 use crate::facts::ProcessFacts;
 use crate::hub::Hub;
-use crate::process::State;
+use crate::process::Presence;
 
 /// How often, and how long a collector may take.
 const EVERY: Duration = Duration::from_secs(10);
@@ -98,7 +98,7 @@ async fn send(collector: &OtlpCollector, message: String) -> Result<(), String> 
 fn message(hub: &Hub) -> String {
     let now_ms = unix_ms();
     let views = hub.views();
-    let live = views.iter().filter(|view| view.state == State::Live);
+    let live = views.iter().filter(|view| view.state == Presence::Live);
     let resources: Vec<_> = live
         .filter_map(|view| Some((&view.facts, view.sample.as_ref()?, view.epoch_ms)))
         .map(|(facts, sample, epoch_ms)| resource(facts, sample, (epoch_ms * 1e6) as u64, now_ms * 1_000_000))

@@ -16,7 +16,7 @@ use neurogc_wire::report::Sample;
 use super::{BOUNDS_MS, cumulative};
 use crate::api::{App, blocking};
 use crate::facts::ProcessFacts;
-use crate::process::State as Presence;
+use crate::process::Presence;
 
 /// The metric that says which process has the labels of a worker now.
 const INFO: &str = "neurogc_process_info";
