@@ -4,7 +4,8 @@
     python bench/load.py closed --port P --connections 4 --seconds 5     as fast as the service answers
 
 In the open loop a latency counts from the moment at which the request was meant to be sent, so a service that stands
-still is charged for everybody who would have come in the meantime. How late the generator itself was is in the output.
+still is charged for every request that should have been sent in the meantime. The output says how late the generator
+itself was.
 """
 
 from __future__ import annotations

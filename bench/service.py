@@ -63,7 +63,7 @@ def spin(steps: int, number: int) -> int:
 
 
 class Collections:
-    """Every collection of this process, as the collector's own callbacks tell it, whoever asked for it."""
+    """Every collection of this process, from the collector's callbacks: automatic ones, the agent's and the service's."""
 
     def __init__(self):
         self.in_flight = 0

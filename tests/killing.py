@@ -1,5 +1,5 @@
 """Ends one thread of another process for real, as a fault would: by ptrace it is made to call `exit` where it sleeps.
-Nothing is unwound and no destructor runs: it is gone without a word.
+Nothing is unwound and no destructor runs: it ends without a message.
 """
 
 import ctypes

@@ -120,4 +120,4 @@ def _free_port():
                 probe.bind(("127.0.0.1", port))
                 return port
             except OSError:
-                pass  # Somebody has it.
+                pass  # Another process uses the port.

@@ -47,7 +47,7 @@ def test_a_script_a_module_standard_input_and_a_zipapp_are_observed(tmp_path):
         assert run(sys.executable, "-", stdin=stdin).stdout == "observed\n"
 
 
-def test_the_path_and_the_modules_look_as_if_nobody_were_here():
+def test_the_path_and_the_modules_look_as_without_us():
     code = "import sys; print(sys.path, sys.argv, sys.flags, __name__, sorted(vars()))"
     assert same_with_and_without(sys.executable, "-c", code, "argument").returncode == 0
 

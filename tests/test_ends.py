@@ -107,7 +107,7 @@ assert neurogc.status()["conduct"]["acting"]
 
 
 def test_the_finalizer_of_the_last_object_runs_as_without_us():
-    # Garbage that nobody has collected when the interpreter goes: it collects once more, and the exit code stays.
+    # The program leaves garbage uncollected. The interpreter collects it at shutdown, and the exit code stays the same.
     code = FLUSHING + "Slow()\nimport gc\ngc.disable()\nsys.exit(3)\n"
     expected = stock(code, expect=3)
     with Running(code, policy="gap") as program:

@@ -222,7 +222,7 @@ told("done")
 
         def asking():
             while not over.is_set():
-                # One at the very end finds nobody, and one beside a policy's own may be refused.
+                # A command may come after the program has ended, or during a snapshot of the policy: both fail.
                 neurogc("collect", program.pid, "--how", "snapshot", timeout=30, expect=None)
                 over.wait(0.002)
 

@@ -38,7 +38,7 @@ def test_history_survives_a_hub_that_is_killed(tmp_path):
         eventually(lambda: hub.get(path)["t"][-1] > last + 2000)
 
 
-def test_a_slow_browser_skips_and_nobody_else_notices(tmp_path):
+def test_a_slow_browser_skips_and_others_do_not(tmp_path):
     with Hub(tmp_path) as hub, Console(NEUROGC_POLICY="observe") as program:
         found = hub.wait_for(program.pid)
         watch = {"type": "watch", "ids": [found["id"]]}
@@ -98,14 +98,14 @@ def test_a_hub_that_stands_still_holds_no_program_up(tmp_path):
         hub.wait_for(program.pid, lambda process: process["seen_ms"] > now)
 
 
-def test_a_collector_that_is_away_is_told_of_once_and_harms_nobody(tmp_path):
+def test_a_collector_that_is_away_is_told_of_once_and_does_no_harm(tmp_path):
     with Hub(tmp_path, "--otlp", "http://127.0.0.1:9") as hub, Console() as program:
         hub.wait_for(program.pid)
         hub.stop()
     assert hub.said.count("metrics do not reach 127.0.0.1:9") == 1
 
 
-def test_those_who_only_connect_keep_nobody_out(tmp_path):
+def test_idle_connections_do_not_keep_others_out(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     idle = []
@@ -218,7 +218,7 @@ def test_an_agent_with_a_wrong_token_says_so_and_runs_on(guarded):
         assert guarded.find(program.pid) is None
 
 
-def test_a_hub_that_is_away_harms_nobody():
+def test_a_hub_that_is_away_does_no_harm():
     with Console(NEUROGC_HUB="http://127.0.0.1:9") as program:
         program.do("requests(20, 0.001)")
         status = ask(program.pid)

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 def frame(report):
@@ -93,11 +93,11 @@ def claim(found, **more):
 def test_a_user_cannot_take_the_place_of_anothers_process(tmp_path):
     with Hub(tmp_path) as hub, Console(NEUROGC_POLICY="observe") as program:
         found = hub.wait_for(program.pid)
-        path = f"/tmp/neurogc-{NOBODY}/{program.pid}.sock"
-        with Impostor(path, claim(found), NOBODY):
+        path = f"/tmp/neurogc-{OTHER_USER}/{program.pid}.sock"
+        with Impostor(path, claim(found), OTHER_USER):
             told = eventually(lambda: (ingest := hub.get("hub")["ingest"])["impostors"] and ingest)
             assert f"claims to be process {program.pid}" in told["last_impostor"], told
-            assert f"of user {NOBODY}" in told["last_impostor"], told
+            assert f"of user {OTHER_USER}" in told["last_impostor"], told
             now = hub.find(program.pid)["seen_ms"]
             after = hub.wait_for(program.pid, lambda process: process["seen_ms"] > now + 2000)
             assert (after["id"], after["policy"], after["source"]) == (found["id"], "observe", "socket")

@@ -299,13 +299,13 @@ assert not failures, failures
 for one in ids:
     interpreters.destroy(one)
 del base, mine
-# Interpreters that have ended leave an arena or a few behind, whoever allocates them.
+# Interpreters that have ended leave a few arenas behind, with CPython's own allocator as well.
 soon(lambda: smaps("AnonHugePages") < 40)
 """)
 
 
 @pytest.mark.parametrize("taken_off", [False, True])
-def test_somebody_elses_hook_on_top(tmp_path, taken_off):
+def test_a_foreign_hook_on_top(tmp_path, taken_off):
     huge(f"""
 sys.path.insert(0, {extension("arena_hook", tmp_path)!r})
 import arena_hook
@@ -325,7 +325,7 @@ more = heap(100)
 """)
 
 
-def test_somebody_elses_hook_below(tmp_path):
+def test_a_foreign_hook_below(tmp_path):
     # Python code that was started without a policy: the first hook to be put in place is not the agent's.
     huge(f"""
 sys.path.insert(0, {extension("arena_hook", tmp_path)!r})
@@ -334,7 +334,7 @@ arena_hook.put_on()
 neurogc.install(policy="threshold:700,10,10")
 data = heap(200)
 taken = arena_hook.in_use()
-# The first arenas of a program come from whoever was there before.
+# The first arenas of a program come from the allocator that was set before ours.
 assert 10 <= taken <= 40, taken
 assert smaps("AnonHugePages") > 120
 del data

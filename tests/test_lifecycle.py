@@ -100,7 +100,7 @@ try:
 except ChildProcessError:
     pass
 else:
-    raise SystemExit("somebody else's child")
+    raise SystemExit("there is a child process that this program did not start")
 code = "import os; print(sorted(int(name) for name in os.listdir('/proc/self/fd')))"
 child = subprocess.run([sys.executable, "-I", "-c", code], stdin=subprocess.DEVNULL, capture_output=True,
                        text=True, close_fds=False)
@@ -206,7 +206,7 @@ def test_each_worker_counts_its_own_requests(needs, words):
     finally:
         service.stop()
     if needs == "gunicorn":
-        # The workers of the others end by a signal, and nobody can tidy up after that.
+        # Other servers end their workers by a signal, so the agent in the worker cannot remove its socket.
         assert not any(socket_path(pid).exists() for pid in workers)
 
 

@@ -1,4 +1,4 @@
-"""A snapshot that is asked for while another thread collects: nobody waits for ever, and every finalizer runs once.
+"""A snapshot that is requested while another thread collects: no thread hangs, and every finalizer runs once.
 
 The other collection lets go of the GIL in the middle, as any finalizer that does input or output makes it do.
 """

@@ -163,12 +163,12 @@ def test_finalizers_run_in_threads_of_the_program(code):
         seen = json.loads(program.ends())
     assert seen["strangers"] == [] and seen["known"] == [], seen
     assert seen["acting"] and seen["degraded"] == [], seen
-    # Nobody has asked for a collection: they have come by themselves, and before memory was full of what they free.
+    # The program asked for no collection. The policy ordered them, and early enough that garbage did not pile up.
     least = 0.6 * seen["made"]
     assert seen["ran"]["__del__"] >= least and seen["ran"]["weakref callback"] >= least, seen
 
 
-# What a snapshot finds is freed in the right thread, too, whoever has asked for it.
+# What a snapshot finds is freed in the right thread, too, when a command from outside has asked for the snapshot.
 @pytest.mark.skipif(not binary(), reason="the command has not been built")
 @pytest.mark.parametrize("how", ["young", "full", "snapshot", "auto"])
 @pytest.mark.parametrize("loop", [False, True], ids=["no event loop", "event loop"])

@@ -295,7 +295,7 @@ def print_nothing(phase, info): pass
 forget()
 {how}
 before = gc.get_stats()
-# A heap that grows beyond what the guards allow: without the callback nobody sees that a collection has happened.
+# A heap that grows beyond what the guards allow: without the callback the agent does not see collections.
 kept = [Node(ballast=bytearray(2000)) for _ in range(100_000)]
 for _ in range(300):
     kept.append(Node())

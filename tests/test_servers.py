@@ -137,6 +137,6 @@ def test_concurrent_requests_are_in_flight_together(server):
     before = server.settled()
     with ThreadPoolExecutor(4) as clients:
         answers = list(clients.map(lambda _: json.loads(server.get("/together")[1]), range(4)))
-    # Whoever answers first sees all four, and perhaps the question before.
+    # The first handler that answers sees all four, and perhaps the request before.
     assert max(answer["in_flight"] for answer in answers) in (4, 5)
     server.settles_at(4, before)

@@ -1,4 +1,4 @@
-"""A snapshot that fails harms nobody: it is counted, nothing is left of it, and an ordinary collection takes its place."""
+"""A snapshot that fails does no harm: it is counted, nothing is left of it, and a plain collection takes its place."""
 
 import pytest
 from snapshots import extension, snap
@@ -204,7 +204,7 @@ assert len(children) == before, "its end sent a signal"
 """)
 
 
-def test_somebody_else_waits_for_the_clone():
+def test_another_thread_waits_for_the_clone():
     snap(f"""
 {LARGE}
 for _ in range(5):
@@ -556,7 +556,7 @@ def assert_gone(pid):
     def gone():
         try:
             with open(f"/proc/{pid}/stat") as file:
-                # A zombie that nobody waits for here is as good as gone.
+                # A zombie has ended; it only stays because no process waits for it here.
                 return file.read().rpartition(")")[2].split()[0] == "Z"
         except FileNotFoundError:
             return True

@@ -17,7 +17,7 @@ from test_snapshot_failures import AND_THE_NEXT, LARGE, SECCOMP
 
 pytestmark = pytest.mark.needs_agent
 
-# Puts a folder over another one that nobody but this command sees, and goes on as the rest of the command line.
+# Mounts a folder over another one, visible to this command only, and then runs the rest of the command line.
 COVERED = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
 PRIVATE = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c", COVERED, "sh"]
 

@@ -171,7 +171,7 @@ def refusal(pid, message):
 
 
 @pytest.mark.once
-def test_bad_messages_are_refused_and_hurt_nobody():
+def test_bad_messages_are_refused_and_do_no_harm():
     process = start(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
     try:
         eventually(lambda: ask(process.pid))

@@ -55,7 +55,7 @@ sys.stdin.readline()
 
 @pytest.mark.once
 @pytest.mark.timing
-def test_a_question_in_drips_held_up_everybody_else():
+def test_a_question_in_drips_held_up_the_others():
     process = start(sys.executable, "-c", "import os; print(os.getpid(), flush=True); input()", stdin=subprocess.PIPE)
     pid = int(process.stdout.readline())
     eventually(lambda: ask(pid), what="an answer")
@@ -189,7 +189,7 @@ sys.late = Late()
     assert (done.returncode, done.stdout.strip() in ("", "1"), done.stderr) == (0, True, ""), done
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_server_that_gave_up_root_could_not_be_asked_any_more():
     process = start(sys.executable, "-c", """
 import os

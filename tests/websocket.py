@@ -65,7 +65,7 @@ class WebSocket:
         return taken
 
     def send(self, message):
-        """Sends a message, masked with zeros: nobody listens here."""
+        """Sends a message, masked with zeros: there is no proxy here that a real mask would protect."""
         body = json.dumps(message).encode()
         head = bytes([0x81, 0x80 | len(body)]) if len(body) < 126 else struct.pack(">BBH", 0x81, 0xFE, len(body))
         self._socket.sendall(head + bytes(4) + body)

@@ -147,6 +147,6 @@ def install(python: Path, requirements: Path) -> None:
                 if name == "pytest":
                     sys.exit(f"test: pytest cannot be installed for {python}: is a package index reachable?")
                 print(f"test: {name} has no wheel for {python}: its tests are skipped there", flush=True)
-    # Half of the time goes into the tests and texts of others, which nobody imports.
+    # Skips the packages' own tests and translations: they would take half of the time and are not imported here.
     compiler = [str(python), "-m", "compileall", "-q", "-x", "/(tests?|locale|pip)/", "."]
     subprocess.run(compiler, cwd=python.parent.parent / "lib", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,7 +1,7 @@
 """The serving story: a model explains its answers token by token, beside a large store of features.
 
 Each request scores some dozens of tokens. A token's score holds the scores of its pieces, and every piece knows its
-parent: cycles, which only the collector can free. The last few hundred explanations are kept for whoever asks again, so
+parent: cycles, which only the collector can free. The last few hundred explanations are kept in a cache, so
 they grow old before they die. The feature store stays for ever, and every full collection walks it.
 """
 

@@ -54,7 +54,7 @@ def die_with_the_runner() -> None:
 
 
 class Collections:
-    """Every collection of this process, as the collector's own callbacks tell it, whoever asked for it."""
+    """Every collection of this process, from the collector's callbacks: automatic ones, the agent's and the script's."""
 
     def __init__(self) -> None:
         self.in_flight = 0
@@ -144,7 +144,7 @@ def request():
 
 
 def report() -> dict:
-    """The collections since the figures started anew, the agent's status, and the garbage that nobody collected."""
+    """The collections since the figures started anew, the agent's status, and the garbage that was not collected."""
     seen = collections.summary()
     neurogc = agent()
     status = None

@@ -8,7 +8,7 @@ const CAUSES: [cause: Cause, label: string, colour: string][] = [
   ["gc", "garbage collection", "request"],
   ["gil_native", "native code with the GIL", "clone"],
   ["python", "long-running Python", "reap"],
-  ["cpu_starved", "no processor", "forced"],
+  ["cpu_starved", "CPU starvation", "forced"],
   ["unknown", "unknown", "longest"],
 ];
 

@@ -107,7 +107,7 @@ export function moments(zoom: (from: number, to: number) => void) {
               ["Garbage collection meanwhile", ms(request.gc_ms)],
               ["Native code with the GIL", ms(request.gil_native_ms)],
               ["Long-running Python", ms(request.python_ms)],
-              ["No processor", ms(request.cpu_starved_ms)],
+              ["CPU starvation", ms(request.cpu_starved_ms)],
             ]),
             ...trace(request.trace_id),
             ...list("Stalls meanwhile:", stalls.filter((stall) => overlap(request, request.total_ms, stall, stall.ms)).map(stalled)),

@@ -3,6 +3,7 @@
 import type { siteSummary } from "./charts/catalogue";
 import { h } from "./dom";
 import { ago, count, ms, place } from "./format";
+import { cause } from "./lost";
 
 const MOST = 8;
 
@@ -28,7 +29,7 @@ export function sites() {
             "tr",
             {},
             h("th", { scope: "row", class: "text site", title: sum.site }, place(sum.site)),
-            h("td", { class: "text" }, sum.cause),
+            h("td", { class: "text" }, cause(sum.cause)),
             h("td", {}, count(sum.count)),
             h("td", {}, ms(sum.total)),
             h("td", {}, ms(sum.longest)),

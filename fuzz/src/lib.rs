@@ -13,7 +13,7 @@ use neurogc_wire::trace::{self, BlockWriter, Header, OrderKind, Place, Record};
 pub use mend::put_right;
 
 /// A reader under test: its name, what must hold, and well-formed bytes to start from.
-pub struct Target {
+pub struct FuzzTarget {
     /// The name of the target.
     pub name: &'static str,
     /// Panics when something does not hold.
@@ -23,10 +23,10 @@ pub struct Target {
 }
 
 /// All readers.
-pub const TARGETS: [Target; 3] = [
-    Target { name: "control", check: check_control, seeds: control_seeds },
-    Target { name: "report", check: check_report, seeds: report_seeds },
-    Target { name: "trace", check: check_trace, seeds: trace_seeds },
+pub const TARGETS: [FuzzTarget; 3] = [
+    FuzzTarget { name: "control", check: check_control, seeds: control_seeds },
+    FuzzTarget { name: "report", check: check_report, seeds: report_seeds },
+    FuzzTarget { name: "trace", check: check_trace, seeds: trace_seeds },
 ];
 
 /// A question from a socket: a wrong one is refused, a right one survives being written again, and nothing beyond the

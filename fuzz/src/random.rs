@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use neurogc_fuzz::{TARGETS, Target, put_right};
+use neurogc_fuzz::{FuzzTarget, TARGETS, put_right};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -46,7 +46,7 @@ fn write_seeds(folder: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn drive(target: &Target, time: Duration, mut random: Random) -> bool {
+fn drive(target: &FuzzTarget, time: Duration, mut random: Random) -> bool {
     let seeds = (target.seeds)();
     let end = Instant::now() + time;
     let mut rounds = 0_u64;

@@ -62,7 +62,7 @@ def churn(maker):
     loose = []
     while not stop.is_set():
         one_step(rng, maker)
-        # Garbage that nobody but this thread knows is taken apart, so that it is gone before a slice comes to it.
+        # This thread breaks up garbage that only it can reach, so that CPython has freed it before a slice gets to it.
         loose.append(weakref.ref(Node(-1, maker)))
         if len(loose) > 400:
             node = loose.pop(rng.randrange(len(loose)))()

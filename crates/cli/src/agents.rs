@@ -42,7 +42,7 @@ impl Rendezvous {
         folder.file_name().map_or_else(|| folder.clone(), |name| self.above.join(name))
     }
 
-    /// The folders that this user may look into: its own, or everyone's for root.
+    /// The folders that this user may look into: its own, or those of all users for root.
     fn folders(&self) -> Vec<(u32, PathBuf)> {
         if self.uid != 0 {
             return vec![(self.uid, self.folder(self.uid))];
@@ -81,9 +81,9 @@ impl Rendezvous {
         for ((uid, pid, path), answer) in sockets.into_iter().zip(answers) {
             match answer {
                 Ok(status) => reports.push(status),
-                // It ended before it answered, or left its socket behind. In another user's folder root would remove on
-                // behalf of someone who can swap the folder.
-                Err(AskError::Nobody) if process::look_up(pid).is_none() && uid == self.uid => {
+                // It ended before it answered, or left its socket behind. In another user's folder root removes
+                // nothing: that user can swap the folder.
+                Err(AskError::NoAgent) if process::look_up(pid).is_none() && uid == self.uid => {
                     let _ = fs::remove_file(path);
                 }
                 Err(_) if process::look_up(pid).is_none() => {}
@@ -160,7 +160,7 @@ impl Rendezvous {
             return Err(without_agent());
         }
         put(&control::socket_path(&folder, pid), question, patience).map_err(|error| match error {
-            AskError::Nobody => without_agent(),
+            AskError::NoAgent => without_agent(),
             error => format!("process {pid}: {error}"),
         })
     }
@@ -204,7 +204,7 @@ pub(crate) fn sockets_in(folder: &Path) -> Vec<(u32, PathBuf)> {
 #[derive(Debug)]
 pub(crate) enum AskError {
     /// No socket, or no agent listens on it.
-    Nobody,
+    NoAgent,
     /// It did not answer in time.
     Silent(Duration),
     /// It answered that it will not.
@@ -218,10 +218,10 @@ pub(crate) enum AskError {
 impl fmt::Display for AskError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => write!(to, "no agent listens on its socket"),
+            Self::NoAgent => write!(to, "no agent listens on its socket"),
             Self::Silent(patience) => write!(
                 to,
-                "its agent did not answer within {} ms; the process may be stopped or starved of processor time",
+                "its agent did not answer within {} ms; the process may be stopped or starved of CPU time",
                 patience.as_millis()
             ),
             Self::Refused(reason) => write!(
@@ -249,7 +249,7 @@ pub(crate) fn ask(path: &Path, patience: Duration) -> Result<Status, AskError> {
 fn put(path: &Path, question: Ask, patience: Duration) -> Result<Answer, AskError> {
     let deadline = Instant::now() + patience;
     let stream = open(path).map_err(|error| match error {
-        Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTSOCK => AskError::Nobody,
+        Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTSOCK => AskError::NoAgent,
         Errno::EAGAIN => AskError::Silent(patience),
         error => AskError::Broken(error.to_string()),
     })?;

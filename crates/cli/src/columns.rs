@@ -7,7 +7,7 @@ use neurogc_wire::status::Status;
 use serde_json::Value;
 
 use crate::figures::{bytes, ms, plain, span};
-use crate::table::Side;
+use crate::table::Alignment;
 
 /// One column.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +32,8 @@ impl Column {
     }
 
     /// On which side its cells stand.
-    pub(crate) fn side(self) -> Side {
-        if matches!(self.0.kind, FigureKind::Text | FigureKind::Switch) { Side::Left } else { Side::Right }
+    pub(crate) fn side(self) -> Alignment {
+        if matches!(self.0.kind, FigureKind::Text | FigureKind::Switch) { Alignment::Left } else { Alignment::Right }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 /// A command's result. Nothing is returned on success: what there is to say was written already.
-pub(crate) type Outcome = Result<(), Failure>;
+pub(crate) type CommandResult = Result<(), Failure>;
 
 /// The exit code of a command that could not do its work.
 const FAILED: u8 = 1;
@@ -39,7 +39,7 @@ impl Failure {
         self.code
     }
 
-    /// Whether the reader of our output went away, as `head` does: no failure in anyone's eyes.
+    /// Whether the reader of our output went away, as `head` does: that is not a failure.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
         self.reason.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))

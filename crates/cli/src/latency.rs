@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use neurogc_wire::status::{Latency, Requests, SlowRequest, Status};
 
 use crate::figures::{count, ms, plain, shorten, span};
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 use crate::verdict;
 
 /// Routes and slow requests that are shown; `--json` has them all.
@@ -20,12 +20,12 @@ pub(crate) fn parts(to: &mut String, requests: &Requests) -> fmt::Result {
     let Requests { p50_ms, p95_ms, p99_ms, p999_ms, max_ms, .. } = *requests;
     let total = Latency { p50_ms, p95_ms, p99_ms, p999_ms, max_ms };
     let mut table = Table::new(&[
-        ("", Side::Left),
-        ("P50", Side::Right),
-        ("P95", Side::Right),
-        ("P99", Side::Right),
-        ("P99.9", Side::Right),
-        ("MAX", Side::Right),
+        ("", Alignment::Left),
+        ("P50", Alignment::Right),
+        ("P95", Alignment::Right),
+        ("P99", Alignment::Right),
+        ("P99.9", Alignment::Right),
+        ("MAX", Alignment::Right),
     ]);
     for (name, part) in [("latency", total), ("wait", requests.wait), ("service", requests.service)] {
         let Latency { p50_ms, p95_ms, p99_ms, p999_ms, max_ms } = part;
@@ -56,9 +56,9 @@ pub(crate) fn routes(to: &mut String, requests: &Requests) -> fmt::Result {
     if requests.routes.iter().all(|route| route.route == "other") {
         return Ok(());
     }
-    let columns = [("ROUTE", Side::Left)]
+    let columns = [("ROUTE", Alignment::Left)]
         .into_iter()
-        .chain(["COUNT", "P50", "P99", "WAIT P99", "IN GC", "IN STALLS"].map(|name| (name, Side::Right)));
+        .chain(["COUNT", "P50", "P99", "WAIT P99", "IN GC", "IN STALLS"].map(|name| (name, Alignment::Right)));
     let mut table = Table::new(&columns.collect::<Vec<_>>());
     for route in requests.routes.iter().take(SHOWN_ROUTES) {
         let figures = [route.p50_ms, route.p99_ms, route.wait_p99_ms, route.gc_ms, route.stall_ms].map(ms);
@@ -82,11 +82,11 @@ pub(crate) fn slowest(to: &mut String, status: &Status) -> fmt::Result {
         return Ok(());
     }
     let mut table = Table::new(&[
-        ("SLOWEST", Side::Left),
-        ("AGO", Side::Right),
-        ("LASTED", Side::Right),
-        ("OF THAT", Side::Left),
-        ("TRACE ID", Side::Left),
+        ("SLOWEST", Alignment::Left),
+        ("AGO", Alignment::Right),
+        ("LASTED", Alignment::Right),
+        ("OF THAT", Alignment::Left),
+        ("TRACE ID", Alignment::Left),
     ]);
     for slow in slowest.iter().take(SHOWN_SLOW) {
         let trace = if slow.trace_id.is_empty() { "-".to_owned() } else { plain(&slow.trace_id) };

@@ -40,7 +40,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::commands::Verb;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 
 /// See why a Python program stalls or grows: its collections, stalls, requests and memory, live
 #[derive(Debug, Parser)]
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 /// Not locked: the terminal UI and a panic in another thread must be able to write too.
-fn run(verb: Verb) -> Outcome {
+fn run(verb: Verb) -> CommandResult {
     let mut out = io::BufWriter::new(io::stdout());
     verb.run(&mut out)?;
     Ok(out.flush()?)

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use neurogc_policy::{Bytes, CLASSIC_MODEL, LoadError, Name, Policy, Tuning, classic, learned, policy};
+use neurogc_policy::{Bytes, CLASSIC_MODEL, ModelError, Name, Policy, Tuning, classic, learned, policy};
 
 use crate::failure::Failure;
 use crate::home::Home;
@@ -34,7 +34,7 @@ pub(crate) fn load(name: Name, tuning: Tuning) -> Result<Box<dyn Policy>, Failur
 
 fn read(
     file: &Path,
-    made_of: impl FnOnce(&[u8]) -> Result<Box<dyn Policy>, LoadError>,
+    made_of: impl FnOnce(&[u8]) -> Result<Box<dyn Policy>, ModelError>,
 ) -> Result<Box<dyn Policy>, Failure> {
     let bytes = fs::read(file).map_err(|error| wrong(file, &error.to_string()))?;
     made_of(&bytes).map_err(|error| wrong(file, &error.to_string()))

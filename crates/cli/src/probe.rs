@@ -43,7 +43,7 @@ sys.stdout.flush()
 
 /// What an interpreter said about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Facts {
+pub(crate) struct InterpreterFacts {
     pub(crate) version: String,
     pub(crate) implementation: String,
     pub(crate) executable: String,
@@ -60,7 +60,7 @@ pub(crate) fn default_python() -> PathBuf {
 }
 
 /// Runs an interpreter with the agent. The error says why nothing is known about it.
-pub(crate) fn ask(python: &Path, home: &Home) -> Result<Facts, String> {
+pub(crate) fn ask(python: &Path, home: &Home) -> Result<InterpreterFacts, String> {
     let shown = python.display();
     if program::find(python.as_os_str(), env::var_os("PATH").as_deref()).is_none() {
         return Err(format!("there is no interpreter {shown}. Name one with --python"));
@@ -86,7 +86,7 @@ pub(crate) fn ask(python: &Path, home: &Home) -> Result<Facts, String> {
     })
 }
 
-fn parse(output: &str) -> Option<Facts> {
+fn parse(output: &str) -> Option<InterpreterFacts> {
     let line = output.lines().rev().find_map(|line| line.strip_prefix(MARK))?;
     serde_json::from_str(line).ok()
 }

@@ -4,22 +4,22 @@ use std::fs;
 
 /// A living process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct LivingProcess {
     /// The user whose rights it has.
     pub(crate) uid: u32,
 }
 
 /// Looks a process up. One that has ended and only waits to be reaped counts as gone.
-pub(crate) fn look_up(pid: u32) -> Option<Process> {
+pub(crate) fn look_up(pid: u32) -> Option<LivingProcess> {
     parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
-fn parse(status: &str) -> Option<Process> {
+fn parse(status: &str) -> Option<LivingProcess> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     if field("State:")?.trim_start().starts_with(['Z', 'X']) {
         return None;
     }
-    Some(Process { uid: field("Uid:")?.split_whitespace().nth(1)?.parse().ok()? })
+    Some(LivingProcess { uid: field("Uid:")?.split_whitespace().nth(1)?.parse().ok()? })
 }
 
 /// Takes a process's number from the command line.
@@ -51,13 +51,13 @@ mod tests {
 
     #[test]
     fn this_process_is_alive_and_ours() {
-        assert_eq!(look_up(std::process::id()), Some(Process { uid: own_uid() }));
+        assert_eq!(look_up(std::process::id()), Some(LivingProcess { uid: own_uid() }));
     }
 
     #[test]
     fn the_effective_user_counts() {
         let text = "Name:\tx\nState:\tS (sleeping)\nUid:\t1000\t33\t1000\t1000\n";
-        assert_eq!(parse(text), Some(Process { uid: 33 }));
+        assert_eq!(parse(text), Some(LivingProcess { uid: 33 }));
     }
 
     #[test]

@@ -11,14 +11,14 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// What is known about a program before it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Program {
+pub(crate) struct ProgramFacts {
     /// Whether it is run by a Python.
     python: bool,
     /// Options that keep Python from reading `PYTHONPATH` or from importing `sitecustomize`.
     hiding: Vec<char>,
 }
 
-impl Program {
+impl ProgramFacts {
     /// Looks at a program and its arguments.
     pub(crate) fn look_at(path: &Path, arguments: &[OsString]) -> Self {
         let names = [file_name(path), fs::canonicalize(path).map(|real| file_name(&real)).unwrap_or_default()];
@@ -203,7 +203,7 @@ mod tests {
         let check = |name: &str, content: &str, arguments: &str| {
             let path = folder.path().join(name);
             fs::write(&path, content).unwrap();
-            Program::look_at(&path, &words(arguments)).remark(name).unwrap_or_default()
+            ProgramFacts::look_at(&path, &words(arguments)).remark(name).unwrap_or_default()
         };
         assert_eq!(check("python3", "", "app.py"), "");
         assert_eq!(check("gunicorn", "#!/nowhere/bin/python3\n", "app:app"), "");

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write};
 
-use neurogc_wire::status::{Bound, Child, Forecasts, Pauses, Place, Spans, Status};
+use neurogc_wire::status::{Bound, Child, Forecasts, PauseTotals, Pauses, Spans, Status};
 
 use crate::figures::{bytes, count, ms, plain, span};
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 use crate::verdict::{self, lately};
 use crate::{latency, stalls};
 
@@ -69,7 +69,7 @@ fn requests(to: &mut String, status: &Status) -> fmt::Result {
 }
 
 fn collections(to: &mut String, status: &Status) -> fmt::Result {
-    use Side::{Left, Right};
+    use Alignment::{Left, Right};
     let gc = &status.gc;
     writeln!(to, "\ncollections, since the start")?;
     let mut table =
@@ -101,7 +101,8 @@ fn collections(to: &mut String, status: &Status) -> fmt::Result {
             ("in gaps", window.gc.in_gap),
             ("forced", window.gc.forced),
         ];
-        let told = |(name, place): &(&str, Place)| format!("{name} {} ({})", count(place.count), ms(place.total_ms));
+        let told =
+            |(name, place): &(&str, PauseTotals)| format!("{name} {} ({})", count(place.count), ms(place.total_ms));
         let places: Vec<_> = places.iter().filter(|(_, place)| place.count > 0).map(told).collect();
         let places = if places.is_empty() { "none".to_owned() } else { places.join(", ") };
         writeln!(to, "  {}: {places}", lately(status))?;
@@ -141,8 +142,12 @@ fn conduct(to: &mut String, status: &Status) -> fmt::Result {
         return Ok(());
     }
     writeln!(to, "\nconduct, since the start")?;
-    let mut table =
-        Table::new(&[("COUNT", Side::Right), ("LAST", Side::Right), ("WHAT", Side::Left), ("WHY", Side::Left)]);
+    let mut table = Table::new(&[
+        ("COUNT", Alignment::Right),
+        ("LAST", Alignment::Right),
+        ("WHAT", Alignment::Left),
+        ("WHY", Alignment::Left),
+    ]);
     for orders in &conduct.orders {
         let ago = span(status.uptime_s - orders.last_s);
         let guard = if orders.guard { "guard: " } else { "" };
@@ -204,7 +209,7 @@ fn pause_cells(name: &str, pauses: Pauses) -> [String; 6] {
     [name.to_owned(), count(pauses.count), total, p50, p99, max]
 }
 
-fn place_cells(name: &str, place: Place) -> [String; 6] {
+fn place_cells(name: &str, place: PauseTotals) -> [String; 6] {
     let measured = |value: f64| if place.count > 0 { ms(value) } else { "-".to_owned() };
     let [total, max] = [place.total_ms, place.max_ms].map(measured);
     [name.to_owned(), count(place.count), total, String::new(), String::new(), max]

@@ -1,8 +1,9 @@
 //! Reports and records that the tests show and read back.
 
 use neurogc_wire::status::{
-    Agent, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, Failure, Forecasts, Gc, Gil, Guards, Io, Latency,
-    Memory, Net, Orders, Pauses, Place, Requests, Route, SlowRequest, Snapshots, Spans, Stall, Stalls, Status, Waits,
+    AgentCost, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, FailedSnapshots, Forecasts, Gc, Gil, Guards, Io,
+    Latency, Memory, Net, Orders, PauseTotals, Pauses, Requests, Route, SlowRequest, Snapshots, Spans, Stall, Stalls,
+    Status, Waits,
 };
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{self, Damage, Header, OrderKind, Record, Trace};
@@ -29,8 +30,8 @@ fn route(name: &str, count: u64, p99_ms: f64, gc_ms: f64) -> Route {
     Route { route, count, p50_ms, p99_ms, wait_p99_ms, gc_ms, stall_ms: gc_ms / 5.0, ..Route::default() }
 }
 
-fn failure(reason: &str, count: u64, last_s: f64) -> Failure {
-    Failure { reason: reason.to_owned(), count, last_s }
+fn failure(reason: &str, count: u64, last_s: f64) -> FailedSnapshots {
+    FailedSnapshots { reason: reason.to_owned(), count, last_s }
 }
 
 fn child(pid: u32, ppid: u32, rss: u64, pss: Option<u64>) -> Child {
@@ -76,9 +77,9 @@ pub(crate) fn service() -> Status {
                 ],
             },
             gc: WindowGc {
-                full: Place { count: 8, total_ms: 1312.5, max_ms: 412.5 },
-                in_request: Place { count: 1040, total_ms: 1402.0, max_ms: 412.5 },
-                in_gap: Place { count: 200, total_ms: 38.0, max_ms: 9.1 },
+                full: PauseTotals { count: 8, total_ms: 1312.5, max_ms: 412.5 },
+                in_request: PauseTotals { count: 1040, total_ms: 1402.0, max_ms: 412.5 },
+                in_gap: PauseTotals { count: 200, total_ms: 38.0, max_ms: 9.1 },
                 ..WindowGc::default()
             },
             requests: WindowRequests {
@@ -132,9 +133,9 @@ pub(crate) fn service() -> Status {
             young: pauses(1200, 84.0, 0.06, 0.21, 0.9),
             middle: pauses(109, 96.2, 0.8, 2.4, 3.1),
             full: pauses(9, 1460.0, 152.0, 401.0, 412.5),
-            in_request: Place { count: 1100, total_ms: 1500.2, max_ms: 412.5 },
-            in_gap: Place { count: 217, total_ms: 42.0, max_ms: 9.1 },
-            in_gap_arrivals: Place { count: 1, total_ms: 98.0, max_ms: 98.0 },
+            in_request: PauseTotals { count: 1100, total_ms: 1500.2, max_ms: 412.5 },
+            in_gap: PauseTotals { count: 217, total_ms: 42.0, max_ms: 9.1 },
+            in_gap_arrivals: PauseTotals { count: 1, total_ms: 98.0, max_ms: 98.0 },
             arrivals: 31,
             collected: 48_213,
             uncollectable: 2,
@@ -245,7 +246,7 @@ pub(crate) fn service() -> Status {
             child(4251, 4242, 205 << 20, None),
             child(4260, 4250, 30 << 20, None),
         ],
-        agent: Agent { cpu_ms: 310.0, dropped: 0, rss_bytes: 5 << 20 },
+        agent: AgentCost { cpu_ms: 310.0, dropped: 0, rss_bytes: 5 << 20 },
     }
 }
 

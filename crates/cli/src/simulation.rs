@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use neurogc_learn::{Outcome, Pace, Request, Resolution, Scene, never, oracle, simulate_policy};
+use neurogc_learn::{Pace, Request, Resolution, Scene, SimulationOutcome, never, oracle, simulate_policy};
 use neurogc_policy::{Name, Tuning};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::figures::{bytes, count, ms, span};
 use crate::models;
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 
 /// What is compared, and how.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Comparison {
     closed: bool,
     objects: f64,
     lambda: f64,
-    model: neurogc_learn::Model,
+    model: neurogc_learn::HeapModel,
     rows: Vec<Row>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Comparison {
 struct Row {
     policy: String,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: SimulationOutcome,
     cost: f64,
     /// How much more it costs than the oracle's schedule, as a share of that; nothing where there is no oracle.
     regret: Option<f64>,
@@ -57,7 +57,7 @@ impl Comparison {
         let plain = Scene { workload: &undivided, ..scene };
         let best = rules.oracle.then(|| oracle(&plain, rules.lambda, Resolution::default())).flatten();
         let least = best.as_ref().map(|plan| plan.outcome.cost(rules.lambda));
-        let row = |policy: String, outcome: Outcome| {
+        let row = |policy: String, outcome: SimulationOutcome| {
             let cost = outcome.cost(rules.lambda);
             let regret = least.map(|least| cost / least.max(1e-9) - 1.0);
             Row { policy, outcome, cost, regret }
@@ -107,9 +107,9 @@ impl Comparison {
         if self.closed {
             text.push_str("  no oracle: users wait for their answers, so arrivals depend on the schedule\n");
         }
-        let right = Side::Right;
+        let right = Alignment::Right;
         let mut table = Table::new(&[
-            ("POLICY", Side::Left),
+            ("POLICY", Alignment::Left),
             ("P50", right),
             ("P95", right),
             ("P99", right),

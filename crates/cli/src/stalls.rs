@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use neurogc_wire::status::{Cause, Stall, Status};
 
 use crate::figures::{count, ms, plain, shorten_front, span};
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 use crate::verdict::lately;
 
 /// Places of the last minutes that are shown; `--json` has more.
@@ -24,7 +24,7 @@ pub(crate) fn write(to: &mut String, status: &Status, room: Option<usize>) -> fm
 }
 
 fn causes(to: &mut String, status: &Status) {
-    use Side::{Left, Right};
+    use Alignment::{Left, Right};
     let (whole, window) = (&status.stalls, &status.window.stalls);
     let seen = status.window.seconds > 0.0;
     let columns = [("CAUSE", Left), ("COUNT", Right), ("TIME", Right), ("LATELY", Right), ("TIME", Right)];
@@ -44,7 +44,7 @@ fn causes(to: &mut String, status: &Status) {
 }
 
 fn sites(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
-    use Side::{Left, Right};
+    use Alignment::{Left, Right};
     let sites = &status.window.stalls.sites;
     if sites.is_empty() {
         return Ok(());
@@ -62,7 +62,7 @@ fn sites(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
 }
 
 fn longest(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
-    use Side::{Left, Right};
+    use Alignment::{Left, Right};
     let longest = longest_first(status);
     if longest.is_empty() {
         return Ok(());

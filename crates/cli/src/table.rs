@@ -7,7 +7,7 @@ const LEAST: usize = 8;
 
 /// On which side of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum Alignment {
     Left,
     Right,
 }
@@ -15,13 +15,13 @@ pub(crate) enum Side {
 /// Rows under a heading.
 #[derive(Debug)]
 pub(crate) struct Table {
-    sides: Vec<Side>,
+    sides: Vec<Alignment>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with its heading.
-    pub(crate) fn new(columns: &[(&str, Side)]) -> Self {
+    pub(crate) fn new(columns: &[(&str, Alignment)]) -> Self {
         Self {
             sides: columns.iter().map(|(_, side)| *side).collect(),
             rows: vec![columns.iter().map(|(name, _)| (*name).to_owned()).collect()],
@@ -57,8 +57,8 @@ impl Table {
         let mut text = String::new();
         for row in &self.rows {
             let cells = row.iter().zip(&widths).zip(&self.sides).map(|((cell, width), side)| match side {
-                Side::Left => format!("{cell:<width$}"),
-                Side::Right => format!("{cell:>width$}"),
+                Alignment::Left => format!("{cell:<width$}"),
+                Alignment::Right => format!("{cell:>width$}"),
             });
             let line = cells.collect::<Vec<_>>().join(GAP);
             text.push_str(&" ".repeat(indent));
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn cells_line_up_on_their_side() {
-        let mut table = Table::new(&[("PID", Side::Right), ("COMMAND", Side::Left)]);
+        let mut table = Table::new(&[("PID", Alignment::Right), ("COMMAND", Alignment::Left)]);
         table.row(["7".to_owned(), "python app.py".to_owned()]);
         table.row(["12345".to_owned(), "x".to_owned()]);
         assert_eq!(table.render(1), "   PID  COMMAND\n     7  python app.py\n 12345  x\n");
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn the_last_column_is_cut_to_the_room_there_is() {
         let fitted = |room| {
-            let mut table = Table::new(&[("PID", Side::Right), ("COMMAND", Side::Left)]);
+            let mut table = Table::new(&[("PID", Alignment::Right), ("COMMAND", Alignment::Left)]);
             table.row(["12345".to_owned(), "python app.py".to_owned()]);
             table.fit_last(1, room, crate::figures::shorten);
             table.render(1)

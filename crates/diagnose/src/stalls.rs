@@ -72,7 +72,7 @@ fn finding(lost: &Lost<'_>, share: f64, is_other: bool, evidence: &Evidence, win
         Cause::Gc => (FindingKind::Gc, "Garbage collection"),
         Cause::GilNative => (FindingKind::GilNative, "Native code that holds the GIL"),
         Cause::Python => (FindingKind::Python, "Long-running Python code"),
-        Cause::CpuStarved => (FindingKind::CpuStarved, "Waiting for a processor"),
+        Cause::CpuStarved => (FindingKind::CpuStarved, "CPU starvation"),
         Cause::Unknown => (FindingKind::Unknown, "An unknown cause"),
     };
     let lasted = words::window(window.seconds);
@@ -114,7 +114,7 @@ fn blocks(lost: &Lost<'_>) -> String {
     let site = worst.map_or("code at an unknown place", |site| &site.site);
     match lost.cause {
         Cause::GilNative => format!("{site} holds the GIL for {longest}, {times}"),
-        Cause::CpuStarved => format!("the program had no processor for {longest}, {times}"),
+        Cause::CpuStarved => format!("CPU starvation stops the program for {longest}, {times}"),
         Cause::Unknown => format!("something unknown stopped it for {longest}, {times}"),
         Cause::Gc | Cause::Python => format!("{site} blocks for {longest}, {times}"),
     }

@@ -1,6 +1,6 @@
 //! Evidence and what must be found in it.
 
-use neurogc_wire::status::{Bound, ByCause, Cause, Latency, Place};
+use neurogc_wire::status::{Bound, ByCause, Cause, Latency, PauseTotals};
 use neurogc_wire::window::{StallSite, TimeByCause, WindowGc, WindowRequests, WindowStalls};
 
 use super::*;
@@ -45,7 +45,7 @@ fn full(max_ms: f64) -> StallSite {
 fn collections_that_requests_wait_for_are_the_problem() {
     let mut window = window(vec![full(343.0), site(Cause::Python, "app.py:35 in slow", 18, 760.0, 41.0)]);
     window.requests.count = 30_000;
-    window.gc.in_request = Place { count: 400, total_ms: 2100.0, max_ms: 343.0 };
+    window.gc.in_request = PauseTotals { count: 400, total_ms: 2100.0, max_ms: 343.0 };
     let python = (
         FindingKind::Python,
         "Long-running Python code caused 27 % of stall time in the last 5 minutes: longest 41 ms at app.py:35 in slow, \
@@ -65,8 +65,8 @@ fn collections_that_requests_wait_for_are_the_problem() {
 fn collections_in_gaps_are_no_problem_where_no_request_waited() {
     let mut window = window(vec![full(343.0), site(Cause::Python, "app.py:35 in slow", 18, 760.0, 41.0)]);
     window.requests.count = 30_000;
-    window.gc.in_gap = Place { count: 12, total_ms: 2058.0, max_ms: 343.0 };
-    window.gc.in_request = Place { count: 300, total_ms: 20.0, max_ms: 0.3 };
+    window.gc.in_gap = PauseTotals { count: 12, total_ms: 2058.0, max_ms: 343.0 };
+    window.gc.in_request = PauseTotals { count: 300, total_ms: 20.0, max_ms: 0.3 };
     let text = "Garbage collection is not your problem: app.py:35 in slow blocks for 41 ms, 18 times in 5 minutes.";
     let advice = "Move this work to a process or a worker, or split it up.";
     check(&evidence(window), &[(FindingKind::Python, text, advice)]);
@@ -75,7 +75,7 @@ fn collections_in_gaps_are_no_problem_where_no_request_waited() {
 #[test]
 fn a_program_without_requests_is_held_up_by_any_collection() {
     let mut window = window(vec![full(1843.0)]);
-    window.gc.in_gap = Place { count: 12, total_ms: 11_058.0, max_ms: 1843.0 };
+    window.gc.in_gap = PauseTotals { count: 12, total_ms: 11_058.0, max_ms: 1843.0 };
     let text = "Garbage collection caused 100 % of stall time in the last 5 minutes: longest 1.8 s at app.py:9 in load \
                 (full collection, 980,000 objects).";
     check(&evidence(window), &[(FindingKind::Gc, text, "Try: neurogc policy 26496 auto")]);
@@ -94,7 +94,7 @@ fn native_code_and_missing_processors_are_told_apart() {
         ),
         (
             FindingKind::CpuStarved,
-            "Waiting for a processor caused 31 % of stall time in the last 5 minutes: longest 60 ms, 10 times.",
+            "CPU starvation caused 31 % of stall time in the last 5 minutes: longest 60 ms, 10 times.",
             "Check the CPU limit of its container and what else runs on this machine.",
         ),
     ];

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// A process as the hub knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Facts {
+pub(crate) struct ProcessFacts {
     /// The same for as long as the process lives, also over restarts of the hub.
     pub(crate) id: String,
     pub(crate) host: String,
@@ -39,7 +39,7 @@ pub(crate) fn id_of(report: &Report) -> String {
     format!("{host}-{}-{}", report.pid, report.started_unix_ms)
 }
 
-impl Facts {
+impl ProcessFacts {
     /// What a report says about its process.
     pub(crate) fn of(id: &str, report: &Report, status: &Status) -> Self {
         let cut = |text: &str| cut(text, LONGEST_TEXT).to_owned();

@@ -99,7 +99,7 @@ async fn follow(hub: &Hub, path: &Path) {
         if let Some(before) = before.filter(|before| id.as_ref() != Some(before)) {
             hub.ended(&before);
         }
-        refusals = if end == End::Nobody { refusals + 1 } else { 0 };
+        refusals = if end == End::NoAgent { refusals + 1 } else { 0 };
         tokio::time::sleep(if end == End::Silence { LOOK_EVERY } else { RETRY_AFTER }).await;
     }
     if let Some(id) = id {
@@ -111,7 +111,7 @@ async fn follow(hub: &Hub, path: &Path) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// No agent listens.
-    Nobody,
+    NoAgent,
     /// An agent listens and does not answer: the process may be stopped.
     Silence,
     /// Reports came, and then no more.
@@ -125,7 +125,7 @@ async fn follow_once(hub: &Hub, path: &Path, id: &mut Option<String>) -> End {
             hub.refuse_impostor(&format!("{} is not followed: {who}", path.display()));
             return End::Silence;
         }
-        Err(PutError::Io(_)) => return End::Nobody,
+        Err(PutError::Io(_)) => return End::NoAgent,
     };
     if !matches!(timeout(PATIENCE, receive(&mut stream)).await, Ok(Ok(Answer::Following))) {
         return End::Silence;

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, Method, Uri, header};
 use neurogc_wire::report::INGEST_PATH;
 
 use crate::api::ApiError;
-use crate::tokens::{Role, Tokens};
+use crate::tokens::{TokenRole, Tokens};
 
 /// The subprotocol that browsers ask for, and the one that carries the token beside it.
 pub(crate) const PROTOCOL: &str = "neurogc.v1";
@@ -32,7 +32,7 @@ impl Gate {
     }
 
     /// Lets a request in or says why not. Gives what its token allows.
-    pub(crate) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Role, ApiError> {
+    pub(crate) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<TokenRole, ApiError> {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         // With a token a foreign page that has found a name for this address still knows no token.
         if self.tokens.is_none() && !self.is_own_name(host) {
@@ -44,7 +44,7 @@ impl Gate {
             return Err(ApiError::forbidden("the request comes from a page of another server"));
         }
         let guarded = uri.path().starts_with("/api") || uri.path() == "/metrics";
-        let Some(tokens) = self.tokens.as_ref().filter(|_| guarded) else { return Ok(Role::Full) };
+        let Some(tokens) = self.tokens.as_ref().filter(|_| guarded) else { return Ok(TokenRole::Full) };
         let given = given(headers).or_else(|| self.in_cookie(headers));
         let role = match given {
             None => return Err(ApiError::unauthorized("this hub needs its token")),
@@ -52,11 +52,11 @@ impl Gate {
         };
         let reports = uri.path() == INGEST_PATH;
         match role {
-            Role::Full => Ok(role),
-            Role::Read if !changes => Ok(role),
-            Role::Report if reports => Ok(role),
-            Role::Read => Err(ApiError::forbidden("this token may look and not order; the full token is needed")),
-            Role::Report => Err(ApiError::forbidden("this token is for agents that report, and for nothing else")),
+            TokenRole::Full => Ok(role),
+            TokenRole::Read if !changes => Ok(role),
+            TokenRole::Report if reports => Ok(role),
+            TokenRole::Read => Err(ApiError::forbidden("this token may look and not order; the full token is needed")),
+            TokenRole::Report => Err(ApiError::forbidden("this token is for agents that report, and for nothing else")),
         }
     }
 
@@ -65,7 +65,7 @@ impl Gate {
         let tokens = self.tokens.as_ref()?;
         let given = uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))?;
         Some(match tokens.role(given) {
-            Some(Role::Full | Role::Read) => {
+            Some(TokenRole::Full | TokenRole::Read) => {
                 let name = self.cookie_name();
                 Ok(format!("{name}={given}; Path=/; Max-Age={KEPT_S}; HttpOnly; SameSite=Strict"))
             }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_somebody_has_given_this_address_is_refused() {
+    fn a_foreign_name_of_this_address_is_refused() {
         for (host, expect) in [
             ("localhost:7077", true),
             ("127.0.0.1:7077", true),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_shown_to_nobody() {
+    fn the_token_is_never_shown() {
         assert!(!format!("{:?}", gate(Some("secret"))).contains("secret"));
     }
 

@@ -15,11 +15,11 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::budget::{ARRIVING, FIGURES, FIGURES_EACH, Full, Held, Over, PROCESSES};
 use crate::clock::{exact_unix_ms, unix_ms};
 use crate::event::Event;
-use crate::facts::{Facts, id_of};
+use crate::facts::{ProcessFacts, id_of};
 use crate::live::Clients;
-use crate::process::{Process, Source, State, Summary, View};
-use crate::row::Row;
-use crate::store::{Batch, Entry, Store, Write};
+use crate::process::{KnownProcess, Presence, ProcessSummary, Source, View};
+use crate::row::FigureRow;
+use crate::store::{Batch, Store, StoreEntry, Write};
 use crate::weight::weight;
 
 /// Processes that have ended stay in the list for this long.
@@ -32,11 +32,11 @@ pub(crate) struct Hub {
     pub(crate) started_ms: u64,
     pub(crate) store: Store,
     pub(crate) clients: Clients,
-    pub(crate) counts: Counts,
+    pub(crate) counts: ReceivedCounts,
     pub(crate) over: Over,
     /// Room for reports that are arriving, in kilobytes.
     pub(crate) arriving: Semaphore,
-    processes: Mutex<BTreeMap<String, Process>>,
+    processes: Mutex<BTreeMap<String, KnownProcess>>,
     /// What the latest figures of all processes take of memory.
     figures: AtomicU64,
     /// What waits to be written, of all processes.
@@ -48,7 +48,7 @@ pub(crate) struct Hub {
 
 /// What has come in.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ReceivedCounts {
     pub(crate) reports: AtomicU64,
     pub(crate) events: AtomicU64,
     pub(crate) missed: AtomicU64,
@@ -71,13 +71,13 @@ pub(crate) enum Refusal {
 /// What a report changes, to be told and kept once the lock is free.
 #[derive(Default)]
 struct News {
-    change: crate::process::Change,
+    change: crate::process::SampleChange,
     sample: Option<Arc<Sample>>,
 }
 
 /// A process as far as its events need it.
 struct Its {
-    facts: Arc<Facts>,
+    facts: Arc<ProcessFacts>,
     epoch_ms: f64,
     waiting_bytes: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
@@ -91,7 +91,7 @@ impl Hub {
             started_ms: now,
             store,
             clients: Clients::default(),
-            counts: Counts::default(),
+            counts: ReceivedCounts::default(),
             over: Over::default(),
             arriving: Semaphore::new(ARRIVING >> 10),
             processes: Mutex::default(),
@@ -104,7 +104,7 @@ impl Hub {
     }
 
     /// The processes that are there, and those that have just gone. What is long is not done while they are held.
-    pub(crate) fn processes(&self) -> MutexGuard<'_, BTreeMap<String, Process>> {
+    pub(crate) fn processes(&self) -> MutexGuard<'_, BTreeMap<String, KnownProcess>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -157,7 +157,8 @@ impl Hub {
             if processes.len() >= PROCESSES && !processes.contains_key(&id) {
                 return Err(Refusal::TooMany);
             }
-            let process = processes.entry(id).or_insert_with_key(|id| Process::new(id, &report, source.clone(), now));
+            let process =
+                processes.entry(id).or_insert_with_key(|id| KnownProcess::new(id, &report, source.clone(), now));
             if !process.is_bound_to(source, &report.key, report.host == self.host) {
                 let by =
                     source.owner().map_or("an agent that posts".to_owned(), |owner| format!("process {}", owner.pid));
@@ -202,7 +203,7 @@ impl Hub {
     /// Takes figures over, if the budgets allow them.
     fn take_sample(
         &self,
-        process: &mut Process,
+        process: &mut KnownProcess,
         report: &Report,
         (weight, sample): (usize, Arc<Sample>),
         now_ms: u64,
@@ -239,7 +240,7 @@ impl Hub {
         self.clients
             .tell_watchers(id, || to_text(&SampleMessage { r#type: "sample", id, t: row.t, values: &row, conduct }));
         let bytes = row.bytes();
-        self.keep(its, Entry::Row(row), bytes, 0);
+        self.keep(its, StoreEntry::Row(row), bytes, 0);
     }
 
     fn take_events(&self, its: &Its, events: &[Event], batch: Batch) {
@@ -247,10 +248,10 @@ impl Hub {
         let id = its.facts.id.as_str();
         self.clients.tell_watchers(id, || to_text(&json!({"type": "events", "id": id, "events": events})));
         let bytes = batch.bytes();
-        self.keep(its, Entry::Events(batch), bytes, events.len() as u64);
+        self.keep(its, StoreEntry::Events(batch), bytes, events.len() as u64);
     }
 
-    fn keep(&self, its: &Its, what: Entry, bytes: u64, events: u64) {
+    fn keep(&self, its: &Its, what: StoreEntry, bytes: u64, events: u64) {
         match Held::take(bytes, &its.waiting_bytes, &self.waiting_bytes) {
             Ok(held) => self.store.put(Write { facts: Arc::clone(&its.facts), what, held: Some(held) }),
             Err(full) => {
@@ -276,7 +277,7 @@ impl Hub {
         {
             let mut processes = self.processes();
             for (id, process) in processes.iter_mut() {
-                if !process.ended && process.state(now) == State::Gone {
+                if !process.ended && process.state(now) == Presence::Gone {
                     end(process);
                     gone.push(id.clone());
                 }
@@ -293,7 +294,7 @@ impl Hub {
     /// The list as browsers get it. It may be long: it is written in a thread that serves no connections.
     pub(crate) fn list(&self) -> String {
         let views = self.views();
-        let processes = views.iter().map(Summary::of).collect();
+        let processes = views.iter().map(ProcessSummary::of).collect();
         to_text(&ListMessage { r#type: "processes", now_ms: unix_ms(), processes })
     }
 
@@ -351,7 +352,7 @@ fn check(report: &Report, records: &[Record]) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn end(process: &mut Process) {
+fn end(process: &mut KnownProcess) {
     process.ended = true;
     process.waiting.clear();
     process.wanted.clear();
@@ -362,7 +363,7 @@ struct SampleMessage<'m> {
     r#type: &'static str,
     id: &'m str,
     t: u64,
-    values: &'m Row,
+    values: &'m FigureRow,
     conduct: Option<&'m Conduct>,
 }
 
@@ -370,7 +371,7 @@ struct SampleMessage<'m> {
 struct ListMessage<'m> {
     r#type: &'static str,
     now_ms: u64,
-    processes: Vec<Summary<'m>>,
+    processes: Vec<ProcessSummary<'m>>,
 }
 
 /// JSON of something that is always JSON.

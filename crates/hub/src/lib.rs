@@ -29,7 +29,7 @@ mod store;
 mod tokens;
 mod weight;
 
-pub use export::otlp::Collector;
+pub use export::otlp::OtlpCollector;
 pub use follow::Sockets;
 pub use server::{Config, HubError, Listening, run};
 pub use store::StoreError;

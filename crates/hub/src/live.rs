@@ -50,21 +50,21 @@ pub(crate) struct Clients {
 #[derive(Debug)]
 pub(crate) struct Client {
     queue: Sender<Message>,
-    watch: Mutex<Watch>,
+    watch: Mutex<Subscription>,
     skipped: AtomicU64,
     waiting: Arc<AtomicUsize>,
 }
 
 /// What a browser wants to be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Watch {
+pub(crate) struct Subscription {
     pub(crate) processes: bool,
     pub(crate) ids: HashSet<String>,
 }
 
 impl Client {
     /// Wants something else from now on.
-    pub(crate) fn watch(&self, watch: Watch) {
+    pub(crate) fn watch(&self, watch: Subscription) {
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
     }
 
@@ -73,7 +73,7 @@ impl Client {
         self.skipped.swap(0, Ordering::Relaxed)
     }
 
-    fn wants(&self, wish: impl Fn(&Watch) -> bool) -> bool {
+    fn wants(&self, wish: impl Fn(&Subscription) -> bool) -> bool {
         wish(&self.watch.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -109,7 +109,7 @@ impl Clients {
         self.tell(|watch| watch.processes, || list);
     }
 
-    fn tell(&self, wish: impl Fn(&Watch) -> bool, message: impl FnOnce() -> String) {
+    fn tell(&self, wish: impl Fn(&Subscription) -> bool, message: impl FnOnce() -> String) {
         let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
         let mut wanting = clients.iter().filter(|client| client.wants(&wish)).peekable();
         if wanting.peek().is_none() {
@@ -156,12 +156,12 @@ impl Clients {
 mod tests {
     use super::*;
 
-    fn watch(id: &str) -> Watch {
-        Watch { processes: false, ids: HashSet::from([id.to_owned()]) }
+    fn watch(id: &str) -> Subscription {
+        Subscription { processes: false, ids: HashSet::from([id.to_owned()]) }
     }
 
     #[test]
-    fn only_watchers_are_told_and_nothing_is_written_for_nobody() {
+    fn only_watchers_are_told_and_nothing_is_written_without_them() {
         let clients = Clients::default();
         let (client, mut messages) = clients.add();
         clients.tell_watchers("a", || unreachable!("no client watches"));
@@ -192,7 +192,7 @@ mod tests {
     fn long_messages_wait_for_a_slow_browser_within_the_budget() {
         let clients = Clients::default();
         let (slow, mut messages) = clients.add();
-        slow.watch(Watch { processes: true, ids: HashSet::new() });
+        slow.watch(Subscription { processes: true, ids: HashSet::new() });
         assert!(clients.want_list());
         for _ in 0..QUEUE {
             clients.tell_list("x".repeat(BROWSER_EACH / 4));

@@ -10,9 +10,9 @@ use neurogc_wire::report::{Report, Sample, Wanted};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use crate::facts::{Facts, cut};
+use crate::facts::{ProcessFacts, cut};
 use crate::peer::{Owner, Peer};
-use crate::row::Row;
+use crate::row::FigureRow;
 
 /// A process without a report for this long is silent.
 const SILENT_MS: u64 = 5_000;
@@ -68,7 +68,7 @@ impl Source {
 /// Whether a process is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum Presence {
     Live,
     Silent,
     Gone,
@@ -76,8 +76,8 @@ pub(crate) enum State {
 
 /// A process and what is known of it.
 #[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) facts: Arc<Facts>,
+pub(crate) struct KnownProcess {
+    pub(crate) facts: Arc<ProcessFacts>,
     pub(crate) source: Source,
     /// The process that it was first heard from, and the key that it sent. Reports by others are refused.
     owner: Option<Owner>,
@@ -89,7 +89,7 @@ pub(crate) struct Process {
     /// The latest figures, and when they were taken, in seconds since the agent was installed.
     pub(crate) sample: Option<(f64, Arc<Sample>)>,
     pub(crate) sample_ms: u64,
-    pub(crate) row: Option<Arc<Row>>,
+    pub(crate) row: Option<Arc<FigureRow>>,
     /// What the figures take of memory, and how many were dropped because they would take too much.
     pub(crate) weight: usize,
     pub(crate) dropped_figures: u64,
@@ -105,16 +105,16 @@ pub(crate) struct Process {
 
 /// What a sample changes.
 #[derive(Debug, Default)]
-pub(crate) struct Change {
+pub(crate) struct SampleChange {
     /// The second that it closes.
-    pub(crate) row: Option<Arc<Row>>,
+    pub(crate) row: Option<Arc<FigureRow>>,
     /// Another policy: before and after.
     pub(crate) policy: Option<(String, String)>,
 }
 
-impl Process {
+impl KnownProcess {
     pub(crate) fn new(id: &str, report: &Report, source: Source, now_ms: f64) -> Self {
-        let facts = Facts::of(id, report, &neurogc_wire::status::Status::default());
+        let facts = ProcessFacts::of(id, report, &neurogc_wire::status::Status::default());
         Self {
             facts: Arc::new(facts),
             owner: source.owner(),
@@ -154,7 +154,7 @@ impl Process {
     /// Whether it is heard by a better way at present: one will do. It may report here and be followed, too; and one that
     /// becomes another user is found by a second socket.
     pub(crate) fn is_heard_otherwise(&self, source: &Source, now_ms: u64) -> bool {
-        source.rank() < self.source.rank() && self.state(now_ms) == State::Live
+        source.rank() < self.source.rank() && self.state(now_ms) == Presence::Live
     }
 
     /// Notes that it was heard. The quickest of its reports tells best what its clock says.
@@ -168,9 +168,9 @@ impl Process {
     }
 
     /// Takes figures over.
-    pub(crate) fn take(&mut self, report: &Report, sample: Arc<Sample>, now_ms: u64) -> Change {
-        let mut change = Change::default();
-        let facts = Facts::of(&self.facts.id, report, &sample.status);
+    pub(crate) fn take(&mut self, report: &Report, sample: Arc<Sample>, now_ms: u64) -> SampleChange {
+        let mut change = SampleChange::default();
+        let facts = ProcessFacts::of(&self.facts.id, report, &sample.status);
         if facts != *self.facts {
             let before = self.facts.policy.clone();
             if self.sample.is_some() && before != facts.policy {
@@ -181,7 +181,7 @@ impl Process {
         if let Some((at_s, before)) = &self.sample
             && report.at_s > *at_s
         {
-            let row = Arc::new(Row::between(before, &sample, report.at_s - at_s, self.next_step(now_ms)));
+            let row = Arc::new(FigureRow::between(before, &sample, report.at_s - at_s, self.next_step(now_ms)));
             self.row = Some(Arc::clone(&row));
             change.row = Some(row);
         }
@@ -196,14 +196,14 @@ impl Process {
         if now_ms.abs_diff(next) <= SLACK_MS { next } else { (now_ms / STEP_MS * STEP_MS).max(next) }
     }
 
-    pub(crate) fn state(&self, now_ms: u64) -> State {
+    pub(crate) fn state(&self, now_ms: u64) -> Presence {
         let quiet = now_ms.saturating_sub(self.seen_ms);
         if self.ended || quiet > LOST_MS {
-            State::Gone
+            Presence::Gone
         } else if quiet > SILENT_MS {
-            State::Silent
+            Presence::Silent
         } else {
-            State::Live
+            Presence::Live
         }
     }
 
@@ -236,14 +236,14 @@ pub(crate) fn is_same(given: &[u8], secret: &[u8]) -> bool {
 /// A process at one moment: taken under the lock of all processes, and told of without it.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    pub(crate) facts: Arc<Facts>,
-    pub(crate) state: State,
+    pub(crate) facts: Arc<ProcessFacts>,
+    pub(crate) state: Presence,
     source: &'static str,
     pub(crate) epoch_ms: f64,
     seen_ms: u64,
     pub(crate) sample: Option<Arc<Sample>>,
     pub(crate) sample_ms: u64,
-    row: Option<Arc<Row>>,
+    row: Option<Arc<FigureRow>>,
     missed: u64,
     dropped_figures: u64,
     dropped_events: u64,
@@ -285,21 +285,21 @@ impl View {
 
 /// A process as the API tells it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary<'p> {
+pub(crate) struct ProcessSummary<'p> {
     #[serde(flatten)]
-    facts: &'p Facts,
+    facts: &'p ProcessFacts,
     policy_shown: String,
-    state: State,
+    state: Presence,
     source: &'static str,
     seen_ms: u64,
     acting: bool,
     due: &'p str,
     overdue_s: f64,
     warnings: Vec<String>,
-    latest: Option<&'p Row>,
+    latest: Option<&'p FigureRow>,
 }
 
-impl<'p> Summary<'p> {
+impl<'p> ProcessSummary<'p> {
     pub(crate) fn of(view: &'p View) -> Self {
         let conduct = view.sample.as_ref().map(|sample| &sample.status.conduct);
         let shown = view.sample.as_ref().map(|sample| sample.status.policy_shown());
@@ -318,11 +318,11 @@ impl<'p> Summary<'p> {
     }
 
     /// One of which only history is left.
-    pub(crate) fn of_history(facts: &'p Facts, seen_ms: u64) -> Self {
+    pub(crate) fn of_history(facts: &'p ProcessFacts, seen_ms: u64) -> Self {
         Self {
             facts,
             policy_shown: facts.policy.clone(),
-            state: State::Gone,
+            state: Presence::Gone,
             source: "history",
             seen_ms,
             acting: false,
@@ -346,8 +346,8 @@ mod tests {
         Source::Socket { path: PathBuf::new(), connection, peer: Peer::of_test(7, 1) }
     }
 
-    fn process() -> Process {
-        Process::new("x", &report(0.0), Source::Push, 1_000_000.0)
+    fn process() -> KnownProcess {
+        KnownProcess::new("x", &report(0.0), Source::Push, 1_000_000.0)
     }
 
     #[test]
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn one_way_to_a_process_will_do() {
         let mut process = process();
-        let check = |process: &Process, source: &Source, now, expect| {
+        let check = |process: &KnownProcess, source: &Source, now, expect| {
             assert_eq!(process.is_heard_otherwise(source, now), expect, "{source:?} at {now}");
         };
         check(&process, &Source::Push, 1_000_000, false);
@@ -408,7 +408,7 @@ mod tests {
         let (by, other) =
             (socket(1), Source::Socket { path: PathBuf::new(), connection: 9, peer: Peer::of_test(8, 1) });
         let with_key = |key: &str, source: &Source| {
-            Process::new("x", &Report { key: key.to_owned(), ..Report::default() }, source.clone(), 0.0)
+            KnownProcess::new("x", &Report { key: key.to_owned(), ..Report::default() }, source.clone(), 0.0)
         };
         // Known by the kernel: that process, by whatever socket, and its agent by push; nothing else.
         let mut known = with_key("a", &by);
@@ -426,6 +426,6 @@ mod tests {
     fn a_process_falls_silent_and_is_then_gone() {
         let process = process();
         let states = [1_000_000, 1_006_000, 1_070_000].map(|now| process.state(now));
-        assert_eq!(states, [State::Live, State::Silent, State::Gone]);
+        assert_eq!(states, [Presence::Live, Presence::Silent, Presence::Gone]);
     }
 }

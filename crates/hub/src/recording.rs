@@ -8,7 +8,7 @@ use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Damage, Header, Place, Record, TraceError, walk};
 
 use crate::event::Event;
-use crate::row::{Row, Steps};
+use crate::row::{FigureRow, Steps};
 use crate::series::TRACED;
 use crate::store::{Choice, Found, Wish};
 
@@ -47,7 +47,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, TraceError> {
 }
 
 /// The rows of a while, folded into steps as they are read: a trace of a week has many more than are drawn.
-pub(crate) fn rows(bytes: &[u8], (from, to): (u64, u64), step_ms: u64) -> Result<Vec<Row>, TraceError> {
+pub(crate) fn rows(bytes: &[u8], (from, to): (u64, u64), step_ms: u64) -> Result<Vec<FigureRow>, TraceError> {
     let from_ms = header_of(bytes)?.started_unix_ns / 1_000_000;
     let mut replay = Replay::new(from_ms, (from, to), step_ms);
     walk(bytes, &mut |block| block.iter().for_each(|record| replay.take(record)))?;
@@ -191,7 +191,7 @@ impl Replay {
 
     fn close_second(&mut self) {
         let t = self.from_ms + (self.second + 1) * 1000;
-        let mut row = Row::between(&self.before, &self.now, 1.0, t);
+        let mut row = FigureRow::between(&self.before, &self.now, 1.0, t);
         row.keep_only(|name| TRACED.iter().any(|traced| name.starts_with(traced)));
         // A row ends after what it tells of, so the last one may end after the recording.
         if t > self.wanted.0 && t < self.wanted.1.saturating_add(1000) {

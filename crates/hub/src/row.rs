@@ -9,14 +9,14 @@ use crate::weight::weight;
 
 /// Values by the order of the catalogue; one that is not a number was not measured.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct FigureRow {
     /// The end of the while, in milliseconds since 1970.
     pub(crate) t: u64,
     values: Vec<f32>,
     latency: Buckets,
 }
 
-impl Row {
+impl FigureRow {
     /// What lies between two samples of one agent, `seconds` apart.
     #[must_use]
     pub(crate) fn between(before: &Sample, after: &Sample, seconds: f64, t: u64) -> Self {
@@ -86,7 +86,7 @@ impl Row {
 }
 
 /// All values by name.
-impl Serialize for Row {
+impl Serialize for FigureRow {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(CATALOGUE.iter().enumerate().map(|(place, series)| (series.name, self.value(place))))
     }
@@ -101,7 +101,7 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// Adds the next row; rows come in the order of time.
-    pub(crate) fn add(&mut self, row: &Row) {
+    pub(crate) fn add(&mut self, row: &FigureRow) {
         self.sums.resize(CATALOGUE.len(), (0.0, 0));
         for ((sum, count), (series, value)) in self.sums.iter_mut().zip(CATALOGUE.iter().zip(&row.values)) {
             let value = f64::from(*value);
@@ -120,7 +120,7 @@ impl Folder {
 
     /// The row that they become, `None` where there was none.
     #[must_use]
-    pub(crate) fn fold(self, t: u64) -> Option<Row> {
+    pub(crate) fn fold(self, t: u64) -> Option<FigureRow> {
         if self.sums.is_empty() {
             return None;
         }
@@ -129,7 +129,11 @@ impl Folder {
             (count, Fold::Mean) => (sum / f64::from(*count)) as f32,
             _ => *sum as f32,
         };
-        Some(Row { t, values: self.sums.iter().zip(CATALOGUE.iter()).map(value).collect(), latency: self.latency })
+        Some(FigureRow {
+            t,
+            values: self.sums.iter().zip(CATALOGUE.iter()).map(value).collect(),
+            latency: self.latency,
+        })
     }
 }
 
@@ -139,7 +143,7 @@ pub(crate) struct Steps {
     step_ms: u64,
     end: u64,
     folder: Folder,
-    folded: Vec<Row>,
+    folded: Vec<FigureRow>,
 }
 
 impl Steps {
@@ -148,7 +152,7 @@ impl Steps {
     }
 
     /// Adds the next row; rows come in the order of time.
-    pub(crate) fn add(&mut self, row: &Row) {
+    pub(crate) fn add(&mut self, row: &FigureRow) {
         let its_end = row.t.div_ceil(self.step_ms).saturating_mul(self.step_ms);
         if its_end != self.end {
             self.folded.extend(std::mem::take(&mut self.folder).fold(self.end));
@@ -159,14 +163,14 @@ impl Steps {
 
     /// All steps.
     #[must_use]
-    pub(crate) fn finish(mut self) -> Vec<Row> {
+    pub(crate) fn finish(mut self) -> Vec<FigureRow> {
         self.folded.extend(self.folder.fold(self.end));
         self.folded
     }
 }
 
 /// Folds rows into steps.
-pub(crate) fn fold_into_steps(rows: impl IntoIterator<Item = Row>, step_ms: u64) -> Vec<Row> {
+pub(crate) fn fold_into_steps(rows: impl IntoIterator<Item = FigureRow>, step_ms: u64) -> Vec<FigureRow> {
     let mut steps = Steps::new(step_ms);
     rows.into_iter().for_each(|row| steps.add(&row));
     steps.finish()
@@ -190,17 +194,17 @@ mod tests {
         sample
     }
 
-    fn value(row: &Row, name: &str) -> Option<f32> {
+    fn value(row: &FigureRow, name: &str) -> Option<f32> {
         row.value(position(name).unwrap())
     }
 
-    fn second(t: u64, requests: u64, ms: u64, rss: u64) -> Row {
-        Row::between(&Sample::default(), &sample(requests, ms, rss), 1.0, t)
+    fn second(t: u64, requests: u64, ms: u64, rss: u64) -> FigureRow {
+        FigureRow::between(&Sample::default(), &sample(requests, ms, rss), 1.0, t)
     }
 
     #[test]
     fn a_row_tells_of_the_time_between_two_samples() {
-        let row = Row::between(&sample(10, 5, 100), &sample(30, 5, 200), 2.0, 7);
+        let row = FigureRow::between(&sample(10, 5, 100), &sample(30, 5, 200), 2.0, 7);
         assert_eq!((value(&row, "requests.rps"), value(&row, "memory.rss")), (Some(10.0), Some(200.0)));
         assert!((value(&row, "requests.p50_ms").unwrap() - 5.0).abs() < 0.2);
         assert_eq!(value(&row, "memory.pss"), None);
@@ -208,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_quiet_second_has_no_percentile() {
-        let row = Row::between(&sample(10, 5, 100), &sample(10, 5, 100), 1.0, 7);
+        let row = FigureRow::between(&sample(10, 5, 100), &sample(10, 5, 100), 1.0, 7);
         assert_eq!((value(&row, "requests.rps"), value(&row, "requests.p99_ms")), (Some(0.0), None));
     }
 
@@ -220,10 +224,10 @@ mod tests {
             sample.status.conduct.model = Some(Forecasts { gaps, latest, ..Forecasts::default() });
             sample
         };
-        let row = Row::between(&Sample::default(), &foreseen(1), 1.0, 7);
+        let row = FigureRow::between(&Sample::default(), &foreseen(1), 1.0, 7);
         let names = ["conduct.gap_ms", "conduct.gap_p10_ms", "conduct.gap_p50_ms", "conduct.gap_p90_ms"];
         assert_eq!(names.map(|name| value(&row, name)), [Some(3.0), Some(1.0), Some(4.0), Some(16.0)]);
-        let row = Row::between(&foreseen(1), &foreseen(1), 1.0, 8);
+        let row = FigureRow::between(&foreseen(1), &foreseen(1), 1.0, 8);
         assert_eq!(names.map(|name| value(&row, name)), [None; 4]);
     }
 
@@ -248,11 +252,11 @@ mod tests {
         let row = second(1000, 3, 4, 5);
         let (figures, latency) = row.to_bytes();
         let order: Vec<_> = (0..CATALOGUE.len()).map(Some).collect();
-        let back = Row::from_bytes(1000, &figures, &latency, &order).unwrap();
+        let back = FigureRow::from_bytes(1000, &figures, &latency, &order).unwrap();
         assert_eq!(serde_json::to_value(&back).unwrap(), serde_json::to_value(&row).unwrap());
-        assert_eq!(Row::from_bytes(1000, &figures[1..], &latency, &order), None);
+        assert_eq!(FigureRow::from_bytes(1000, &figures[1..], &latency, &order), None);
         let forgotten = vec![None; CATALOGUE.len()];
-        let back = Row::from_bytes(1000, &figures, &latency, &forgotten).unwrap();
+        let back = FigureRow::from_bytes(1000, &figures, &latency, &forgotten).unwrap();
         assert_eq!(value(&back, "memory.rss"), None);
     }
 }

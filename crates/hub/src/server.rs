@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::api::{App, router};
-use crate::export::otlp::{Collector, export};
+use crate::export::otlp::{OtlpCollector, export};
 use crate::follow::{Sockets, follow_all};
 use crate::gate::Gate;
 use crate::hub::Hub;
@@ -48,7 +48,7 @@ pub struct Config {
     /// A folder with recordings.
     pub recordings: Option<PathBuf>,
     /// Where to send metrics.
-    pub collector: Option<Collector>,
+    pub collector: Option<OtlpCollector>,
     /// How agents on this machine are found.
     pub sockets: Sockets,
 }

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 
 /// One recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct ShelfEntry {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) kind: Kind,
@@ -62,7 +62,7 @@ impl Shelf {
     }
 
     /// All recordings, the newest first.
-    pub(crate) fn list(&self) -> Vec<Entry> {
+    pub(crate) fn list(&self) -> Vec<ShelfEntry> {
         let mut found = entries(&self.uploads, true);
         if let Some(named) = &self.named {
             found.extend(entries(named, false));
@@ -76,7 +76,7 @@ impl Shelf {
     }
 
     /// One of them. Only what is listed can be named, so no id leads anywhere else.
-    pub(crate) fn find(&self, id: &str) -> Option<Entry> {
+    pub(crate) fn find(&self, id: &str) -> Option<ShelfEntry> {
         self.list().into_iter().find(|entry| entry.id == id)
     }
 
@@ -122,7 +122,7 @@ impl Upload {
     }
 
     /// Keeps it under a name, if it is a recording.
-    pub(crate) fn finish(self, name: &str) -> Result<Entry, UploadError> {
+    pub(crate) fn finish(self, name: &str) -> Result<ShelfEntry, UploadError> {
         let is_known = self.first.starts_with(MAGIC) || is_run(&self.path).map_err(UploadError::Io)?;
         if !is_known {
             return Err(UploadError::Unknown);
@@ -171,12 +171,12 @@ fn plain(name: &str) -> String {
     if plain.is_empty() { "recording".to_owned() } else { plain.to_owned() }
 }
 
-fn entries(folder: &Path, uploaded: bool) -> Vec<Entry> {
+fn entries(folder: &Path, uploaded: bool) -> Vec<ShelfEntry> {
     let found = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
     found.filter_map(|found| entry(&found.path(), uploaded)).collect()
 }
 
-fn entry(path: &Path, uploaded: bool) -> Option<Entry> {
+fn entry(path: &Path, uploaded: bool) -> Option<ShelfEntry> {
     let metadata = fs::metadata(path).ok()?;
     if !metadata.is_file() || metadata.len() > LONGEST {
         return None;
@@ -194,7 +194,7 @@ fn entry(path: &Path, uploaded: bool) -> Option<Entry> {
         _ if uploaded => file.split_once('-').map_or(file, |(_, name)| name),
         _ => file,
     };
-    Some(Entry {
+    Some(ShelfEntry {
         id: format!("{}-{}", if uploaded { "u" } else { "f" }, plain(if file == "run.json" { name } else { file })),
         name: name.to_owned(),
         kind,
@@ -229,7 +229,7 @@ mod tests {
     const RUN: &[u8] = br#"{"format": 1, "neurogc": "0.1.0", "scenarios": []}"#;
 
     /// Uploads in small parts.
-    fn add(shelf: &Shelf, name: &str, bytes: &[u8]) -> Result<Entry, UploadError> {
+    fn add(shelf: &Shelf, name: &str, bytes: &[u8]) -> Result<ShelfEntry, UploadError> {
         let mut upload = shelf.begin()?;
         bytes.chunks(3).try_for_each(|part| upload.write(part))?;
         upload.finish(name)

@@ -35,7 +35,7 @@ impl std::fmt::Debug for Access {
 
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum TokenRole {
     /// To look, to order and to report.
     Full,
     /// To look.
@@ -116,8 +116,8 @@ impl Tokens {
     }
 
     /// What a token allows, if it is one. All are compared, in a time that does not tell how much was right.
-    pub(crate) fn role(&self, given: &str) -> Option<Role> {
-        let roles = [(&self.full, Role::Full), (&self.read, Role::Read), (&self.report, Role::Report)];
+    pub(crate) fn role(&self, given: &str) -> Option<TokenRole> {
+        let roles = [(&self.full, TokenRole::Full), (&self.read, TokenRole::Read), (&self.report, TokenRole::Report)];
         let found = roles.map(|(token, role)| is_same(given.as_bytes(), token.as_bytes()).then_some(role));
         found.into_iter().flatten().next()
     }
@@ -158,7 +158,7 @@ mod tests {
         let token = |letter: &str| letter.repeat(20);
         let tokens = Tokens { full: token("f"), read: token("r"), report: token("p") };
         let roles = ["f", "r", "p", "x"].map(|letter| tokens.role(&token(letter)));
-        assert_eq!(roles, [Some(Role::Full), Some(Role::Read), Some(Role::Report), None]);
+        assert_eq!(roles, [Some(TokenRole::Full), Some(TokenRole::Read), Some(TokenRole::Report), None]);
         assert_eq!((tokens.role(""), tokens.role(&"f".repeat(19)), tokens.role(&"f".repeat(21))), (None, None, None));
     }
 

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fs;
 
 use neurogc_learn::models::{Schooling, sampled, train_classic};
-use neurogc_learn::{Model, Scene, Shape, Start, imagined};
+use neurogc_learn::{HeapModel, Scene, Start, TrafficShape, imagined};
 use neurogc_policy::metrics::NAMES;
 
 /// A kind of program.
@@ -59,7 +59,7 @@ const EPOCHS: usize = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let to = env::args().nth(1).ok_or("say where the model goes")?;
-    let model = Model::default();
+    let model = HeapModel::default();
     let mut runs = Vec::new();
     for (seed, program) in (1..).zip(PROGRAMS) {
         let (tenured, objects) = program.objects;
@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut like = imagined(500, objects, seed + 100 * at as u64);
             like.iter_mut().for_each(|request| request.service /= program.speed);
             let count = (rate * SECONDS) as usize;
-            let mut workload = program.shape.parse::<Shape>()?.requests(count, &like, start, seed);
+            let mut workload = program.shape.parse::<TrafficShape>()?.requests(count, &like, start, seed);
             workload.thresholds[0] = program.threshold;
             let memory = (model.memory.base + 1.2 * tenured * model.memory.object) / share;
             let mut run = sampled(&Scene::new(&model, &workload), memory as u64);

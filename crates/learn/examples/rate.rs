@@ -4,15 +4,17 @@
 
 use std::time::Instant;
 
-use neurogc_learn::{Model, Scene, Shape, Start, imagined, simulate};
+use neurogc_learn::{HeapModel, Scene, Start, TrafficShape, imagined, simulate};
 use neurogc_policy::Name;
 
 const REQUESTS: usize = 2_000_000;
 
 fn main() {
-    let model = Model::default();
+    let model = HeapModel::default();
     let start = Start { at: 0, tenured: 500_000.0, pending: 0.0 };
-    for (title, shape) in [("poisson", Shape::Poisson { rate: 250.0 }), ("bursty", Shape::Bursty { rate: 200.0 })] {
+    for (title, shape) in
+        [("poisson", TrafficShape::Poisson { rate: 250.0 }), ("bursty", TrafficShape::Bursty { rate: 200.0 })]
+    {
         let workload = shape.requests(REQUESTS, &imagined(1000, 700.0, 1), start, 1);
         let scene = Scene::new(&model, &workload);
         for name in [Name::Cpython, Name::Threshold([10_000, 10, 10]), Name::Gap] {

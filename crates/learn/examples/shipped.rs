@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fs;
 use std::io;
 
-use neurogc_learn::course::{Audience, Plan, Program, services};
+use neurogc_learn::course::{Audience, RecordedProgram, TrainingPlan, services};
 use neurogc_learn::models::Options;
 use neurogc_learn::{DEFAULT_LAMBDA, fit_with};
 use neurogc_neural::Family;
@@ -66,11 +66,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let others = others.map(|other| trace(other)).collect::<Result<Vec<_>, _>>()?;
         let fit = fit_with(&trace(path)?, &others, 0, 1)?;
         sources.push(name(path).to_owned());
-        programs.push(Program { name: name(path).to_owned(), model: fit.model, workload: fit.workload });
+        programs.push(RecordedProgram { name: name(path).to_owned(), model: fit.model, workload: fit.workload });
     }
     let families = Family::ALL.into_iter().chain([Family::Rl]).collect();
     let options = Options { sources, most_epochs: EPOCHS, ..Options::default() };
-    let plan = Plan { programs, lambda: DEFAULT_LAMBDA, lessons: LESSONS, families, options };
+    let plan = TrainingPlan { programs, lambda: DEFAULT_LAMBDA, lessons: LESSONS, families, options };
     let training = plan.carry_out(&mut Printer)?;
     for it in training.judgements(&[Name::Gap, Name::Cpython]) {
         println!(

@@ -1,9 +1,9 @@
 //! When requests came, from when they began to be served.
 //!
 //! A program that is busy does not see who waits: the mark of a request is set when its turn comes. But who began right
-//! after another, or right after a pause, had waited. Such requests came at some moment of the busy stretch, and as
-//! far as anybody can tell at any moment of it: their times are drawn evenly, so that each came after the one before
-//! it and before its own turn (Gibbs sampling from a spread over the whole stretch; the seed decides).
+//! after another, or right after a pause, had waited. Such requests came at some moment of the busy stretch, and the
+//! trace does not say at which: their times are drawn evenly, so that each came after the one before it and before its
+//! own turn (Gibbs sampling from a spread over the whole stretch; the seed decides).
 
 use neurogc_load::Chance;
 
@@ -12,16 +12,16 @@ const SWEEPS: usize = 20;
 
 /// One turn: the earliest that its request can have come, and when it was served. In nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct ServiceTurn {
     pub(crate) earliest: u64,
     pub(crate) began: u64,
 }
 
 /// The times at which requests came.
-pub(crate) fn arrivals(turns: &[Turn], seed: u64) -> Vec<u64> {
+pub(crate) fn arrivals(turns: &[ServiceTurn], seed: u64) -> Vec<u64> {
     let mut chance = Chance::new(seed);
     let mut came: Vec<u64> = Vec::with_capacity(turns.len());
-    // A stretch goes on with everybody who may have come before the turn of the one before.
+    // A stretch goes on with each request that may have come before the turn of the one before.
     let mut before = 0;
     for stretch in turns.chunk_by(|one, next| next.earliest < one.began) {
         came.extend(spread(stretch, before, &mut chance));
@@ -39,7 +39,7 @@ pub(crate) fn arrivals(turns: &[Turn], seed: u64) -> Vec<u64> {
 }
 
 /// Times to begin with, all over the stretch: a queue that is hundreds long would hardly move from where it began.
-fn spread(stretch: &[Turn], before: u64, chance: &mut Chance) -> Vec<u64> {
+fn spread(stretch: &[ServiceTurn], before: u64, chance: &mut Chance) -> Vec<u64> {
     let (first, last) = (stretch[0].earliest.max(before), stretch[stretch.len() - 1].began);
     let mut times: Vec<u64> = stretch.iter().map(|_| first + (chance.share() * (last - first) as f64) as u64).collect();
     times.sort_unstable();
@@ -52,12 +52,12 @@ mod tests {
 
     use super::*;
 
-    /// One who serves whoever comes, in turn.
-    fn serve(came: &[u64], service: u64) -> Vec<Turn> {
+    /// One server that serves all requests in turn.
+    fn serve(came: &[u64], service: u64) -> Vec<ServiceTurn> {
         let mut free = 0;
         let turn = |at: &u64| {
             let began = free.max(*at);
-            let turn = Turn { earliest: if free < *at { began } else { 0 }, began };
+            let turn = ServiceTurn { earliest: if free < *at { began } else { 0 }, began };
             free = began + service;
             turn
         };
@@ -76,13 +76,13 @@ mod tests {
     }
 
     /// Shares of all waiting times, in milliseconds.
-    fn waits(turns: &[Turn], came: &[u64]) -> [f64; 3] {
+    fn waits(turns: &[ServiceTurn], came: &[u64]) -> [f64; 3] {
         let mut waits: Vec<u64> = turns.iter().zip(came).map(|(turn, at)| turn.began - at).collect();
         waits.sort_unstable();
         [0.5, 0.75, 0.95].map(|share| waits[(waits.len() as f64 * share) as usize] as f64 / 1e6)
     }
 
-    fn check(came: &[u64], turns: &[Turn]) {
+    fn check(came: &[u64], turns: &[ServiceTurn]) {
         let (real, found) = (waits(turns, came), waits(turns, &arrivals(turns, 1)));
         let near = real.iter().zip(&found).all(|(real, found)| (found - real).abs() < 0.15 * real + 0.5);
         assert!(near, "{found:?} for {real:?}");
@@ -104,19 +104,19 @@ mod tests {
             if began / 1_000_000_000 != free / 1_000_000_000 {
                 began = began.max(began / 1_000_000_000 * 1_000_000_000 + 200_000_000);
             }
-            // Who is served at once shows that nobody else waits.
+            // A request that is served at once shows that no other waits.
             idle = if began == *at { began } else { idle };
-            let turn = Turn { earliest: idle, began };
+            let turn = ServiceTurn { earliest: idle, began };
             free = began + 2_000_000;
             turn
         };
-        let turns: Vec<Turn> = came.iter().map(turn).collect();
+        let turns: Vec<ServiceTurn> = came.iter().map(turn).collect();
         check(&came, &turns);
     }
 
     proptest! {
         #[test]
-        fn nobody_comes_after_their_turn_or_overtakes(
+        fn no_request_comes_after_its_turn_or_overtakes(
             steps in prop::collection::vec(0..20_u64, 1..60), service in 1..15_u64, seed: u64
         ) {
             let mut at = 0;

@@ -10,7 +10,7 @@ use crate::workload::{Pace, Request, Start, Workload};
 
 /// How requests come. Rates are requests in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub enum Shape {
+pub enum TrafficShape {
     /// Independent clients.
     Poisson {
         /// How many.
@@ -43,7 +43,7 @@ pub struct ShapeError {
     given: String,
 }
 
-impl FromStr for Shape {
+impl FromStr for TrafficShape {
     type Err = ShapeError;
 
     fn from_str(given: &str) -> Result<Self, ShapeError> {
@@ -70,7 +70,7 @@ const TIDE: f64 = 0.8;
 /// How long users think on average, in seconds.
 const THINKING: f64 = 1.0;
 
-impl Shape {
+impl TrafficShape {
     /// So many requests that come in this shape. What each takes is drawn from `like`, requests of a recorded or an
     /// imagined program.
     #[must_use]
@@ -124,7 +124,7 @@ struct Clock {
 
 impl Clock {
     /// The next arrival: drawn from the highest rate, and thinned.
-    fn next(&mut self, shape: Shape, chance: &mut Chance) -> f64 {
+    fn next(&mut self, shape: TrafficShape, chance: &mut Chance) -> f64 {
         loop {
             self.at += chance.exponential(shape.highest());
             while self.at >= self.turns {
@@ -155,7 +155,8 @@ mod tests {
     use super::*;
 
     fn moments(shape: &str, count: usize) -> Vec<f64> {
-        let workload = shape.parse::<Shape>().unwrap().requests(count, &imagined(10, 100.0, 1), Start::default(), 7);
+        let workload =
+            shape.parse::<TrafficShape>().unwrap().requests(count, &imagined(10, 100.0, 1), Start::default(), 7);
         workload.requests.iter().map(|request| request.at as f64 / SECOND).collect()
     }
 
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_itself() {
-        let shape = Shape::Bursty { rate: 50.0 };
+        let shape = TrafficShape::Bursty { rate: 50.0 };
         let make = |seed| shape.requests(100, &imagined(10, 100.0, 1), Start::default(), seed);
         assert_eq!(make(3), make(3));
         assert_ne!(make(3), make(4));
@@ -196,7 +197,7 @@ mod tests {
     #[test]
     fn what_is_no_shape_says_what_would_be() {
         for given in ["poisson", "poisson:-1", "poisson:x", "sine:5", "closed:1.5"] {
-            assert!(given.parse::<Shape>().unwrap_err().to_string().contains("for instance"), "{given}");
+            assert!(given.parse::<TrafficShape>().unwrap_err().to_string().contains("for instance"), "{given}");
         }
     }
 }

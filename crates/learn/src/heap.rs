@@ -9,7 +9,7 @@ use crate::model::Lifetimes;
 
 /// The heap at a moment. Objects are counted in fractions: a request may leave half an object, on average.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Heap {
+pub(crate) struct SimulatedHeap {
     lifetimes: Lifetimes,
     /// Objects allocated so far.
     clock: f64,
@@ -52,7 +52,7 @@ pub(crate) struct Swept {
     pub(crate) freed: f64,
 }
 
-impl Heap {
+impl SimulatedHeap {
     pub(crate) fn new(lifetimes: Lifetimes, tenured: f64, pending: f64) -> Self {
         Self {
             lifetimes,
@@ -294,11 +294,11 @@ mod tests {
 
     use super::*;
 
-    fn heap(die_young: f64, die_old: f64, lag: f64) -> Heap {
-        Heap::new(Lifetimes { die_young, die_old, lag, held: 0.0, by_reference: 0.0 }, 1000.0, 0.0)
+    fn heap(die_young: f64, die_old: f64, lag: f64) -> SimulatedHeap {
+        SimulatedHeap::new(Lifetimes { die_young, die_old, lag, held: 0.0, by_reference: 0.0 }, 1000.0, 0.0)
     }
 
-    fn request(heap: &mut Heap, objects: f64) {
+    fn request(heap: &mut SimulatedHeap, objects: f64) {
         heap.allocate(objects);
         heap.settle();
     }

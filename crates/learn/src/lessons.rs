@@ -4,7 +4,7 @@
 //! because the simulator knows the future: when the gap really ended, and what the next collections freed and cost.
 
 use neurogc_neural::OUTPUTS;
-use neurogc_policy::features::{Gaps, Senses, Window};
+use neurogc_policy::features::{FeatureWindow, GapFinder, Senses};
 use neurogc_policy::{Collected, Flown, Generation, Observation};
 
 /// A moment, and what became of it. What never came is not a number.
@@ -27,14 +27,14 @@ const FULL_COST: usize = 8;
 /// Takes notes while a run is played.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
-    gaps: Gaps,
+    gaps: GapFinder,
     senses: Senses,
-    window: Window,
+    window: FeatureWindow,
     lessons: Vec<Lesson>,
     /// One look in so many becomes a lesson.
     every: usize,
     looks: usize,
-    /// From which lesson on nobody knows yet how the gap goes on, and what comes of young and old.
+    /// From which lesson on it is not known yet how the gap goes on, and what comes of young and old.
     open: usize,
     open_targets: [usize; OUTPUTS],
 }

@@ -1,7 +1,7 @@
 //! From traces to better policies: what a program does and what its collections cost (`fit`), played again under any
 //! policy (`simulate`), and the best that could have been done (`oracle`).
 //!
-//! A simulated program is a `Workload` (what is asked of it) and a `Model` (what its heap is like). Both come from a
+//! A simulated program is a `Workload` (what is asked of it) and a `HeapModel` (what its heap is like). Both come from a
 //! recorded trace, or are made up. Nothing here opens a file or reads a clock; the same seed gives the same figures.
 
 #![forbid(unsafe_code)]
@@ -26,11 +26,11 @@ mod workload;
 
 pub use cost::{DEFAULT_LAMBDA, cost};
 pub use fit::{Fit, FitError, fit, fit_with};
-pub use generate::{Shape, ShapeError, imagined};
+pub use generate::{ShapeError, TrafficShape, imagined};
 pub use lessons::Lesson;
 pub use line::Line;
-pub use model::{Costs, Disturbed, Lifetimes, Memory, Model, Sweep};
-pub use oracle::{Plan, Planned, Resolution, oracle};
-pub use outcome::{Outcome, Pauses};
+pub use model::{Costs, Disturbed, HeapModel, Lifetimes, ObjectSizes, Sweep};
+pub use oracle::{BestSchedule, Planned, Resolution, oracle};
+pub use outcome::{SimulatedPauses, SimulationOutcome};
 pub use simulate::{Scene, lessons, never, record, simulate, simulate_policy};
 pub use workload::{Pace, Request, Start, Workload};

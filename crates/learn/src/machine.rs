@@ -7,8 +7,8 @@ use std::time::Duration;
 use neurogc_policy::{Collected, Decision, Flown, Generation, Scope, Snapshot};
 use neurogc_wire::stop::StopKind;
 
-use crate::heap::Heap;
-use crate::model::Model;
+use crate::heap::SimulatedHeap;
+use crate::model::HeapModel;
 use crate::workload::Workload;
 
 /// What people and the kernel call a second.
@@ -38,9 +38,9 @@ struct Flight {
 
 /// The program at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Machine<'m> {
-    model: &'m Model,
-    pub(crate) heap: Heap,
+pub(crate) struct SimulatedProgram<'m> {
+    model: &'m HeapModel,
+    pub(crate) heap: SimulatedHeap,
     pub(crate) now: u64,
     counted_from: u64,
     flight: Option<Flight>,
@@ -62,7 +62,7 @@ pub(crate) struct Task {
 
 /// A stop of the program.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stop {
+pub(crate) struct SimulatedStop {
     pub(crate) lasted: u64,
     /// Resident memory when it began.
     pub(crate) before: u64,
@@ -72,14 +72,14 @@ pub(crate) struct Stop {
     pub(crate) collected: Option<Collected>,
 }
 
-impl Stop {
+impl SimulatedStop {
     const NONE: Self = Self { lasted: 0, before: 0, freed: 0.0, collected: None };
 }
 
-impl<'m> Machine<'m> {
-    pub(crate) fn new(model: &'m Model, workload: &Workload) -> Self {
+impl<'m> SimulatedProgram<'m> {
+    pub(crate) fn new(model: &'m HeapModel, workload: &Workload) -> Self {
         let start = workload.start;
-        let heap = Heap::new(model.lifetimes, start.tenured, start.pending);
+        let heap = SimulatedHeap::new(model.lifetimes, start.tenured, start.pending);
         Self {
             model,
             heap,
@@ -149,7 +149,7 @@ impl<'m> Machine<'m> {
         lasted
     }
 
-    pub(crate) fn collect(&mut self, generation: Generation) -> Stop {
+    pub(crate) fn collect(&mut self, generation: Generation) -> SimulatedStop {
         let costs = &self.model.costs;
         let before = self.rss() as u64;
         let sweep = match generation {
@@ -175,10 +175,10 @@ impl<'m> Machine<'m> {
             rss: self.rss() as u64,
             objects: (generation == Generation::Full).then(|| self.heap.tracked() as u64),
         };
-        Stop { lasted, before, freed: swept.freed, collected: Some(collected) }
+        SimulatedStop { lasted, before, freed: swept.freed, collected: Some(collected) }
     }
 
-    pub(crate) fn launch(&mut self, scope: Scope) -> Stop {
+    pub(crate) fn launch(&mut self, scope: Scope) -> SimulatedStop {
         let costs = &self.model.costs;
         let lasted = self.stop(costs.clone.at(self.rss()));
         let (objects, found) = self.heap.launch(scope);
@@ -195,7 +195,7 @@ impl<'m> Machine<'m> {
             lost: 0.0,
             landed: false,
         });
-        Stop { lasted, ..Stop::NONE }
+        SimulatedStop { lasted, ..SimulatedStop::NONE }
     }
 
     /// When a snapshot that is being walked will be over.
@@ -232,9 +232,9 @@ impl<'m> Machine<'m> {
     }
 
     /// Frees what a snapshot found, for so long at most.
-    pub(crate) fn reap(&mut self, budget: Duration) -> Stop {
+    pub(crate) fn reap(&mut self, budget: Duration) -> SimulatedStop {
         let line = self.model.costs.reap;
-        let Some(flight) = self.flight.filter(|flight| flight.landed) else { return Stop::NONE };
+        let Some(flight) = self.flight.filter(|flight| flight.landed) else { return SimulatedStop::NONE };
         let affordable = ((budget.as_nanos() as f64 - line.base) / line.each).max(1.0);
         let wanted = flight.found.min(affordable);
         let lasted = self.stop(line.at(wanted));
@@ -244,7 +244,7 @@ impl<'m> Machine<'m> {
         if found < 1.0 {
             self.end_flight();
         }
-        Stop { lasted, freed, ..Stop::NONE }
+        SimulatedStop { lasted, freed, ..SimulatedStop::NONE }
     }
 
     fn end_flight(&mut self) {
@@ -263,9 +263,9 @@ impl<'m> Machine<'m> {
     }
 
     /// Does what a policy says.
-    pub(crate) fn perform(&mut self, decision: Decision) -> Stop {
+    pub(crate) fn perform(&mut self, decision: Decision) -> SimulatedStop {
         match decision {
-            Decision::Wait => Stop::NONE,
+            Decision::Wait => SimulatedStop::NONE,
             Decision::Young => self.collect(Generation::Young),
             Decision::Middle => self.collect(Generation::Middle),
             Decision::Full => self.collect(Generation::Full),
@@ -276,7 +276,9 @@ impl<'m> Machine<'m> {
             }
             Decision::Snapshot { scope } => self.launch(scope),
             Decision::Reap { budget } => self.reap(budget),
-            Decision::Throttle { pause } => Stop { lasted: self.stop(pause.as_nanos() as f64), ..Stop::NONE },
+            Decision::Throttle { pause } => {
+                SimulatedStop { lasted: self.stop(pause.as_nanos() as f64), ..SimulatedStop::NONE }
+            }
         }
     }
 }
@@ -287,10 +289,10 @@ mod tests {
     use crate::model::Lifetimes;
     use crate::workload::Start;
 
-    fn model() -> Model {
-        Model {
+    fn model() -> HeapModel {
+        HeapModel {
             lifetimes: Lifetimes { die_young: 0.0, by_reference: 0.0, held: 0.0, die_old: 1.0, lag: 100.0 },
-            ..Model::default()
+            ..HeapModel::default()
         }
     }
 
@@ -298,14 +300,14 @@ mod tests {
         Workload::new(Start { at: 0, tenured: 1_000_000.0, pending: 0.0 })
     }
 
-    fn work(machine: &mut Machine<'_>, time: f64, objects: f64) {
+    fn work(machine: &mut SimulatedProgram<'_>, time: f64, objects: f64) {
         machine.work(&mut Task { time, objects }, u64::MAX);
     }
 
     #[test]
     fn work_is_slower_while_a_snapshot_is_walked() {
         let (model, workload) = (model(), start());
-        let mut machine = Machine::new(&model, &workload);
+        let mut machine = SimulatedProgram::new(&model, &workload);
         machine.launch(Scope::All);
         let (began, lands) = (machine.now, machine.lands().unwrap_or(0));
         work(&mut machine, 1e9, 10.0);
@@ -317,7 +319,7 @@ mod tests {
     #[test]
     fn a_snapshot_stops_for_the_clone_and_frees_in_slices() {
         let (model, workload) = (model(), start());
-        let mut machine = Machine::new(&model, &workload);
+        let mut machine = SimulatedProgram::new(&model, &workload);
         work(&mut machine, 1_000.0, 50_100.0);
         machine.heap.settle();
         let clone = machine.launch(Scope::All).lasted;
@@ -339,7 +341,7 @@ mod tests {
     #[test]
     fn copies_count_while_a_snapshot_is_out() {
         let (model, workload) = (model(), start());
-        let mut machine = Machine::new(&model, &workload);
+        let mut machine = SimulatedProgram::new(&model, &workload);
         machine.launch(Scope::All);
         let rss = machine.rss();
         machine.wait_until(machine.now + 10_000_000_000);
@@ -350,7 +352,7 @@ mod tests {
     fn memory_that_is_held_is_counted_from_its_moment_on() {
         let (model, mut workload) = (model(), start());
         workload.counted_from = 2_000_000_000;
-        let mut machine = Machine::new(&model, &workload);
+        let mut machine = SimulatedProgram::new(&model, &workload);
         work(&mut machine, 0.0, 200.0);
         machine.heap.settle();
         machine.wait_until(3_000_000_000);

@@ -7,13 +7,13 @@ use crate::line::Line;
 
 /// A program's heap in numbers. The default is a middling service on a middling machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Model {
+pub struct HeapModel {
     /// What stops the program, and for how long.
     pub costs: Costs,
     /// How long objects live.
     pub lifetimes: Lifetimes,
     /// What they weigh.
-    pub memory: Memory,
+    pub memory: ObjectSizes,
     /// How much longer or shorter pauses were than their cost says, at their time: others use the machine, too.
     #[serde(skip)]
     pub disturbed: Disturbed,
@@ -162,7 +162,7 @@ impl Default for Lifetimes {
 
 /// What objects weigh, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Memory {
+pub struct ObjectSizes {
     /// Resident memory without any object.
     pub base: f64,
     /// What each object adds, with all that hangs on it.
@@ -171,13 +171,13 @@ pub struct Memory {
     pub returned: f64,
 }
 
-impl Default for Memory {
+impl Default for ObjectSizes {
     fn default() -> Self {
         Self { base: 50e6, object: 120.0, returned: 0.3 }
     }
 }
 
-impl Memory {
+impl ObjectSizes {
     /// Resident memory with so many objects, where there have been as many as `most`.
     #[must_use]
     pub fn resident(&self, objects: f64, most: f64) -> f64 {

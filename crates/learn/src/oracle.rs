@@ -1,8 +1,8 @@
 //! The best schedule in hindsight: what a policy would do that knew every request before it came.
 //!
-//! A search over all moments at which a collection can be worth it. A pause in the middle of a request delays everybody
-//! whom it would delay right before that request, and frees no more; so only the moments between requests matter. At
-//! each of them every schedule so far is continued in every way. Schedules that have led to the same state are one from
+//! A search over all moments at which a collection can be worth it. A pause in the middle of a request delays every
+//! request that it would delay right before that one, and frees no more; so only the moments between requests matter.
+//! At each of them every schedule so far is continued in every way. Schedules that have led to the same state are one from
 //! there on, and only the cheapest is kept. That is dynamic programming, and exact, as long as states are told apart
 //! exactly. Where there are thousands of requests, states that are nearly alike count as the same, and collections
 //! begin only in gaps, or every so often where none comes: then the schedule is one that can be played and that nothing
@@ -16,8 +16,8 @@ use neurogc_policy::{Decision, Scope, Snapshot};
 use neurogc_wire::trace::Place;
 
 use crate::cost::cost;
-use crate::machine::{Machine, SECOND, Task};
-use crate::outcome::Outcome;
+use crate::machine::{SECOND, SimulatedProgram, Task};
+use crate::outcome::SimulationOutcome;
 use crate::simulate::{Scene, never};
 use crate::workload::{Pace, Request, Workload};
 
@@ -49,11 +49,11 @@ pub struct Planned {
 
 /// The best schedule.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct BestSchedule {
     /// What is done, in order.
     pub decisions: Vec<Planned>,
     /// What comes of it.
-    pub outcome: Outcome,
+    pub outcome: SimulationOutcome,
     /// The most states that there were at a time.
     pub states: usize,
 }
@@ -69,7 +69,7 @@ const BUSY_EVERY: u32 = 8;
 
 /// Finds the best schedule. There is none for users who wait for their answers: what they ask next depends on it.
 #[must_use]
-pub fn oracle(scene: &Scene<'_>, lambda: f64, resolution: Resolution) -> Option<Plan> {
+pub fn oracle(scene: &Scene<'_>, lambda: f64, resolution: Resolution) -> Option<BestSchedule> {
     if scene.workload.pace != Pace::Open {
         return None;
     }
@@ -80,13 +80,13 @@ pub fn oracle(scene: &Scene<'_>, lambda: f64, resolution: Resolution) -> Option<
     let best = search.states.iter().min_by(|a, b| search.cost(a).total_cmp(&search.cost(b)))?;
     let decisions = search.decisions_of(best.trail);
     let outcome = play(scene, &decisions);
-    Some(Plan { decisions, outcome, states: search.most })
+    Some(BestSchedule { decisions, outcome, states: search.most })
 }
 
 /// A schedule so far, by where it has led.
 #[derive(Clone, Copy, Debug)]
 struct State<'s> {
-    machine: Machine<'s>,
+    machine: SimulatedProgram<'s>,
     latency: f64,
     /// Its last decision.
     trail: Option<u32>,
@@ -111,7 +111,7 @@ struct Search<'s> {
 impl<'s> Search<'s> {
     fn new(scene: &'s Scene<'s>, lambda: f64, resolution: Resolution) -> Self {
         let (requests, seconds) = counted(scene.workload);
-        let start = State { machine: Machine::new(scene.model, scene.workload), latency: 0.0, trail: None };
+        let start = State { machine: SimulatedProgram::new(scene.model, scene.workload), latency: 0.0, trail: None };
         Self {
             scene,
             lambda,
@@ -185,7 +185,7 @@ impl<'s> Search<'s> {
 
     /// The collections that may bring something. A young one that frees nothing makes later ones shorter, which only an
     /// exact search looks into.
-    fn worthwhile(&self, machine: &Machine<'_>) -> [Option<Decision>; 4] {
+    fn worthwhile(&self, machine: &SimulatedProgram<'_>) -> [Option<Decision>; 4] {
         let [young, middle, _, young_garbage, middle_garbage, _] = machine.heap.shape();
         let some = machine.heap.findable() >= 1.0;
         let (young, middle) = match self.resolution {
@@ -211,7 +211,7 @@ impl<'s> Search<'s> {
     }
 
     /// What tells states apart.
-    fn key(&self, machine: &Machine<'_>) -> Key {
+    fn key(&self, machine: &SimulatedProgram<'_>) -> Key {
         let [young, middle, old, young_garbage, middle_garbage, old_garbage] = machine.heap.shape();
         let [first, second] = machine.heap.borders();
         let late = machine.now.saturating_sub(self.free_at) as f64;
@@ -265,8 +265,8 @@ impl<'s> Search<'s> {
 type Key = (u8, [u64; 10]);
 
 /// Whether nothing speaks for the other state but what it has cost.
-fn is_cleaner(one: &Machine<'_>, other: &Machine<'_>) -> bool {
-    let busy = |machine: &Machine<'_>| machine.snapshot() != Snapshot::Idle;
+fn is_cleaner(one: &SimulatedProgram<'_>, other: &SimulatedProgram<'_>) -> bool {
+    let busy = |machine: &SimulatedProgram<'_>| machine.snapshot() != Snapshot::Idle;
     let [young, middle, _, young_garbage, middle_garbage, garbage] = one.heap.shape();
     let [its_young, its_middle, _, its_young_garbage, its_middle_garbage, its_garbage] = other.heap.shape();
     one.now <= other.now
@@ -287,7 +287,7 @@ fn counted(workload: &Workload) -> (f64, f64) {
 }
 
 /// Serves a request, and gives its latency where it counts.
-fn serve(machine: &mut Machine<'_>, request: &Request, workload: &Workload) -> f64 {
+fn serve(machine: &mut SimulatedProgram<'_>, request: &Request, workload: &Workload) -> f64 {
     machine.wait_until(request.at);
     machine.work(&mut Task { time: request.service as f64, objects: request.objects }, u64::MAX);
     machine.heap.settle();
@@ -296,9 +296,9 @@ fn serve(machine: &mut Machine<'_>, request: &Request, workload: &Workload) -> f
 }
 
 /// Plays a schedule.
-fn play(scene: &Scene<'_>, decisions: &[Planned]) -> Outcome {
-    let mut machine = Machine::new(scene.model, scene.workload);
-    let (mut outcome, mut latencies, mut sum) = (Outcome::default(), Latencies::new(), 0.0);
+fn play(scene: &Scene<'_>, decisions: &[Planned]) -> SimulationOutcome {
+    let mut machine = SimulatedProgram::new(scene.model, scene.workload);
+    let (mut outcome, mut latencies, mut sum) = (SimulationOutcome::default(), Latencies::new(), 0.0);
     let mut decisions = decisions.iter().peekable();
     for (index, request) in scene.workload.requests.iter().enumerate() {
         while let Some(planned) = decisions.next_if(|planned| planned.before == index) {
@@ -333,15 +333,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::generate::{Shape, imagined};
-    use crate::model::{Lifetimes, Model};
+    use crate::generate::{TrafficShape, imagined};
+    use crate::model::{HeapModel, Lifetimes};
     use crate::simulate::simulate;
     use crate::workload::Start;
 
-    fn any_model() -> impl Strategy<Value = Model> {
-        (0.0..1.0_f64, 0.0..1.0_f64, 0.0..5_000.0_f64).prop_map(|(die_young, old, lag)| Model {
+    fn any_model() -> impl Strategy<Value = HeapModel> {
+        (0.0..1.0_f64, 0.0..1.0_f64, 0.0..5_000.0_f64).prop_map(|(die_young, old, lag)| HeapModel {
             lifetimes: Lifetimes { die_young, by_reference: 0.0, held: 0.0, die_old: (1.0 - die_young) * old, lag },
-            ..Model::default()
+            ..HeapModel::default()
         })
     }
 
@@ -390,7 +390,7 @@ mod tests {
             prop_assume!(counted(&workload).1 > 1e-6);
             let scene = Scene { snapshots: false, ..Scene::new(&model, &workload) };
             let plan = oracle(&scene, lambda, Resolution::Exact).unwrap();
-            let start = State { machine: Machine::new(&model, &workload), latency: 0.0, trail: None };
+            let start = State { machine: SimulatedProgram::new(&model, &workload), latency: 0.0, trail: None };
             let least = least_of_all(&scene, lambda, 0, start);
             let floor = never(&scene).mean_ms;
             prop_assert!((plan.outcome.cost(lambda) + floor - least).abs() < 1e-6, "{plan:?} {least}");
@@ -426,9 +426,9 @@ mod tests {
 
     #[test]
     fn thousands_of_requests_are_planned_and_no_policy_is_cheaper() {
-        let model = Model::default();
+        let model = HeapModel::default();
         let start = Start { at: 0, tenured: 500_000.0, pending: 0.0 };
-        let workload = Shape::Poisson { rate: 250.0 }.requests(3_000, &imagined(200, 700.0, 1), start, 5);
+        let workload = TrafficShape::Poisson { rate: 250.0 }.requests(3_000, &imagined(200, 700.0, 1), start, 5);
         let scene = Scene::new(&model, &workload);
         let plan = oracle(&scene, 0.01, Resolution::default()).unwrap();
         for name in [Name::Cpython, Name::Gap, Name::Every(100), Name::Threshold([10_000, 10, 10])] {
@@ -439,8 +439,8 @@ mod tests {
 
     #[test]
     fn users_who_wait_for_answers_have_no_schedule() {
-        let model = Model::default();
-        let workload = Shape::Closed { users: 3 }.requests(10, &imagined(10, 700.0, 1), Start::default(), 5);
+        let model = HeapModel::default();
+        let workload = TrafficShape::Closed { users: 3 }.requests(10, &imagined(10, 700.0, 1), Start::default(), 5);
         assert_eq!(oracle(&Scene::new(&model, &workload), 0.01, Resolution::default()), None);
     }
 }

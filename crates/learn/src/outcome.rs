@@ -5,12 +5,12 @@ use neurogc_wire::trace::Place;
 use serde::Serialize;
 
 use crate::cost::cost;
-use crate::machine::{Machine, SECOND};
+use crate::machine::{SECOND, SimulatedProgram};
 use crate::workload::{Pace, Workload};
 
 /// Pauses of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Pauses {
+pub struct SimulatedPauses {
     /// How many.
     pub count: u64,
     /// All together.
@@ -19,7 +19,7 @@ pub struct Pauses {
     pub max_ms: f64,
 }
 
-impl Pauses {
+impl SimulatedPauses {
     pub(crate) fn add(&mut self, nanoseconds: u64) {
         let ms = nanoseconds as f64 / 1e6;
         self.count += 1;
@@ -30,7 +30,7 @@ impl Pauses {
 
 /// The figures of one run: latencies in milliseconds, memory in megabytes (10^6 bytes).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// Requests that count.
     pub requests: u64,
     /// The mean latency.
@@ -56,11 +56,11 @@ pub struct Outcome {
     /// The mean delay that collections caused a request.
     pub delay_ms: f64,
     /// Pauses while a request was being served.
-    pub in_request: Pauses,
+    pub in_request: SimulatedPauses,
     /// Pauses between requests.
-    pub in_gap: Pauses,
+    pub in_gap: SimulatedPauses,
     /// Pauses that a guard ordered.
-    pub forced: Pauses,
+    pub forced: SimulatedPauses,
     /// Full collections.
     pub full: u64,
     /// Snapshots.
@@ -69,7 +69,7 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
-impl Outcome {
+impl SimulationOutcome {
     /// Delay and memory in one number.
     #[must_use]
     pub fn cost(&self, lambda: f64) -> f64 {
@@ -96,7 +96,7 @@ impl Outcome {
     }
 
     /// The means are over the time in which requests come, which is the same whatever the policy does.
-    pub(crate) fn count_memory(&mut self, machine: &Machine<'_>, workload: &Workload) {
+    pub(crate) fn count_memory(&mut self, machine: &SimulatedProgram<'_>, workload: &Workload) {
         let ends = match workload.pace {
             Pace::Open => workload.requests.last().map_or(0, |last| last.at),
             Pace::Closed(_) => machine.now,

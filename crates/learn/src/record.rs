@@ -4,7 +4,7 @@ use neurogc_policy::Flown;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Header, Place, Record, Trace};
 
-use crate::machine::{Machine, Stop};
+use crate::machine::{SimulatedProgram, SimulatedStop};
 use crate::workload::Workload;
 
 /// How often memory is looked at.
@@ -26,7 +26,7 @@ impl Recorder {
     }
 
     /// A stop that is just over.
-    pub(crate) fn stop(&mut self, machine: &Machine<'_>, stop: Stop, kind: StopKind, place: Place) {
+    pub(crate) fn stop(&mut self, machine: &SimulatedProgram<'_>, stop: SimulatedStop, kind: StopKind, place: Place) {
         let (at, pause) = (machine.now - stop.lasted, stop.lasted);
         let collected = stop.freed as u64;
         let (uncollectable, order) = (0, None);
@@ -50,7 +50,7 @@ impl Recorder {
     }
 
     /// Looks at the process where it is time to. `worked` is processor time in nanoseconds.
-    pub(crate) fn look(&mut self, machine: &Machine<'_>, worked: u64) {
+    pub(crate) fn look(&mut self, machine: &SimulatedProgram<'_>, worked: u64) {
         if machine.now >= self.next_look {
             self.next_look = machine.now + LOOK;
             self.records.push(Record::Process { at: machine.now, rss: machine.rss() as u64, cpu_us: worked / 1000 });

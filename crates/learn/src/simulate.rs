@@ -1,9 +1,9 @@
 //! Plays a workload under a policy: the very policy and guards that run in the agent.
 //!
 //! One interpreter serves one request at a time, in the order in which they come. A request that has waited for others
-//! comes again, behind everybody who is there by then. Everything that stops the interpreter (CPython's own collections
-//! in the middle of a request, and what the policy orders) makes those wait who come meanwhile. The policy is asked as in
-//! the agent: at the end of each collection that CPython starts by itself, in gaps, and, where it wants that, by looks
+//! comes again, behind all that are there by then. Everything that stops the interpreter (CPython's own collections
+//! in the middle of a request, and what the policy orders) delays the requests that come meanwhile. The policy is asked as
+//! in the agent: at the end of each collection that CPython starts by itself, in gaps, and, where it wants that, by looks
 //! every few milliseconds.
 
 use std::time::Duration;
@@ -14,18 +14,18 @@ use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Place, Trace};
 
 use crate::lessons::{Lesson, Notes};
-use crate::machine::{Machine, SECOND, Stop, Task};
-use crate::model::Model;
-use crate::outcome::Outcome;
+use crate::machine::{SECOND, SimulatedProgram, SimulatedStop, Task};
+use crate::model::HeapModel;
+use crate::outcome::SimulationOutcome;
 use crate::record::Recorder;
-use crate::visits::{Arrivals, Visit};
+use crate::visits::{IncomingRequests, Visit};
 use crate::workload::{Request, Workload};
 
 /// What is played, and under which conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'s> {
     /// What the heap is like.
-    pub model: &'s Model,
+    pub model: &'s HeapModel,
     /// What is asked.
     pub workload: &'s Workload,
     /// What policies are told.
@@ -39,7 +39,7 @@ pub struct Scene<'s> {
 impl<'s> Scene<'s> {
     /// A scene with the usual settings.
     #[must_use]
-    pub fn new(model: &'s Model, workload: &'s Workload) -> Self {
+    pub fn new(model: &'s HeapModel, workload: &'s Workload) -> Self {
         Self { model, workload, tuning: Tuning::default(), limits: Limits::default(), snapshots: true }
     }
 }
@@ -51,15 +51,15 @@ fn guarded(scene: &Scene<'_>, policy: Box<dyn Policy>) -> Guarded {
 
 /// Plays a scene under a policy.
 #[must_use]
-pub fn simulate(scene: &Scene<'_>, name: Name) -> Outcome {
-    // CPython alone needs nobody who looks at it.
+pub fn simulate(scene: &Scene<'_>, name: Name) -> SimulationOutcome {
+    // CPython alone needs no looks.
     let acts = name.acts();
     simulate_policy(scene, policy(name, scene.tuning), acts)
 }
 
 /// The same under a policy that has no name. One that does not act is only asked for thresholds.
 #[must_use]
-pub fn simulate_policy(scene: &Scene<'_>, policy: Box<dyn Policy>, acts: bool) -> Outcome {
+pub fn simulate_policy(scene: &Scene<'_>, policy: Box<dyn Policy>, acts: bool) -> SimulationOutcome {
     let mut run = Run::new(scene, guarded(scene, policy), acts);
     run.play();
     run.finish()
@@ -67,7 +67,7 @@ pub fn simulate_policy(scene: &Scene<'_>, policy: Box<dyn Policy>, acts: bool) -
 
 /// The same without any collection: what no policy's latency can be better than.
 #[must_use]
-pub fn never(scene: &Scene<'_>) -> Outcome {
+pub fn never(scene: &Scene<'_>) -> SimulationOutcome {
     let mut run = Run::new(scene, guarded(scene, policy(Name::Observe, scene.tuning)), false);
     run.thresholds = [0; 3];
     run.play();
@@ -102,7 +102,7 @@ const SEEN: u64 = STEP;
 
 struct Run<'s> {
     scene: &'s Scene<'s>,
-    machine: Machine<'s>,
+    machine: SimulatedProgram<'s>,
     guarded: Guarded,
     acts: bool,
     thresholds: [u32; 3],
@@ -112,12 +112,12 @@ struct Run<'s> {
     /// What waits for the end of the request.
     urgent: Option<Order>,
     served: u64,
-    /// Until when somebody whose request waits for others is there.
+    /// Until when a request that waits for others is open.
     resting_until: u64,
     snapshot: Snapshot,
     latencies: Latencies,
     latency_sum: f64,
-    outcome: Outcome,
+    outcome: SimulationOutcome,
     recorder: Option<Recorder>,
     notes: Option<Notes>,
     /// How long the program has run or stood still, and not waited.
@@ -126,7 +126,7 @@ struct Run<'s> {
 
 impl<'s> Run<'s> {
     fn new(scene: &'s Scene<'s>, mut guarded: Guarded, acts: bool) -> Self {
-        let machine = Machine::new(scene.model, scene.workload);
+        let machine = SimulatedProgram::new(scene.model, scene.workload);
         guarded.begin(machine.rss() as u64, machine.heap.tracked() as u64);
         let snapshot = if scene.snapshots { Snapshot::Idle } else { Snapshot::Unavailable };
         let first = Observation { snapshot, ..Observation::default() };
@@ -144,7 +144,7 @@ impl<'s> Run<'s> {
             snapshot,
             latencies: Latencies::new(),
             latency_sum: 0.0,
-            outcome: Outcome::default(),
+            outcome: SimulationOutcome::default(),
             recorder: None,
             notes: None,
             worked: 0,
@@ -152,7 +152,7 @@ impl<'s> Run<'s> {
     }
 
     fn play(&mut self) {
-        let mut arrivals = Arrivals::new(self.scene.workload);
+        let mut arrivals = IncomingRequests::new(self.scene.workload);
         while let Some(visit) = arrivals.next() {
             let request = &self.scene.workload.requests[visit.index];
             if self.machine.now < visit.ready {
@@ -388,7 +388,7 @@ impl<'s> Run<'s> {
     }
 
     /// Takes note of a stop.
-    fn note(&mut self, stop: Stop, kind: StopKind, place: Place) {
+    fn note(&mut self, stop: SimulatedStop, kind: StopKind, place: Place) {
         if let Some(collected) = stop.collected {
             self.guarded.learn(&collected, stop.before);
             if let Some(notes) = &mut self.notes {
@@ -408,13 +408,13 @@ impl<'s> Run<'s> {
         }
     }
 
-    fn report(mut self) -> Outcome {
+    fn report(mut self) -> SimulationOutcome {
         self.outcome.count_latencies(&self.latencies, self.latency_sum);
         self.outcome.count_memory(&self.machine, self.scene.workload);
         self.outcome
     }
 
-    fn finish(self) -> Outcome {
+    fn finish(self) -> SimulationOutcome {
         let scene = self.scene;
         let mut outcome = self.report();
         outcome.delay_ms = outcome.mean_ms - never(scene).mean_ms;
@@ -439,7 +439,7 @@ mod tests {
 
     /// Latencies of two requests in milliseconds, without any collection: the mean, and the highest.
     fn check(first: Request, second: Request) -> (f64, f64) {
-        let (model, mut workload) = (Model::default(), Workload::new(Start::default()));
+        let (model, mut workload) = (HeapModel::default(), Workload::new(Start::default()));
         workload.requests = vec![first, second];
         let outcome = never(&Scene::new(&model, &workload));
         assert_eq!(outcome.requests, 2);
@@ -472,7 +472,7 @@ mod tests {
     fn a_program_without_gaps_holds_its_memory() {
         // Eight users who never think: sessions live for a while and die old.
         let lifetimes = Lifetimes { die_young: 0.6, by_reference: 0.0, held: 0.0, die_old: 0.38, lag: 150_000.0 };
-        let model = Model { lifetimes, ..Model::default() };
+        let model = HeapModel { lifetimes, ..HeapModel::default() };
         let start = Start { at: 2_000_000_000, tenured: 800_000.0, pending: 0.0 };
         let mut workload = Workload { pace: Pace::Closed(8), ..Workload::new(start) };
         workload.requests = vec![Request { service: 1_000_000, objects: 800.0, ..Request::default() }; 30_000];

@@ -21,7 +21,7 @@ pub(crate) struct Visit {
 
 /// Who comes, in the order in which they come: new requests, and those that have waited for others. Users who wait for
 /// answers come when they have got them.
-pub(crate) struct Arrivals<'w> {
+pub(crate) struct IncomingRequests<'w> {
     requests: &'w [Request],
     next: usize,
     open: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Arrivals<'w> {
     later: BinaryHeap<Reverse<Visit>>,
 }
 
-impl<'w> Arrivals<'w> {
+impl<'w> IncomingRequests<'w> {
     pub(crate) fn new(workload: &'w Workload) -> Self {
         let mut arrivals = Self { requests: &workload.requests, next: 0, open: true, later: BinaryHeap::new() };
         if let Pace::Closed(count) = workload.pace {

@@ -125,7 +125,7 @@ impl Workload {
         excerpt
     }
 
-    /// Whether the answer to somebody counts who comes at a time.
+    /// Whether a request that comes at this time counts.
     pub(crate) fn counts(&self, at: u64) -> bool {
         at >= self.counted_from
     }

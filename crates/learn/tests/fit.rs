@@ -3,25 +3,26 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use neurogc_learn::{
-    FitError, Lifetimes, Model, Pace, Scene, Shape, Start, Workload, fit, fit_with, imagined, record, simulate,
+    FitError, HeapModel, Lifetimes, Pace, Scene, Start, TrafficShape, Workload, fit, fit_with, imagined, record,
+    simulate,
 };
 use neurogc_policy::Name;
 use neurogc_wire::trace::{Record, Trace};
 
-fn model() -> Model {
-    Model {
+fn model() -> HeapModel {
+    HeapModel {
         lifetimes: Lifetimes { die_young: 0.6, by_reference: 0.0, held: 0.0, die_old: 0.35, lag: 120_000.0 },
-        ..Model::default()
+        ..HeapModel::default()
     }
 }
 
-fn workload(shape: Shape) -> Workload {
+fn workload(shape: TrafficShape) -> Workload {
     let start = Start { at: 2_000_000_000, tenured: 400_000.0, pending: 0.0 };
     shape.requests(8_000, &imagined(500, 800.0, 3), start, 11)
 }
 
-fn recorded(name: Name) -> (Model, Workload, Trace) {
-    let (model, workload) = (model(), workload(Shape::Poisson { rate: 250.0 }));
+fn recorded(name: Name) -> (HeapModel, Workload, Trace) {
+    let (model, workload) = (model(), workload(TrafficShape::Poisson { rate: 250.0 }));
     let trace = record(&Scene::new(&model, &workload), name);
     (model, workload, trace)
 }
@@ -86,7 +87,7 @@ fn another_trace_shows_what_one_does_not() {
 
 #[test]
 fn requests_that_wait_for_others_are_found_again() {
-    let (model, mut workload) = (model(), workload(Shape::Poisson { rate: 250.0 }));
+    let (model, mut workload) = (model(), workload(TrafficShape::Poisson { rate: 250.0 }));
     // A third of them, for four milliseconds.
     for request in workload.requests.iter_mut().step_by(3) {
         (request.rest, request.visits) = (4_000_000, 5);
@@ -103,8 +104,8 @@ fn requests_that_wait_for_others_are_found_again() {
 #[test]
 fn what_reference_counting_frees_is_told_apart() {
     let lifetimes = Lifetimes { die_young: 0.1, by_reference: 0.8, held: 0.0, die_old: 0.0, lag: 0.0 };
-    let model = Model { lifetimes, ..Model::default() };
-    let workload = workload(Shape::Poisson { rate: 250.0 });
+    let model = HeapModel { lifetimes, ..HeapModel::default() };
+    let workload = workload(TrafficShape::Poisson { rate: 250.0 });
     let trace = record(&Scene::new(&model, &workload), Name::Cpython);
     let found = fit(&trace, 0, 1).unwrap();
     let real = simulate(&Scene::new(&model, &workload), Name::Cpython);
@@ -116,7 +117,7 @@ fn what_reference_counting_frees_is_told_apart() {
 
 #[test]
 fn a_loop_is_played_as_a_loop() {
-    let (model, mut workload) = (model(), workload(Shape::Closed { users: 1 }));
+    let (model, mut workload) = (model(), workload(TrafficShape::Closed { users: 1 }));
     workload.requests.truncate(1_000);
     workload.requests.iter_mut().for_each(|request| request.at = 17_000_000);
     let trace = record(&Scene::new(&model, &workload), Name::Cpython);
@@ -130,7 +131,7 @@ fn a_loop_is_played_as_a_loop() {
 
 #[test]
 fn a_service_that_is_hardly_ever_idle_is_no_loop() {
-    let (model, workload) = (model(), workload(Shape::Poisson { rate: 420.0 }));
+    let (model, workload) = (model(), workload(TrafficShape::Poisson { rate: 420.0 }));
     let trace = record(&Scene::new(&model, &workload), Name::Cpython);
     assert_eq!(fit(&trace, 0, 1).unwrap().workload.pace, Pace::Open);
 }

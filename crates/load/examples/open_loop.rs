@@ -7,18 +7,18 @@
 use std::error::Error;
 use std::time::Duration;
 
-use neurogc_load::{Arrivals, Asks, Flow, Load, Part, Plan, Target, drive};
+use neurogc_load::{Arrivals, Asks, Flow, Load, LoadPlan, PlanPart, Target, drive};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [port, rate, seconds, paths @ ..] = words.as_slice() else {
         return Err("usage: open_loop PORT RATE SECONDS PATH…".into());
     };
-    let plan = Plan {
+    let plan = LoadPlan {
         target: Target::port(port.parse()?),
         asks: Asks::weighted(&paths.iter().map(|path| (1, path.as_str())).collect::<Vec<_>>()),
         load: Load::Open(Arrivals::Poisson { per_second: rate.parse()? }),
-        parts: vec![Part { name: "measured", lasts: Duration::from_secs_f64(seconds.parse()?) }],
+        parts: vec![PlanPart { name: "measured", lasts: Duration::from_secs_f64(seconds.parse()?) }],
         patience: Duration::from_secs(30),
         connections: 1000,
         shed: false,

@@ -48,14 +48,14 @@ pub enum Arrivals {
 impl Arrivals {
     /// The moments before `until`, in order. The same seed gives the same ones.
     #[must_use]
-    pub fn schedule(&self, until: Duration, seed: u64) -> Schedule {
+    pub fn schedule(&self, until: Duration, seed: u64) -> ArrivalTimes {
         let mut replay = match self {
             Self::Replay(moments) => moments.clone(),
             _ => Vec::new(),
         };
         replay.sort_unstable();
         replay.reverse();
-        Schedule {
+        ArrivalTimes {
             highest: self.highest_rate(),
             arrivals: self.clone(),
             until,
@@ -106,7 +106,7 @@ impl Arrivals {
 
 /// The moments of one process of arrivals, in order.
 #[derive(Clone, Debug)]
-pub struct Schedule {
+pub struct ArrivalTimes {
     arrivals: Arrivals,
     highest: f64,
     until: Duration,
@@ -118,7 +118,7 @@ pub struct Schedule {
     replay: Vec<Duration>,
 }
 
-impl Schedule {
+impl ArrivalTimes {
     /// The next moment of the random part. A rate that changes is drawn from the highest one, and thinned.
     fn random(&mut self) -> Option<Duration> {
         if self.highest <= 0.0 {
@@ -144,7 +144,7 @@ impl Schedule {
     }
 }
 
-impl Iterator for Schedule {
+impl Iterator for ArrivalTimes {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use crate::errands::Errand;
-use crate::response::{Done, Garbage, Progress, Response};
+use crate::response::{Done, MalformedResponse, ResponseProgress, ResponseReader};
 use crate::target::Target;
 
 /// What a connection does.
@@ -16,7 +16,7 @@ pub(crate) enum Doing {
     /// It is being made, for an errand whose request is written.
     Connecting(Job, Vec<u8>),
     /// It waits for an answer.
-    Asked(Job, Response),
+    Asked(Job, ResponseReader),
     /// It waits for something to do.
     Idle,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Job {
 
 /// How a request ended that did not end well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum RequestTrouble {
     Refused,
     Broken,
     Garbage,
@@ -39,7 +39,7 @@ pub(crate) enum Trouble {
 
 /// What became of a connection when something happened on it.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum ConnectionEvent {
     /// Nothing to tell.
     None,
     /// It is connected, and has asked.
@@ -47,7 +47,7 @@ pub(crate) enum News {
     /// The answer is whole.
     Answered(Job, Done),
     /// The request failed, and the connection is of no use.
-    Failed(Job, Trouble),
+    Failed(Job, RequestTrouble),
     /// The service closed it while it was idle, as it may.
     Gone,
 }
@@ -75,57 +75,57 @@ impl Connection {
     /// Asks on an idle connection. A request is far smaller than a socket's buffer.
     pub(crate) fn ask(&mut self, job: Job, request: &[u8]) -> io::Result<()> {
         self.stream.write_all(request)?;
-        self.doing = Doing::Asked(job, Response::new());
+        self.doing = Doing::Asked(job, ResponseReader::new());
         Ok(())
     }
 
     /// Something happened: reads or writes what can be read or written.
-    pub(crate) fn look(&mut self, buffer: &mut [u8]) -> News {
+    pub(crate) fn look(&mut self, buffer: &mut [u8]) -> ConnectionEvent {
         match std::mem::replace(&mut self.doing, Doing::Idle) {
             Doing::Connecting(job, request) => self.finish_connecting(job, request),
             Doing::Asked(job, response) => self.read(job, response, buffer),
             Doing::Idle => match self.stream.read(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => News::None,
-                // An end, or bytes that nobody asked for.
-                _ => News::Gone,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ConnectionEvent::None,
+                // The end of the connection, or bytes without a request.
+                _ => ConnectionEvent::Gone,
             },
         }
     }
 
-    fn finish_connecting(&mut self, job: Job, request: Vec<u8>) -> News {
+    fn finish_connecting(&mut self, job: Job, request: Vec<u8>) -> ConnectionEvent {
         if !matches!(sockopt::socket_error(&self.stream), Ok(Ok(()))) {
-            return News::Failed(job, Trouble::Refused);
+            return ConnectionEvent::Failed(job, RequestTrouble::Refused);
         }
         match self.stream.write_all(&request) {
             Ok(()) => {
-                self.doing = Doing::Asked(job, Response::new());
-                News::Sent
+                self.doing = Doing::Asked(job, ResponseReader::new());
+                ConnectionEvent::Sent
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) => {
                 self.doing = Doing::Connecting(job, request);
-                News::None
+                ConnectionEvent::None
             }
-            Err(_) => News::Failed(job, Trouble::Refused),
+            Err(_) => ConnectionEvent::Failed(job, RequestTrouble::Refused),
         }
     }
 
-    fn read(&mut self, job: Job, mut response: Response, buffer: &mut [u8]) -> News {
+    fn read(&mut self, job: Job, mut response: ResponseReader, buffer: &mut [u8]) -> ConnectionEvent {
         loop {
             let progress = match self.stream.read(buffer) {
-                Ok(0) => response.closed().map(Progress::Done),
+                Ok(0) => response.closed().map(ResponseProgress::Done),
                 Ok(length) => response.push(&buffer[..length]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.doing = Doing::Asked(job, response);
-                    return News::None;
+                    return ConnectionEvent::None;
                 }
-                Err(_) => return News::Failed(job, Trouble::Broken),
+                Err(_) => return ConnectionEvent::Failed(job, RequestTrouble::Broken),
             };
             match progress {
-                Ok(Progress::More) => {}
-                Ok(Progress::Done(done)) => return News::Answered(job, done),
-                Err(Garbage::Cut) => return News::Failed(job, Trouble::Broken),
-                Err(_) => return News::Failed(job, Trouble::Garbage),
+                Ok(ResponseProgress::More) => {}
+                Ok(ResponseProgress::Done(done)) => return ConnectionEvent::Answered(job, done),
+                Err(MalformedResponse::Cut) => return ConnectionEvent::Failed(job, RequestTrouble::Broken),
+                Err(_) => return ConnectionEvent::Failed(job, RequestTrouble::Garbage),
             }
         }
     }

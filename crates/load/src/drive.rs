@@ -12,10 +12,10 @@ use thiserror::Error;
 
 use crate::asks::Asks;
 use crate::chance::Chance;
-use crate::connection::{Connection, Doing, Job, News, Trouble, lasted, request};
+use crate::connection::{Connection, ConnectionEvent, Doing, Job, RequestTrouble, lasted, request};
 use crate::errands::{Errand, Errands, Load};
 use crate::latencies::Latencies;
-use crate::outcome::{Outcome, PartOutcome, Second};
+use crate::outcome::{LoadOutcome, PartOutcome, Second};
 use crate::target::Target;
 
 /// Why no load could be made.
@@ -37,7 +37,7 @@ impl From<rustix::io::Errno> for LoadError {
 
 /// A part of a plan whose figures are kept apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PlanPart {
     /// What it is called.
     pub name: &'static str,
     /// How long it lasts.
@@ -46,7 +46,7 @@ pub struct Part {
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     /// Where.
     pub target: Target,
     /// What is asked for.
@@ -54,7 +54,7 @@ pub struct Plan {
     /// When.
     pub load: Load,
     /// The parts, one after the other.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PlanPart>,
     /// How long to wait for the last answers.
     pub patience: Duration,
     /// The most connections at once. A request that finds them all busy waits, or is shed.
@@ -76,7 +76,7 @@ pub enum Flow {
 
 /// What happened since the last tick.
 #[derive(Clone, Debug, Default)]
-pub struct Tick {
+pub struct LoadTick {
     /// Latencies of the answers that came.
     pub latencies: Latencies,
     /// Requests that failed.
@@ -93,7 +93,7 @@ pub struct Live<'l> {
     /// Requests under way or waiting for a connection.
     pub in_flight: usize,
     /// What happened since the last look.
-    pub tick: &'l Tick,
+    pub tick: &'l LoadTick,
 }
 
 /// From one look to the next.
@@ -105,12 +105,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// # Errors
 ///
 /// The kernel refuses an `epoll`. What the service does is never an error: failures are counted.
-pub fn drive(plan: &Plan, watch: &mut dyn FnMut(&Live<'_>) -> Flow) -> Result<Outcome, LoadError> {
+pub fn drive(plan: &LoadPlan, watch: &mut dyn FnMut(&Live<'_>) -> Flow) -> Result<LoadOutcome, LoadError> {
     Drive::new(plan)?.run(watch)
 }
 
 struct Drive<'p> {
-    plan: &'p Plan,
+    plan: &'p LoadPlan,
     began: Instant,
     /// Where each part ends.
     ends: Vec<Duration>,
@@ -124,17 +124,17 @@ struct Drive<'p> {
     chance: Chance,
     number: u64,
     buffer: Vec<u8>,
-    outcome: Outcome,
-    tick: Tick,
+    outcome: LoadOutcome,
+    tick: LoadTick,
     second: Latencies,
     second_failed: u64,
 }
 
 impl<'p> Drive<'p> {
-    fn new(plan: &'p Plan) -> Result<Self, LoadError> {
+    fn new(plan: &'p LoadPlan) -> Result<Self, LoadError> {
         let mut end = Duration::ZERO;
         let mut ends = Vec::new();
-        let mut outcome = Outcome::default();
+        let mut outcome = LoadOutcome::default();
         for part in &plan.parts {
             end += part.lasts;
             ends.push(end);
@@ -158,7 +158,7 @@ impl<'p> Drive<'p> {
             number: 0,
             buffer: vec![0; 64 * 1024],
             outcome,
-            tick: Tick::default(),
+            tick: LoadTick::default(),
             second: Latencies::new(),
             second_failed: 0,
             began: Instant::now(),
@@ -177,7 +177,7 @@ impl<'p> Drive<'p> {
         self.ends.iter().position(|end| at < *end).unwrap_or(self.ends.len().saturating_sub(1))
     }
 
-    fn run(mut self, watch: &mut dyn FnMut(&Live<'_>) -> Flow) -> Result<Outcome, LoadError> {
+    fn run(mut self, watch: &mut dyn FnMut(&Live<'_>) -> Flow) -> Result<LoadOutcome, LoadError> {
         let last = self.end() + self.plan.patience;
         let mut next_tick = TICK;
         loop {
@@ -243,7 +243,7 @@ impl<'p> Drive<'p> {
         }
         match self.open(job, bytes) {
             Ok(()) => self.busy += 1,
-            Err(_) => self.failed(job, Trouble::Refused),
+            Err(_) => self.failed(job, RequestTrouble::Refused),
         }
     }
 
@@ -301,22 +301,22 @@ impl<'p> Drive<'p> {
         let news = connection.look(&mut self.buffer);
         let now = self.began.elapsed();
         match news {
-            News::None => {}
-            News::Sent => {
+            ConnectionEvent::None => {}
+            ConnectionEvent::Sent => {
                 let data = EventData::new_u64(at as u64);
                 if epoll::modify(&self.epoll, &connection.stream, data, EventFlags::IN).is_err()
                     && let Some(job) = connection.job()
                 {
                     self.busy -= 1;
                     self.close(at);
-                    self.failed(job, Trouble::Broken);
+                    self.failed(job, RequestTrouble::Broken);
                 }
             }
-            News::Gone => {
+            ConnectionEvent::Gone => {
                 self.idle.retain(|idle| *idle != at);
                 self.close(at);
             }
-            News::Answered(job, done) => {
+            ConnectionEvent::Answered(job, done) => {
                 self.busy -= 1;
                 if done.keep {
                     connection.doing = Doing::Idle;
@@ -327,7 +327,7 @@ impl<'p> Drive<'p> {
                 self.answered(job, done.status, now);
                 self.send_waiting();
             }
-            News::Failed(job, trouble) => {
+            ConnectionEvent::Failed(job, trouble) => {
                 self.busy -= 1;
                 self.close(at);
                 self.failed(job, trouble);
@@ -363,12 +363,12 @@ impl<'p> Drive<'p> {
         self.errands.over(job.errand.user, now, !good);
     }
 
-    fn failed(&mut self, job: Job, trouble: Trouble) {
+    fn failed(&mut self, job: Job, trouble: RequestTrouble) {
         let failures = &mut self.outcome.parts[job.part].failures;
         match trouble {
-            Trouble::Refused => failures.refused += 1,
-            Trouble::Broken => failures.broken += 1,
-            Trouble::Garbage => failures.garbage += 1,
+            RequestTrouble::Refused => failures.refused += 1,
+            RequestTrouble::Broken => failures.broken += 1,
+            RequestTrouble::Garbage => failures.garbage += 1,
         }
         self.tick.failed += 1;
         self.second_failed += 1;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use crate::arrivals::{Arrivals, Schedule};
+use crate::arrivals::{ArrivalTimes, Arrivals};
 use crate::chance::Chance;
 
 /// After a failure a user waits at least this long, so that a dead service is not asked a million times.
@@ -43,14 +43,14 @@ pub enum Load {
 pub(crate) struct Errand {
     /// When it is meant to be sent, since the start.
     pub(crate) at: Duration,
-    /// Whose it is; all arrivals of an open loop are nobody's.
+    /// The user of a closed loop that sends it; not used in an open loop.
     pub(crate) user: u32,
 }
 
 /// Errands in the order of their moments.
 #[derive(Debug)]
 pub(crate) struct Errands {
-    schedule: Option<Schedule>,
+    schedule: Option<ArrivalTimes>,
     next: Option<Errand>,
     waiting: BinaryHeap<Reverse<Errand>>,
     users: Option<Users>,

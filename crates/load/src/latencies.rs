@@ -12,7 +12,7 @@ pub struct Latencies(Histogram<u64>);
 /// The figures that people read, in milliseconds; zero beside a count of zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Figures {
+pub struct LatencyFigures {
     pub count: u64,
     pub mean_ms: f64,
     pub p50_ms: f64,
@@ -69,8 +69,8 @@ impl Latencies {
 
     /// The usual figures.
     #[must_use]
-    pub fn figures(&self) -> Figures {
-        Figures {
+    pub fn figures(&self) -> LatencyFigures {
+        LatencyFigures {
             count: self.count(),
             mean_ms: if self.0.is_empty() { 0.0 } else { self.0.mean() / 1e6 },
             p50_ms: self.at_ms(0.5),
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn nothing_is_zero_and_long_ones_fit() {
-        assert_eq!(Latencies::new().figures(), Figures::default());
+        assert_eq!(Latencies::new().figures(), LatencyFigures::default());
         assert!(Latencies::new().curve().is_empty());
         assert!((of([3_600_000.0]).figures().max_ms / 3_600_000.0 - 1.0).abs() < 0.002);
     }

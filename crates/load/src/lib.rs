@@ -2,7 +2,7 @@
 //!
 //! The pure half decides and counts: `arrivals` (when), `asks` (what), `response` (is the answer whole), `latencies`
 //! (how long). `drive` is the other half, one thread around one `epoll`. A latency counts from the moment at which the
-//! request was meant to be sent, so a service that stands still is charged for everybody who came in the meantime.
+//! request was meant to be sent, so a service that stands still is charged for every request that came meanwhile.
 
 #![forbid(unsafe_code)]
 
@@ -18,13 +18,13 @@ mod precedence;
 mod response;
 mod target;
 
-pub use arrivals::{Arrivals, Phase, Schedule};
+pub use arrivals::{ArrivalTimes, Arrivals, Phase};
 pub use asks::Asks;
 pub use chance::Chance;
-pub use drive::{Flow, Live, LoadError, Part, Plan, Tick, drive};
+pub use drive::{Flow, Live, LoadError, LoadPlan, LoadTick, PlanPart, drive};
 pub use errands::{Load, Users};
-pub use latencies::{Figures, Latencies};
-pub use outcome::{Failures, Outcome, PartOutcome, Second};
+pub use latencies::{Latencies, LatencyFigures};
+pub use outcome::{Failures, LoadOutcome, PartOutcome, Second};
 pub use precedence::go_first;
-pub use response::{Done, Garbage, Progress, Response};
+pub use response::{Done, MalformedResponse, ResponseProgress, ResponseReader};
 pub use target::{Target, get, get_with};

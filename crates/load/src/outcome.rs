@@ -83,7 +83,7 @@ pub struct Second {
 
 /// A whole drive.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// Its parts, in the order of the plan.
     pub parts: Vec<PartOutcome>,
     /// Its seconds, without what came after the last part.
@@ -94,7 +94,7 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
-impl Outcome {
+impl LoadOutcome {
     /// The part of this name.
     #[must_use]
     pub fn part(&self, name: &str) -> Option<&PartOutcome> {

@@ -9,7 +9,7 @@ const LONGEST_CHUNK_LINE: usize = 1024;
 
 /// What came is no answer to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
-pub enum Garbage {
+pub enum MalformedResponse {
     /// It does not begin as HTTP/1.x does.
     #[error("the answer does not begin as HTTP/1.1 does")]
     NotHttp,
@@ -41,7 +41,7 @@ pub struct Done {
 
 /// How far an answer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ResponseProgress {
     /// Not whole yet.
     More,
     /// Whole.
@@ -68,19 +68,19 @@ enum Body {
 
 /// One answer, being read.
 #[derive(Clone, Debug)]
-pub struct Response {
+pub struct ResponseReader {
     line: Vec<u8>,
     body: Body,
     done: Done,
 }
 
-impl Default for Response {
+impl Default for ResponseReader {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Response {
+impl ResponseReader {
     /// Nothing has come yet.
     #[must_use]
     pub fn new() -> Self {
@@ -98,7 +98,7 @@ impl Response {
     /// # Errors
     ///
     /// What came is not one HTTP/1.1 answer.
-    pub fn push(&mut self, mut piece: &[u8]) -> Result<Progress, Garbage> {
+    pub fn push(&mut self, mut piece: &[u8]) -> Result<ResponseProgress, MalformedResponse> {
         while !piece.is_empty() {
             piece = match self.body {
                 Body::Head => self.head(piece)?,
@@ -112,10 +112,10 @@ impl Response {
                 Body::ChunkLine => self.chunk_line(piece)?,
                 Body::Chunk(left) => self.chunk(piece, left)?,
                 Body::Trailer => self.trailer(piece)?,
-                Body::Whole => return Err(Garbage::Extra),
+                Body::Whole => return Err(MalformedResponse::Extra),
             };
         }
-        Ok(if self.body == Body::Whole { Progress::Done(self.done) } else { Progress::More })
+        Ok(if self.body == Body::Whole { ResponseProgress::Done(self.done) } else { ResponseProgress::More })
     }
 
     /// The connection has ended: what that means for the answer.
@@ -123,14 +123,14 @@ impl Response {
     /// # Errors
     ///
     /// The answer was not whole.
-    pub fn closed(&self) -> Result<Done, Garbage> {
+    pub fn closed(&self) -> Result<Done, MalformedResponse> {
         match self.body {
             Body::Whole | Body::UntilClosed => Ok(Done { keep: false, ..self.done }),
-            _ => Err(Garbage::Cut),
+            _ => Err(MalformedResponse::Cut),
         }
     }
 
-    fn head<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], Garbage> {
+    fn head<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], MalformedResponse> {
         // The end may lie across two pieces.
         let before = self.line.len();
         let from = before.saturating_sub(3);
@@ -139,10 +139,10 @@ impl Response {
         let begins = b"HTTP/1.";
         let seen = self.line.len().min(begins.len());
         if self.line[..seen] != begins[..seen] {
-            return Err(Garbage::NotHttp);
+            return Err(MalformedResponse::NotHttp);
         }
         let Some(at) = self.line[from..].windows(4).position(|four| four == b"\r\n\r\n") else {
-            return if self.line.len() > LONGEST_HEAD { Err(Garbage::LongHead) } else { Ok(&piece[taken..]) };
+            return if self.line.len() > LONGEST_HEAD { Err(MalformedResponse::LongHead) } else { Ok(&piece[taken..]) };
         };
         let end = from + at + 4;
         let head = String::from_utf8_lossy(&self.line[..end]).into_owned();
@@ -151,12 +151,12 @@ impl Response {
         Ok(&piece[end - before..])
     }
 
-    fn understand(&mut self, head: &str) -> Result<(), Garbage> {
+    fn understand(&mut self, head: &str) -> Result<(), MalformedResponse> {
         let mut lines = head.split("\r\n");
         let first = lines.next().unwrap_or_default();
         let old = first.starts_with("HTTP/1.0 ");
         let status = first.get(9..12).and_then(|digits| digits.parse::<u16>().ok());
-        let status = status.filter(|status| (100..1000).contains(status)).ok_or(Garbage::NotHttp)?;
+        let status = status.filter(|status| (100..1000).contains(status)).ok_or(MalformedResponse::NotHttp)?;
         if (100..200).contains(&status) && status != 101 {
             // Not the answer yet, only news about it.
             return Ok(());
@@ -167,9 +167,9 @@ impl Response {
             let value = value.trim();
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => {
-                    let said = value.parse::<u64>().map_err(|_| Garbage::Length)?;
+                    let said = value.parse::<u64>().map_err(|_| MalformedResponse::Length)?;
                     if length.is_some_and(|before| before != said) {
-                        return Err(Garbage::Length);
+                        return Err(MalformedResponse::Length);
                     }
                     length = Some(said);
                 }
@@ -196,12 +196,12 @@ impl Response {
     }
 
     /// Takes bytes up to the end of a line; the line without its end once it is whole.
-    fn rest_of_line<'p>(&mut self, piece: &'p [u8]) -> Result<(&'p [u8], Option<String>), Garbage> {
+    fn rest_of_line<'p>(&mut self, piece: &'p [u8]) -> Result<(&'p [u8], Option<String>), MalformedResponse> {
         let end = piece.iter().position(|byte| *byte == b'\n');
         let taken = end.map_or(piece.len(), |at| at + 1);
         self.line.extend_from_slice(&piece[..taken]);
         if self.line.len() > LONGEST_CHUNK_LINE {
-            return Err(Garbage::Chunk);
+            return Err(MalformedResponse::Chunk);
         }
         let line = end.map(|_| String::from_utf8_lossy(&self.line).trim_end().to_owned());
         if line.is_some() {
@@ -210,18 +210,18 @@ impl Response {
         Ok((&piece[taken..], line))
     }
 
-    fn chunk_line<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], Garbage> {
+    fn chunk_line<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], MalformedResponse> {
         let (rest, line) = self.rest_of_line(piece)?;
         if let Some(line) = line {
             let digits = line.split(';').next().unwrap_or_default().trim();
-            let size = u64::from_str_radix(digits, 16).map_err(|_| Garbage::Chunk)?;
-            let with_end = size.checked_add(2).ok_or(Garbage::Chunk)?;
+            let size = u64::from_str_radix(digits, 16).map_err(|_| MalformedResponse::Chunk)?;
+            let with_end = size.checked_add(2).ok_or(MalformedResponse::Chunk)?;
             self.body = if size == 0 { Body::Trailer } else { Body::Chunk(with_end) };
         }
         Ok(rest)
     }
 
-    fn chunk<'p>(&mut self, piece: &'p [u8], mut left: u64) -> Result<&'p [u8], Garbage> {
+    fn chunk<'p>(&mut self, piece: &'p [u8], mut left: u64) -> Result<&'p [u8], MalformedResponse> {
         let data = usize::try_from(left.saturating_sub(2)).unwrap_or(usize::MAX).min(piece.len());
         left -= data as u64;
         let mut rest = &piece[data..];
@@ -230,7 +230,7 @@ impl Response {
             && let Some((byte, after)) = rest.split_first()
         {
             if *byte != if left == 2 { b'\r' } else { b'\n' } {
-                return Err(Garbage::Chunk);
+                return Err(MalformedResponse::Chunk);
             }
             (left, rest) = (left - 1, after);
         }
@@ -238,7 +238,7 @@ impl Response {
         Ok(rest)
     }
 
-    fn trailer<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], Garbage> {
+    fn trailer<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], MalformedResponse> {
         let (rest, line) = self.rest_of_line(piece)?;
         if line.is_some_and(|line| line.is_empty()) {
             self.body = Body::Whole;
@@ -253,12 +253,12 @@ mod tests {
 
     use super::*;
 
-    fn whole(text: &str) -> Result<Progress, Garbage> {
-        Response::new().push(text.as_bytes())
+    fn whole(text: &str) -> Result<ResponseProgress, MalformedResponse> {
+        ResponseReader::new().push(text.as_bytes())
     }
 
     fn check(text: &str, status: u16, keep: bool) {
-        assert_eq!(whole(text), Ok(Progress::Done(Done { status, keep })), "{text:?}");
+        assert_eq!(whole(text), Ok(ResponseProgress::Done(Done { status, keep })), "{text:?}");
     }
 
     const PLAIN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nserver: x\r\n\r\nhello";
@@ -279,33 +279,33 @@ mod tests {
     #[test]
     fn garbage_is_named() {
         let cases = [
-            ("SSH-2.0-OpenSSH\r\n", Garbage::NotHttp),
-            ("HTTP/1.1 abc\r\n\r\n", Garbage::NotHttp),
-            ("HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", Garbage::Length),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", Garbage::Length),
-            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", Garbage::Chunk),
-            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc", Garbage::Chunk),
-            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", Garbage::Chunk),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab", Garbage::Extra),
+            ("SSH-2.0-OpenSSH\r\n", MalformedResponse::NotHttp),
+            ("HTTP/1.1 abc\r\n\r\n", MalformedResponse::NotHttp),
+            ("HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", MalformedResponse::Length),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", MalformedResponse::Length),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", MalformedResponse::Chunk),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc", MalformedResponse::Chunk),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", MalformedResponse::Chunk),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab", MalformedResponse::Extra),
         ];
         for (text, garbage) in cases {
             assert_eq!(whole(text), Err(garbage), "{text:?}");
         }
         let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(LONGEST_HEAD));
-        assert_eq!(whole(&endless), Err(Garbage::LongHead));
+        assert_eq!(whole(&endless), Err(MalformedResponse::LongHead));
     }
 
     #[test]
     fn the_end_of_the_connection_ends_only_what_has_no_length() {
-        let mut open = Response::new();
-        assert_eq!(open.push(b"HTTP/1.1 200 OK\r\n\r\nsome text"), Ok(Progress::More));
+        let mut open = ResponseReader::new();
+        assert_eq!(open.push(b"HTTP/1.1 200 OK\r\n\r\nsome text"), Ok(ResponseProgress::More));
         assert_eq!(open.closed(), Ok(Done { status: 200, keep: false }));
-        let mut cut = Response::new();
+        let mut cut = ResponseReader::new();
         assert!(!cut.has_begun());
-        assert_eq!(cut.push(&PLAIN.as_bytes()[..PLAIN.len() - 1]), Ok(Progress::More));
-        assert_eq!(cut.closed(), Err(Garbage::Cut));
+        assert_eq!(cut.push(&PLAIN.as_bytes()[..PLAIN.len() - 1]), Ok(ResponseProgress::More));
+        assert_eq!(cut.closed(), Err(MalformedResponse::Cut));
         assert!(cut.has_begun());
-        assert_eq!(Response::new().closed(), Err(Garbage::Cut));
+        assert_eq!(ResponseReader::new().closed(), Err(MalformedResponse::Cut));
     }
 
     proptest! {
@@ -314,18 +314,18 @@ mod tests {
             let text = if chunked { CHUNKED } else { PLAIN }.as_bytes();
             let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut % text.len()).chain([0, text.len()]).collect();
             cuts.sort_unstable();
-            let mut response = Response::new();
-            let mut last = Progress::More;
+            let mut response = ResponseReader::new();
+            let mut last = ResponseProgress::More;
             for pair in cuts.windows(2) {
-                prop_assert_eq!(last, Progress::More);
+                prop_assert_eq!(last, ResponseProgress::More);
                 last = response.push(&text[pair[0]..pair[1]]).map_err(|garbage| TestCaseError::fail(garbage.to_string()))?;
             }
-            prop_assert_eq!(last, Progress::Done(Done { status: 200, keep: true }));
+            prop_assert_eq!(last, ResponseProgress::Done(Done { status: 200, keep: true }));
         }
 
         #[test]
         fn any_bytes_are_survived(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6), chunked: bool) {
-            let mut response = Response::new();
+            let mut response = ResponseReader::new();
             let _ = response.push(if chunked { b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".as_slice() } else { b"" });
             for piece in pieces {
                 if response.push(&piece).is_err() {

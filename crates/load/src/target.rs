@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::drive::LoadError;
-use crate::response::{Progress, Response};
+use crate::response::{ResponseProgress, ResponseReader};
 
 /// A service on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub fn get_with(target: Target, path: &str, headers: &[(&str, &str)], patience: 
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\r\n", target.0)?;
     let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
-    let (mut response, mut all) = (Response::new(), Vec::new());
+    let (mut response, mut all) = (ResponseReader::new(), Vec::new());
     let mut piece = [0; 16 * 1024];
     let done = loop {
         let length = stream.read(&mut piece)?;
@@ -62,7 +62,9 @@ pub fn get_with(target: Target, path: &str, headers: &[(&str, &str)], patience: 
             break response.closed().map_err(|garbage| wrong(garbage.to_string()))?;
         }
         all.extend_from_slice(&piece[..length]);
-        if let Progress::Done(done) = response.push(&piece[..length]).map_err(|garbage| wrong(garbage.to_string()))? {
+        if let ResponseProgress::Done(done) =
+            response.push(&piece[..length]).map_err(|garbage| wrong(garbage.to_string()))?
+        {
             break done;
         }
     };

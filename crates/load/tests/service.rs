@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use neurogc_load::{Arrivals, Asks, Flow, Load, Outcome, Part, Plan, Target, Users, drive, get};
+use neurogc_load::{Arrivals, Asks, Flow, Load, LoadOutcome, LoadPlan, PlanPart, Target, Users, drive, get};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -36,12 +36,12 @@ fn service(answer: impl Fn(&str, &mut TcpStream) -> bool + Send + Sync + 'static
     target
 }
 
-fn plan(target: Target, load: Load, milliseconds: u64) -> Plan {
-    Plan {
+fn plan(target: Target, load: Load, milliseconds: u64) -> LoadPlan {
+    LoadPlan {
         target,
         asks: Asks::of("/item/{}"),
         load,
-        parts: vec![Part { name: "measured", lasts: Duration::from_millis(milliseconds) }],
+        parts: vec![PlanPart { name: "measured", lasts: Duration::from_millis(milliseconds) }],
         patience: Duration::from_secs(5),
         connections: 256,
         shed: false,
@@ -53,7 +53,7 @@ fn poisson(per_second: f64) -> Load {
     Load::Open(Arrivals::Poisson { per_second })
 }
 
-fn run(plan: &Plan) -> Outcome {
+fn run(plan: &LoadPlan) -> LoadOutcome {
     drive(plan, &mut |_| Flow::On).unwrap()
 }
 
@@ -79,7 +79,7 @@ fn the_same_seed_asks_for_the_same_paths() {
             stream.write_all(OK).is_ok()
         });
         let asks = Asks::weighted(&[(1, "/a/{}"), (2, "/b/{}")]);
-        run(&Plan { asks, ..plan(target, poisson(200.0), 500) });
+        run(&LoadPlan { asks, ..plan(target, poisson(200.0), 500) });
         let mut seen = seen.lock().unwrap().clone();
         seen.sort();
         seen
@@ -88,11 +88,11 @@ fn the_same_seed_asks_for_the_same_paths() {
 }
 
 #[test]
-fn a_stall_is_charged_to_everybody_who_came_meanwhile() {
+fn a_stall_is_charged_to_every_request_that_came_meanwhile() {
     let began = Instant::now();
     let stalled = Arc::new(AtomicU64::new(0));
     let target = service(move |_, stream| {
-        // Everybody who comes between 300 and 600 ms waits for the end of it.
+        // Each request that comes between 300 and 600 ms waits for the end of it.
         let at = began.elapsed();
         if (300..600).contains(&at.as_millis()) && stalled.fetch_add(1, Ordering::Relaxed) < 10_000 {
             thread::sleep(Duration::from_millis(600).saturating_sub(at));
@@ -161,7 +161,7 @@ fn a_service_that_closes_after_each_answer_gets_a_new_connection_each_time() {
 }
 
 #[test]
-fn nobody_there_is_a_failure_of_each_request_and_not_of_the_generator() {
+fn a_missing_service_is_a_failure_of_each_request_and_not_of_the_generator() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let outcome = run(&plan(Target::new(free).unwrap(), Load::Users(Users::closed(4)), 300));
     let part = outcome.part("measured").unwrap();
@@ -175,7 +175,7 @@ fn what_is_never_answered_is_charged_with_the_time_it_waited() {
         thread::sleep(Duration::from_secs(60));
         false
     });
-    let silent = Plan { patience: Duration::from_millis(300), ..plan(target, poisson(50.0), 300) };
+    let silent = LoadPlan { patience: Duration::from_millis(300), ..plan(target, poisson(50.0), 300) };
     let began = Instant::now();
     let outcome = run(&silent);
     assert!(began.elapsed() < Duration::from_secs(3));
@@ -193,11 +193,11 @@ fn with_all_connections_busy_requests_wait_or_are_shed() {
             stream.write_all(OK).is_ok()
         })
     };
-    let waiting = run(&Plan { connections: 2, ..plan(slow(), poisson(200.0), 500) });
+    let waiting = run(&LoadPlan { connections: 2, ..plan(slow(), poisson(200.0), 500) });
     let part = waiting.part("measured").unwrap();
     assert_eq!((part.latencies.count(), part.shed, waiting.connections), (part.sent, 0, 2));
     assert!(part.latencies.figures().max_ms > 200.0, "they queue up: {:?}", part.latencies.figures());
-    let shedding = run(&Plan { connections: 2, shed: true, ..plan(slow(), poisson(200.0), 500) });
+    let shedding = run(&LoadPlan { connections: 2, shed: true, ..plan(slow(), poisson(200.0), 500) });
     let part = shedding.part("measured").unwrap();
     assert!(part.shed > part.sent / 4);
     assert_eq!(part.latencies.count() + part.shed, part.sent);
@@ -224,8 +224,8 @@ fn a_closed_loop_has_as_many_under_way_as_it_has_users() {
 fn parts_are_counted_apart_and_a_drive_can_be_stopped() {
     let target = service(|_, stream| stream.write_all(OK).is_ok());
     let lasts = Duration::from_millis(300);
-    let parts = vec![Part { name: "warm-up", lasts }, Part { name: "measured", lasts }];
-    let two = Plan { parts, ..plan(target, poisson(200.0), 0) };
+    let parts = vec![PlanPart { name: "warm-up", lasts }, PlanPart { name: "measured", lasts }];
+    let two = LoadPlan { parts, ..plan(target, poisson(200.0), 0) };
     let outcome = run(&two);
     for name in ["warm-up", "measured"] {
         assert!((30..100).contains(&outcome.part(name).unwrap().sent), "{name}");

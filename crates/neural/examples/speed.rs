@@ -10,7 +10,7 @@ use std::fs;
 use std::hint::black_box;
 use std::time::Instant;
 
-use neurogc_neural::{Family, Model, OUTPUTS, Sequence, Wanted};
+use neurogc_neural::{Family, Model, ModelRequirements, OUTPUTS, Sequence};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("{:<12} {:>8} {:>8} {:>9}", "family", "median", "p99", "file");
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
     }
     let bytes = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/neurogc/models/classic.safetensors"))?;
-    let mut classic = Sequence::load(&bytes, Wanted { window: 10, outputs: &["urgency"] })?;
+    let mut classic = Sequence::load(&bytes, ModelRequirements { window: 10, outputs: &["urgency"] })?;
     let mut urgency = [0.0];
     row("classic", bytes.len(), |round| {
         classic.run(black_box(&windows[round % windows.len()][..100]), &mut urgency);

@@ -2,7 +2,7 @@
 
 /// A model file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
+pub enum ModelError {
     /// Larger than any model of ours.
     #[error("the model file has {bytes} bytes and at most {most} are allowed: is it a model of neurogc?")]
     TooLarge {
@@ -17,7 +17,7 @@ pub enum LoadError {
         /// What the reader said.
         reason: String,
     },
-    /// A safetensors file of somebody else's.
+    /// A safetensors file that `neurogc train` did not write.
     #[error("the model file does not say what it is: only files written by `neurogc train` can be used")]
     NoMetadata,
     /// The description in the header makes no sense.

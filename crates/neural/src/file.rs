@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use safetensors::tensor::{Dtype, Metadata as Header, SafeTensors, TensorView};
 
 use crate::dense::Dense;
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::metadata::Metadata;
 
 /// A file of ours is never larger.
@@ -50,8 +50,8 @@ pub struct Tensor {
 /// # Errors
 ///
 /// A tensor whose shape does not fit its numbers.
-pub fn write(metadata: &Metadata, tensors: &[Tensor]) -> Result<Vec<u8>, LoadError> {
-    let unwritable = |error: safetensors::SafeTensorError| LoadError::Unreadable { reason: error.to_string() };
+pub fn write(metadata: &Metadata, tensors: &[Tensor]) -> Result<Vec<u8>, ModelError> {
+    let unwritable = |error: safetensors::SafeTensorError| ModelError::Unreadable { reason: error.to_string() };
     let bytes: Vec<Vec<u8>> = tensors
         .iter()
         .map(|tensor| match &tensor.values {
@@ -87,13 +87,13 @@ impl<'a> Contents<'a> {
     /// # Errors
     ///
     /// When they are no model file.
-    pub fn read(bytes: &'a [u8]) -> Result<Self, LoadError> {
+    pub fn read(bytes: &'a [u8]) -> Result<Self, ModelError> {
         if bytes.len() > MOST_BYTES {
-            return Err(LoadError::TooLarge { bytes: bytes.len(), most: MOST_BYTES });
+            return Err(ModelError::TooLarge { bytes: bytes.len(), most: MOST_BYTES });
         }
-        let unreadable = |error: safetensors::SafeTensorError| LoadError::Unreadable { reason: error.to_string() };
+        let unreadable = |error: safetensors::SafeTensorError| ModelError::Unreadable { reason: error.to_string() };
         let (length, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
-        let text = header.metadata().as_ref().and_then(|texts| texts.get(KEY)).ok_or(LoadError::NoMetadata)?;
+        let text = header.metadata().as_ref().and_then(|texts| texts.get(KEY)).ok_or(ModelError::NoMetadata)?;
         let metadata = Metadata::parse(text)?;
         // The reader has checked that all offsets lie in what follows the header and its length.
         let numbers = bytes.get(LENGTH_BYTES + length..).unwrap_or_default();
@@ -117,13 +117,13 @@ impl<'a> Contents<'a> {
     /// # Errors
     ///
     /// When it is not there, or not like that.
-    pub fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
+    pub fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let bytes = self.bytes(name, Dtype::F32, shape)?;
         let values: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         if values.iter().all(|value| value.abs() <= MOST_WEIGHT) {
             Ok(values)
         } else {
-            Err(LoadError::OutOfRange { tensor: name.to_owned() })
+            Err(ModelError::OutOfRange { tensor: name.to_owned() })
         }
     }
 
@@ -132,13 +132,13 @@ impl<'a> Contents<'a> {
     /// # Errors
     ///
     /// When it is not there, or not like that.
-    pub fn places(&self, name: &str, shape: &[usize], below: usize) -> Result<Vec<u16>, LoadError> {
+    pub fn places(&self, name: &str, shape: &[usize], below: usize) -> Result<Vec<u16>, ModelError> {
         let bytes = self.bytes(name, Dtype::U16, shape)?;
         let values: Vec<u16> = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect();
         if values.iter().all(|value| usize::from(*value) < below) {
             Ok(values)
         } else {
-            Err(LoadError::OutOfRange { tensor: name.to_owned() })
+            Err(ModelError::OutOfRange { tensor: name.to_owned() })
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Contents<'a> {
     /// # Errors
     ///
     /// When it is not there, or of a kind that is not used here.
-    pub fn tensor(&self, name: &str) -> Result<Tensor, LoadError> {
+    pub fn tensor(&self, name: &str) -> Result<Tensor, ModelError> {
         let shape = self.shape(name)?.to_vec();
         let is_places = self.header.info(name).is_some_and(|info| info.dtype == Dtype::U16);
         let values = if is_places {
@@ -169,15 +169,15 @@ impl<'a> Contents<'a> {
     /// # Errors
     ///
     /// When it is not there.
-    pub fn shape(&self, name: &str) -> Result<&[usize], LoadError> {
+    pub fn shape(&self, name: &str) -> Result<&[usize], ModelError> {
         match self.header.info(name) {
             Some(tensor) => Ok(&tensor.shape),
-            None => Err(LoadError::Missing { tensor: name.to_owned() }),
+            None => Err(ModelError::Missing { tensor: name.to_owned() }),
         }
     }
 
     /// How many outputs a layer has, from its biases: a multiple of something, up to a limit.
-    pub(crate) fn width(&self, name: &str, multiple_of: usize) -> Result<usize, LoadError> {
+    pub(crate) fn width(&self, name: &str, multiple_of: usize) -> Result<usize, ModelError> {
         let biases = format!("{name}.bias");
         match self.shape(&biases)? {
             [width] if (1..=MOST_WIDTH).contains(width) && width.is_multiple_of(multiple_of) => Ok(*width),
@@ -186,34 +186,34 @@ impl<'a> Contents<'a> {
     }
 
     /// A layer of any width, as `NAME.weight` and `NAME.bias`.
-    pub(crate) fn dense(&self, name: &str, inputs: usize) -> Result<Dense, LoadError> {
+    pub(crate) fn dense(&self, name: &str, inputs: usize) -> Result<Dense, ModelError> {
         let outputs = self.width(name, 1)?;
         self.dense_to(name, inputs, outputs)
     }
 
     /// A layer of a given width.
-    pub(crate) fn dense_to(&self, name: &str, inputs: usize, outputs: usize) -> Result<Dense, LoadError> {
+    pub(crate) fn dense_to(&self, name: &str, inputs: usize, outputs: usize) -> Result<Dense, ModelError> {
         let weights = self.floats(&format!("{name}.weight"), &[outputs, inputs])?;
         let biases = self.floats(&format!("{name}.bias"), &[outputs])?;
         Ok(Dense::new(inputs, &weights, &biases))
     }
 
     /// The file is read: whatever was not asked for should not be there.
-    pub(crate) fn nothing_left(&self) -> Result<(), LoadError> {
+    pub(crate) fn nothing_left(&self) -> Result<(), ModelError> {
         let used = self.used.borrow();
         match self.header.offset_keys().into_iter().find(|name| !used.contains(name)) {
             None => Ok(()),
-            Some(name) => Err(LoadError::Unexpected { tensor: name, family: self.metadata.model.clone() }),
+            Some(name) => Err(ModelError::Unexpected { tensor: name, family: self.metadata.model.clone() }),
         }
     }
 
-    pub(crate) fn wrong_shape(&self, name: &str, wanted: String) -> LoadError {
+    pub(crate) fn wrong_shape(&self, name: &str, wanted: String) -> ModelError {
         let found = self.header.info(name).map(|it| format!("{:?} of {:?}", it.shape, it.dtype));
-        LoadError::WrongShape { tensor: name.to_owned(), found: found.unwrap_or_default(), wanted }
+        ModelError::WrongShape { tensor: name.to_owned(), found: found.unwrap_or_default(), wanted }
     }
 
-    fn bytes(&self, name: &str, kind: Dtype, shape: &[usize]) -> Result<&'a [u8], LoadError> {
-        let missing = || LoadError::Missing { tensor: name.to_owned() };
+    fn bytes(&self, name: &str, kind: Dtype, shape: &[usize]) -> Result<&'a [u8], ModelError> {
+        let missing = || ModelError::Missing { tensor: name.to_owned() };
         let tensor = self.header.info(name).ok_or_else(missing)?;
         if tensor.dtype != kind || tensor.shape != shape {
             return Err(self.wrong_shape(name, format!("{shape:?} of {kind:?}")));

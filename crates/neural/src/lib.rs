@@ -18,7 +18,7 @@ mod model;
 mod sequence;
 
 pub use arithmetic::{NORMALISE_EPSILON as TRANSFORMER_EPSILON, sigmoid};
-pub use error::LoadError;
+pub use error::ModelError;
 pub use families::Family;
 pub use families::transformer::HEADS as TRANSFORMER_HEADS;
 pub use file::{Contents, MOST_BYTES, MOST_WEIGHT, Tensor, Values, write};
@@ -26,4 +26,4 @@ pub use forecast::{GAP_LEVELS, Head, OUTPUT_NAMES, OUTPUTS};
 pub use inputs::{CLIP, MOST_FEATURES, Scaling, WINDOW, summarise};
 pub use metadata::{FORMAT, Metadata, TrainedOn};
 pub use model::Model;
-pub use sequence::{Sequence, Wanted};
+pub use sequence::{ModelRequirements, Sequence};

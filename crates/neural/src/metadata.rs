@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::inputs::MOST_FEATURES;
 
 /// The version of the file's layout.
@@ -51,16 +51,16 @@ pub struct TrainedOn {
 
 impl Metadata {
     /// Reads the description in a file's header.
-    pub(crate) fn parse(text: &str) -> Result<Self, LoadError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ModelError> {
         // The version first: another one may say everything else in another way.
         #[derive(Deserialize)]
         struct Version {
             format: u32,
         }
-        let wrong = |error: serde_json::Error| LoadError::BadMetadata { reason: error.to_string() };
+        let wrong = |error: serde_json::Error| ModelError::BadMetadata { reason: error.to_string() };
         let Version { format } = serde_json::from_str(text).map_err(wrong)?;
         if format != FORMAT {
-            return Err(LoadError::OtherFormat { found: format, wanted: FORMAT });
+            return Err(ModelError::OtherFormat { found: format, wanted: FORMAT });
         }
         let metadata: Self = serde_json::from_str(text).map_err(wrong)?;
         metadata.check()?;
@@ -68,14 +68,14 @@ impl Metadata {
     }
 
     /// The description as it stands in a file's header. Figures that are no numbers were not measured and are left out.
-    pub(crate) fn text(&self) -> Result<String, LoadError> {
+    pub(crate) fn text(&self) -> Result<String, ModelError> {
         let mut written = self.clone();
         written.metrics.retain(|_, figure| figure.is_finite());
-        serde_json::to_string(&written).map_err(|error| LoadError::BadMetadata { reason: error.to_string() })
+        serde_json::to_string(&written).map_err(|error| ModelError::BadMetadata { reason: error.to_string() })
     }
 
-    fn check(&self) -> Result<(), LoadError> {
-        let wrong = |reason: String| Err(LoadError::BadMetadata { reason });
+    fn check(&self) -> Result<(), ModelError> {
+        let wrong = |reason: String| Err(ModelError::BadMetadata { reason });
         let features = self.features.len();
         if features == 0 || features > MOST_FEATURES {
             return wrong(format!("it names {features} features, and 1 to {MOST_FEATURES} are possible"));

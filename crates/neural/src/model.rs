@@ -1,11 +1,11 @@
 //! A loaded model: windows of features in, forecasts out.
 
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::families::Family;
 use crate::forecast::{Head, OUTPUT_NAMES, OUTPUTS};
 use crate::inputs::WINDOW;
 use crate::metadata::Metadata;
-use crate::sequence::{Sequence, Wanted};
+use crate::sequence::{ModelRequirements, Sequence};
 
 /// A model that predicts, with all the memory that it will ever need.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ impl Model {
     /// # Errors
     ///
     /// When anything about them is not as it should be. What is loaded can predict.
-    pub fn load(bytes: &[u8]) -> Result<Self, LoadError> {
-        let network = Sequence::load(bytes, Wanted { window: WINDOW, outputs: &OUTPUT_NAMES })?;
+    pub fn load(bytes: &[u8]) -> Result<Self, ModelError> {
+        let network = Sequence::load(bytes, ModelRequirements { window: WINDOW, outputs: &OUTPUT_NAMES })?;
         Ok(Self { head: network.family().head(), network })
     }
 

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::families::{Family, Network, Sizes};
 use crate::file::Contents;
 use crate::inputs::Scaling;
 use crate::metadata::Metadata;
 
-/// What a file must say to be of use to somebody.
+/// What a model file must contain so that its user can load it.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct ModelRequirements<'a> {
     /// How many rows it looks at.
     pub window: usize,
     /// What it gives, in order.
@@ -32,14 +32,14 @@ impl Sequence {
     /// # Errors
     ///
     /// When anything about them is not as it should be. What is loaded can run.
-    pub fn load(bytes: &[u8], wanted: Wanted<'_>) -> Result<Self, LoadError> {
+    pub fn load(bytes: &[u8], wanted: ModelRequirements<'_>) -> Result<Self, ModelError> {
         let contents = Contents::read(bytes)?;
         let metadata = contents.metadata().clone();
         let family: Family = metadata.model.parse()?;
         if metadata.window != wanted.window || metadata.outputs != wanted.outputs {
             let (window, outputs) = (metadata.window, metadata.outputs.join(", "));
             let reason = format!("it predicts {outputs} from {window} rows; this version does otherwise");
-            return Err(LoadError::BadMetadata { reason });
+            return Err(ModelError::BadMetadata { reason });
         }
         let sizes = Sizes { steps: wanted.window, features: metadata.features.len(), outputs: wanted.outputs.len() };
         let network = family.load(&contents, sizes)?;

@@ -4,7 +4,7 @@
 
 mod made_up;
 
-use neurogc_neural::{Family, LoadError, MOST_BYTES, Metadata, Model, OUTPUTS, Tensor, Values, write};
+use neurogc_neural::{Family, MOST_BYTES, Metadata, Model, ModelError, OUTPUTS, Tensor, Values, write};
 use proptest::prelude::*;
 
 fn predicts_numbers(model: &mut Model, seed: u64) {
@@ -45,7 +45,7 @@ fn the_largest_weights_still_give_numbers() {
 }
 
 /// What loading says after a change of the description or the tensors of a small model.
-fn refusal(change: impl FnOnce(&mut Metadata, &mut Vec<Tensor>)) -> LoadError {
+fn refusal(change: impl FnOnce(&mut Metadata, &mut Vec<Tensor>)) -> ModelError {
     let mut metadata = made_up::metadata(Family::Gru);
     let mut tensors = made_up::tensors(Family::Gru, &mut made_up::Draw::new(5));
     change(&mut metadata, &mut tensors);
@@ -54,7 +54,7 @@ fn refusal(change: impl FnOnce(&mut Metadata, &mut Vec<Tensor>)) -> LoadError {
 
 #[test]
 fn each_refusal_names_what_is_wrong() {
-    let check = |error: LoadError, says: &str| assert!(error.to_string().contains(says), "{error}");
+    let check = |error: ModelError, says: &str| assert!(error.to_string().contains(says), "{error}");
     check(refusal(|metadata, _| metadata.format = 9), "has format 9 and this version reads 1");
     check(refusal(|metadata, _| metadata.model = "oracle".to_owned()), "it knows linear, trees, mlp");
     check(refusal(|metadata, _| metadata.scales[3] = 0.0), "mean or scale of feature_3");

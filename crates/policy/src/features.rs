@@ -53,7 +53,7 @@ pub const NAMES: [&str; FEATURES] = [
 ];
 
 /// The values of the features at a moment.
-pub type Row = [f32; FEATURES];
+pub type FeatureRow = [f32; FEATURES];
 
 /// Collections of fewer objects say nothing about the cost of one.
 const TELLING: f64 = 500.0;
@@ -164,7 +164,7 @@ impl Senses {
     }
 
     fn pass(&mut self, observation: &Observation, passed: f64) {
-        // Where nobody marks requests, the end of a gap is one.
+        // Where the program marks no requests, the end of a gap counts as one.
         let ended = u64::from(self.gap.is_some() && observation.idle.is_none());
         let served = observation.requests.saturating_sub(self.requests).max(ended) as f64 / passed;
         // After a collection the count begins anew.
@@ -256,7 +256,7 @@ impl Senses {
         [self.rate[1], self.rate[2], self.rate[3]]
     }
 
-    /// The share of the last second, about, in which somebody ran.
+    /// The share of the last second, about, in which a thread ran.
     #[must_use]
     pub fn busy(&self) -> f64 {
         self.busy[2]
@@ -270,7 +270,7 @@ impl Senses {
 
     /// The features at a moment at which the program has been idle for so long.
     #[must_use]
-    pub fn row(&self, observation: &Observation, idle: Option<Duration>) -> Row {
+    pub fn row(&self, observation: &Observation, idle: Option<Duration>) -> FeatureRow {
         let ln = |value: f64| value.max(0.0).ln_1p();
         let ratio = |one: f64, other: f64| ((one + 1.0) / (other + 1.0)).ln();
         let ceiling = observation.ceiling.unwrap_or(0) as f64;
@@ -312,14 +312,14 @@ impl Senses {
 
 /// Finds the gaps that looks alone do not see the end of: a request that is served between two looks has ended one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Gaps {
+pub struct GapFinder {
     looked: Duration,
     requests: u64,
-    /// When the latest request was over, as far as anybody knows.
+    /// When the latest request was over, as far as is known.
     served: Duration,
 }
 
-impl Gaps {
+impl GapFinder {
     /// The same observation, idle for no longer than nothing was served.
     pub fn look(&mut self, observation: &Observation) -> Observation {
         if observation.requests != self.requests {
@@ -336,20 +336,20 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// The features of the last moments: a row for each tick, and the last one for now.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
+pub struct FeatureWindow {
     rows: [f32; WINDOW * FEATURES],
     next_tick: Option<Duration>,
 }
 
-impl Default for Window {
+impl Default for FeatureWindow {
     fn default() -> Self {
         Self { rows: [0.0; WINDOW * FEATURES], next_tick: None }
     }
 }
 
-impl Window {
+impl FeatureWindow {
     /// The window that ends with this row.
-    pub fn at(&mut self, now: Duration, row: &Row) -> &[f32; WINDOW * FEATURES] {
+    pub fn at(&mut self, now: Duration, row: &FeatureRow) -> &[f32; WINDOW * FEATURES] {
         let last = (WINDOW - 1) * FEATURES;
         if self.next_tick.is_none() {
             self.rows.chunks_exact_mut(FEATURES).for_each(|it| it.copy_from_slice(row));

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use crate::observation::{Bytes, Collected, Decision, Flown, Moment, Observation, Order, Scope, Snapshot};
-use crate::pacer::{Bound, Pacer};
+use crate::pacer::{Pacer, PacerBound};
 use crate::policies::neural::Trust;
-use crate::policies::{Control, Policy, Thresholds, Tuning};
+use crate::policies::{CollectionControl, Policy, Thresholds, Tuning};
 
 /// Limits that are not left to a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,10 +67,12 @@ impl Guarded {
     #[must_use]
     pub fn thresholds(&self, observation: &Observation) -> Option<Thresholds> {
         match self.policy.control() {
-            Control::Cpython => None,
-            Control::Fixed(thresholds) => Some(thresholds),
-            Control::Bounded([young, middle, full]) => Some([young.min(self.pacer.last_threshold()), middle, full]),
-            Control::Paced => Some(self.pacer.thresholds(observation)),
+            CollectionControl::Cpython => None,
+            CollectionControl::Fixed(thresholds) => Some(thresholds),
+            CollectionControl::Bounded([young, middle, full]) => {
+                Some([young.min(self.pacer.last_threshold()), middle, full])
+            }
+            CollectionControl::Paced => Some(self.pacer.thresholds(observation)),
         }
     }
 
@@ -80,10 +82,12 @@ impl Guarded {
         let snapshot = observation.snapshot;
         let observation = &self.seen_by_policy(observation);
         let control = self.policy.control();
-        if matches!(control, Control::Paced | Control::Bounded(_)) && observation.moment != Moment::Look {
+        if matches!(control, CollectionControl::Paced | CollectionControl::Bounded(_))
+            && observation.moment != Moment::Look
+        {
             let paced = Observation {
                 // People who collect by hand know no snapshots; the pacer keeps their memory bounded without.
-                snapshot: if control == Control::Paced { snapshot } else { Snapshot::Unavailable },
+                snapshot: if control == CollectionControl::Paced { snapshot } else { Snapshot::Unavailable },
                 ..*observation
             };
             if let Some(order) = self.pacer.must(&paced).or_else(|| self.deferred(observation)) {
@@ -144,7 +148,7 @@ impl Guarded {
 
     /// How the promise on memory stands.
     #[must_use]
-    pub fn bound(&self) -> Bound {
+    pub fn bound(&self) -> PacerBound {
         self.pacer.bound()
     }
 

@@ -33,7 +33,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LONG_AGO: f64 = 60.0;
 
 /// The values of the metrics at a moment.
-pub type Sample = [f32; METRICS];
+pub type MetricSample = [f32; METRICS];
 
 /// What has been seen since the last sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl Metrics {
     }
 
     /// Takes note of a look, and gives a sample when one is due.
-    pub fn look(&mut self, observation: &Observation) -> Option<Sample> {
+    pub fn look(&mut self, observation: &Observation) -> Option<MetricSample> {
         let now = observation.now;
         let Some(looked) = self.looked.replace(now) else {
             self.sampled = now;
@@ -84,7 +84,7 @@ impl Metrics {
         Some(sample)
     }
 
-    fn sample(&self, observation: &Observation, seconds: f64) -> Sample {
+    fn sample(&self, observation: &Observation, seconds: f64) -> MetricSample {
         let memory = observation.ceiling.unwrap_or(Bytes::MAX).min(self.memory).max(1);
         let since_full = observation.now.saturating_sub(self.last_full).as_secs_f64();
         let [young_objects, young_collections, middle_collections] = observation.counts.map(f64::from);
@@ -114,7 +114,7 @@ impl Metrics {
 
 /// What the original taught its model: how urgent a collection is, by a formula of the last sample.
 #[must_use]
-pub fn target(sample: &Sample) -> f32 {
+pub fn target(sample: &MetricSample) -> f32 {
     let [cpu, memory, .., collected] = sample;
     (0.4 * memory + 0.3 * cpu + 0.3 * (1.0 - 0.5 * collected)).clamp(0.0, 1.0)
 }
@@ -129,7 +129,7 @@ mod tests {
         let mut samples = Vec::new();
         for at in 0..=250 {
             let now = Duration::from_millis(20 * at);
-            // Somebody runs in every other 20 ms, and a request is served in each of them.
+            // The program runs in every other 20 ms, and a request is served in each of them.
             let idle = at.is_multiple_of(2).then_some(Duration::from_millis(20));
             let observation = Observation { now, idle, requests: at / 2, rss: 400, ..Observation::default() };
             samples.extend(metrics.look(&observation));

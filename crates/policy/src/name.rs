@@ -31,7 +31,7 @@ pub enum Name {
     Neural(Option<Arc<str>>),
 }
 
-/// At how many percent of urgency the original collects, where nobody says otherwise.
+/// The default percentage of urgency at which the original collects.
 const USUALLY_URGENT: u8 = 70;
 
 impl Name {
@@ -88,7 +88,7 @@ impl fmt::Display for Name {
 /// A name that is no policy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nobody knows it.
+    /// No policy has this name.
     #[error("there is no policy {given:?}.{suggestion} Policies: {}", written(" "))]
     Unknown {
         /// What was written.
@@ -106,7 +106,7 @@ pub enum NameError {
     },
 }
 
-/// Whether what is written names a file. Whoever asks from elsewhere must not have a process open files.
+/// Whether what is written names a file. A client outside must not make a process open files.
 #[must_use]
 pub fn names_a_file(written: &str) -> bool {
     written.starts_with("neural:")

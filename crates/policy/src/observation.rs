@@ -147,7 +147,7 @@ impl Observation {
     }
 }
 
-/// A collection that has happened, whoever ordered it.
+/// A collection that has happened: CPython's own, the policy's or the program's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Collected {
     /// When it ended.

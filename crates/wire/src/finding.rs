@@ -37,7 +37,7 @@ pub enum FindingKind {
     GilNative,
     /// Python code that ran on without giving way did.
     Python,
-    /// It had no processor.
+    /// CPU starvation.
     CpuStarved,
     /// It was held up and the cause could not be told.
     Unknown,

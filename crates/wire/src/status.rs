@@ -63,7 +63,7 @@ pub struct Status {
     /// The tree of child processes.
     pub children: Vec<Child>,
     /// What the agent itself costs.
-    pub agent: Agent,
+    pub agent: AgentCost,
 }
 
 impl Status {
@@ -95,15 +95,15 @@ pub struct Gc {
     /// Collections from a copy-on-write snapshot.
     pub snapshot: Snapshots,
     /// Collections while a request was being served.
-    pub in_request: Place,
+    pub in_request: PauseTotals,
     /// Collections while no request was being served, and for which none waited.
-    pub in_gap: Place,
+    pub in_gap: PauseTotals,
     /// Collections while no request was being served, during which requests arrived and waited.
-    pub in_gap_arrivals: Place,
+    pub in_gap_arrivals: PauseTotals,
     /// Requests that arrived during those.
     pub arrivals: u64,
     /// Collections that a guard ordered.
-    pub forced: Place,
+    pub forced: PauseTotals,
     /// The longest collection of the last second that is over, and of the running one.
     pub recent_max_ms: f64,
     /// Objects freed by all collections.
@@ -132,7 +132,7 @@ pub struct Pauses {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct Place {
+pub struct PauseTotals {
     pub count: u64,
     pub total_ms: f64,
     pub max_ms: f64,
@@ -146,7 +146,7 @@ pub struct Snapshots {
     pub count: u64,
     pub failed: u64,
     /// Why they failed: at most eight kinds, in the order in which they first came.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedSnapshots>,
     pub clone_p50_ms: f64,
     pub clone_max_ms: f64,
     pub flight_p50_ms: f64,
@@ -164,7 +164,7 @@ pub struct Snapshots {
 /// Snapshots that failed for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Failure {
+pub struct FailedSnapshots {
     /// Why, in words.
     pub reason: String,
     /// How many.
@@ -422,7 +422,7 @@ pub struct SlowRequest {
     pub gil_native_ms: f64,
     /// Python code that ran on without giving way meanwhile.
     pub python_ms: f64,
-    /// No processor meanwhile.
+    /// CPU starvation meanwhile.
     pub cpu_starved_ms: f64,
     /// The trace id of its `traceparent` header; empty where it had none.
     pub trace_id: String,
@@ -499,7 +499,7 @@ pub enum Cause {
     GilNative,
     /// Python code that ran on without giving way.
     Python,
-    /// No processor: run-queue wait, steal or a throttled cgroup.
+    /// CPU starvation: the kernel gave the program no CPU (run-queue wait, steal or a throttled cgroup).
     CpuStarved,
     /// It could not be told.
     #[default]
@@ -568,7 +568,7 @@ pub struct Child {
 /// The price of being observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Agent {
+pub struct AgentCost {
     /// Processor time of the agent's threads.
     pub cpu_ms: f64,
     /// Events that found the queue full, and trace blocks that could not be written.

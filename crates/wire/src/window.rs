@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::status::{ByCause, Cause, Latency, Place};
+use crate::status::{ByCause, Cause, Latency, PauseTotals};
 
 /// The last minutes of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -102,15 +102,15 @@ pub struct StallSite {
 #[serde(default)]
 pub struct WindowGc {
     /// Full collections, wherever they happened.
-    pub full: Place,
+    pub full: PauseTotals,
     /// While a request was being served.
-    pub in_request: Place,
+    pub in_request: PauseTotals,
     /// While no request was being served, but requests arrived and waited.
-    pub in_gap_arrivals: Place,
+    pub in_gap_arrivals: PauseTotals,
     /// While no request was being served, and none waited.
-    pub in_gap: Place,
+    pub in_gap: PauseTotals,
     /// Ordered by a guard.
-    pub forced: Place,
+    pub forced: PauseTotals,
 }
 
 /// Requests of the last minutes: the latency from arrival to last byte, and its two parts.

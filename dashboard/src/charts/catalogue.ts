@@ -1,6 +1,7 @@
 // The charts of a process, live or recorded. A new one is an entry here.
 
 import { count, place } from "../format";
+import { cause } from "../lost";
 import type { Collection, Stall } from "../types";
 import type { Plan } from "./lines";
 import type { PausePlan } from "./pauses";
@@ -52,14 +53,14 @@ export const STALLS: PausePlan<Stall> = {
   help: "Times in which the program was ready to run and could not, by cause.",
   height: 150,
   kinds: [
-    { key: "unknown", label: "unknown", colour: "longest", shape: "circle" },
-    { key: "cpu_starved", label: "cpu_starved", colour: "forced", shape: "triangle" },
-    { key: "python", label: "python", colour: "reap", shape: "square" },
-    { key: "gil_native", label: "gil_native", colour: "clone", shape: "diamond" },
-    { key: "gc", label: "gc", colour: "request", shape: "cross" },
+    { key: "unknown", label: cause("unknown"), colour: "longest", shape: "circle" },
+    { key: "cpu_starved", label: cause("cpu_starved"), colour: "forced", shape: "triangle" },
+    { key: "python", label: cause("python"), colour: "reap", shape: "square" },
+    { key: "gil_native", label: cause("gil_native"), colour: "clone", shape: "diamond" },
+    { key: "gc", label: cause("gc"), colour: "request", shape: "cross" },
   ],
   kindOf: (event) => event.cause,
-  describe: (event) => `${event.cause}, ${place(event.site)}`,
+  describe: (event) => `${cause(event.cause)}, ${place(event.site)}`,
   head: ["cause", "site"],
   row: (event) => [event.cause, event.site],
 };

@@ -40,7 +40,7 @@ export function verdict() {
 
 function words(process: Process, acting: boolean, due: string, overdue: number, postpone: number | undefined): [string, string] {
   if (process.state === "gone") return ["The process has ended.", "What is shown below is its history."];
-  if (process.state === "silent") return ["The process does not report.", "It may be stopped, starved of processor time, or out of reach."];
+  if (process.state === "silent") return ["The process does not report.", "It may be stopped, starved of CPU time, or out of reach."];
   if (!acting) {
     const degraded = process.warnings[0];
     return ["The policy only measures.", degraded ? `The policy does not act: ${degraded}` : "This policy changes nothing: CPython collects by its own thresholds."];

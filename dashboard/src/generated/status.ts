@@ -1,6 +1,6 @@
 // Written by `cargo run -p xtask -- docs` from crates/wire: the status report of a process. Change it there.
 
-export interface Agent {
+export interface AgentCost {
   /** Processor time of the agent. */
   cpu_ms: number;
   /** Events that the agent dropped. */
@@ -84,7 +84,7 @@ export interface Cpu {
   percent: number;
 }
 
-export interface Failure {
+export interface FailedSnapshots {
   /** The latest reason. */
   reason: string;
   /** How often. */
@@ -136,12 +136,12 @@ export interface Gc {
   full: Pauses;
   reap: Pauses;
   snapshot: Snapshots;
-  in_request: Place;
-  in_gap: Place;
-  in_gap_arrivals: Place;
+  in_request: PauseTotals;
+  in_gap: PauseTotals;
+  in_gap_arrivals: PauseTotals;
   /** Requests that arrived during collections in gaps. */
   arrivals: number;
-  forced: Place;
+  forced: PauseTotals;
   /** The longest collection of the last second that is over, and of the running one. */
   recent_max_ms: number;
   /** Objects freed by collections. */
@@ -226,17 +226,17 @@ export interface Orders {
   last_s: number;
 }
 
+export interface PauseTotals {
+  count: number;
+  total_ms: number;
+  max_ms: number;
+}
+
 export interface Pauses {
   count: number;
   total_ms: number;
   p50_ms: number;
   p99_ms: number;
-  max_ms: number;
-}
-
-export interface Place {
-  count: number;
-  total_ms: number;
   max_ms: number;
 }
 
@@ -306,7 +306,7 @@ export interface SlowRequest {
   gil_native_ms: number;
   /** Python code that ran on meanwhile. */
   python_ms: number;
-  /** Time without a processor meanwhile. */
+  /** CPU starvation meanwhile. */
   cpu_starved_ms: number;
   /** The trace id of its `traceparent` header; empty where it had none. */
   trace_id: string;
@@ -318,7 +318,7 @@ export interface Snapshots {
   /** Snapshots that failed. */
   failed: number;
   /** Why snapshots failed. */
-  failures: Failure[];
+  failures: FailedSnapshots[];
   /** How long the program was stopped for the clone. */
   clone_p50_ms: number;
   /** How long the program was stopped for the clone. */
@@ -427,7 +427,7 @@ export interface Status {
   threads: number;
   /** Child processes, and theirs. */
   children: Child[];
-  agent: Agent;
+  agent: AgentCost;
 }
 
 export interface TimeByCause {
@@ -456,11 +456,11 @@ export interface Window {
 }
 
 export interface WindowGc {
-  full: Place;
-  in_request: Place;
-  in_gap_arrivals: Place;
-  in_gap: Place;
-  forced: Place;
+  full: PauseTotals;
+  in_request: PauseTotals;
+  in_gap_arrivals: PauseTotals;
+  in_gap: PauseTotals;
+  forced: PauseTotals;
 }
 
 export interface WindowRequests {

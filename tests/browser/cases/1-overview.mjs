@@ -9,7 +9,7 @@ function sent(browser, id) {
 }
 
 export default {
-  async "the page is there within a second, and asks nobody but the hub"(browser, backend) {
+  async "the page is there within a second, and sends requests to the hub only"(browser, backend) {
     const page = await browser.open("#/overview");
     const painted = await page.evaluate(
       () =>

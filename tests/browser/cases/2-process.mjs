@@ -83,7 +83,7 @@ export default {
     const middle = late.sort((one, other) => one - other)[late.length >> 1];
     await browser.fresh();
     const said = `the oldest of each message ${middle.toFixed(0)} ms later`;
-    // On a machine on which everybody waits for a processor this says nothing about us.
+    // On an overloaded machine the browser and the hub wait for a CPU, so the time says nothing about our code.
     const [load] = loadavg();
     if (load > cpus().length) return `${said}, load ${load.toFixed(0)}: not judged`;
     // The agent keeps a stop in a gap back for 300 ms, in which requests may turn out to have waited for it (SETTLE_NS).

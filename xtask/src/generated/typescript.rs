@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use neurogc_policy::POLICIES;
-use neurogc_wire::catalogue::{Shape, find, series};
+use neurogc_wire::catalogue::{FieldType, find, series};
 use neurogc_wire::status::Status;
 use serde_json::json;
 
 /// The types.
 pub(super) fn types() -> String {
     let mut interfaces = Interfaces::default();
-    let shape = Shape::of::<Status>();
+    let shape = FieldType::of::<Status>();
     interfaces.add(&shape, "");
     let mut text = "// Written by `cargo run -p xtask -- docs` from crates/wire: the status report of a process. Change it there.\n"
         .to_owned();
@@ -27,14 +27,14 @@ pub(super) fn types() -> String {
 
 /// A type, and where it stands in the report.
 struct Interface<'s> {
-    shape: &'s Shape,
+    shape: &'s FieldType,
     paths: Vec<String>,
 }
 
 impl Interface<'_> {
     fn text(&self, name: &str, path: Option<&str>) -> String {
         match self.shape {
-            Shape::Object { fields, .. } => {
+            FieldType::Object { fields, .. } => {
                 let mut text = format!("interface {name} {{\n");
                 for (field, shape) in fields {
                     let figure = path.and_then(|path| {
@@ -48,7 +48,7 @@ impl Interface<'_> {
                 }
                 text + "}"
             }
-            Shape::Choice { variants, .. } => {
+            FieldType::Choice { variants, .. } => {
                 let variants: Vec<_> = variants.iter().map(|variant| format!("\"{variant}\"")).collect();
                 format!("type {name} = {};", variants.join(" | "))
             }
@@ -64,32 +64,32 @@ struct Interfaces<'s> {
 }
 
 impl<'s> Interfaces<'s> {
-    fn add(&mut self, shape: &'s Shape, path: &str) {
+    fn add(&mut self, shape: &'s FieldType, path: &str) {
         match shape {
-            Shape::Object { name, fields } => {
+            FieldType::Object { name, fields } => {
                 self.known.entry(name).or_insert(Interface { shape, paths: Vec::new() }).paths.push(path.to_owned());
                 let dot = if path.is_empty() { "" } else { "." };
                 fields.iter().for_each(|(field, shape)| self.add(shape, &format!("{path}{dot}{field}")));
             }
-            Shape::Choice { name, .. } => {
+            FieldType::Choice { name, .. } => {
                 self.known.entry(name).or_insert(Interface { shape, paths: Vec::new() }).paths.push(path.to_owned());
             }
-            Shape::Optional(inner) => self.add(inner, path),
-            Shape::List(inner) => self.add(inner, &format!("{path}[]")),
+            FieldType::Optional(inner) => self.add(inner, path),
+            FieldType::List(inner) => self.add(inner, &format!("{path}[]")),
             _ => {}
         }
     }
 }
 
-fn written(shape: &Shape) -> String {
+fn written(shape: &FieldType) -> String {
     match shape {
-        Shape::Integer | Shape::Number => "number".to_owned(),
-        Shape::Text => "string".to_owned(),
-        Shape::Switch => "boolean".to_owned(),
-        Shape::Optional(inner) => format!("{} | null", written(inner)),
-        Shape::List(inner) => format!("{}[]", written(inner)),
-        Shape::Object { name, .. } | Shape::Choice { name, .. } => (*name).to_owned(),
-        Shape::Unknown => "unknown".to_owned(),
+        FieldType::Integer | FieldType::Number => "number".to_owned(),
+        FieldType::Text => "string".to_owned(),
+        FieldType::Switch => "boolean".to_owned(),
+        FieldType::Optional(inner) => format!("{} | null", written(inner)),
+        FieldType::List(inner) => format!("{}[]", written(inner)),
+        FieldType::Object { name, .. } | FieldType::Choice { name, .. } => (*name).to_owned(),
+        FieldType::Unknown => "unknown".to_owned(),
     }
 }
 

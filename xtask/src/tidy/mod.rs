@@ -3,6 +3,7 @@
 //! A check takes the tree and gives its findings. To add one: a file here and a line in `CHECKS`.
 
 mod directions;
+mod idioms;
 mod leftovers;
 mod length;
 mod machines;
@@ -11,6 +12,7 @@ mod openings;
 mod pages;
 mod rust_text;
 mod tree;
+mod type_names;
 mod unsafety;
 
 use std::fmt;
@@ -45,6 +47,8 @@ const CHECKS: &[Check] = &[
     unsafety::check,
     length::check,
     names::check,
+    type_names::check,
+    idioms::check,
     leftovers::check,
     machines::check,
     directions::check,

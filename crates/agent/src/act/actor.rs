@@ -18,7 +18,7 @@ use super::vm::Vm;
 use crate::decide::director::{Advice, Director, Note, PolicyState, Situation};
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::{Hooks, Ordered};
-use crate::snapshot::{Failure, Latest, Launched, Progress, Reaped, Sortie};
+use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// Notes and orders that may wait to be taken in.
 const NOTES: usize = 256;
@@ -87,7 +87,7 @@ pub(crate) struct Actor {
 
 /// A collection that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedCollection {
     pub(crate) generation: u8,
     pub(crate) began: u64,
     pub(crate) gathered: u32,
@@ -202,7 +202,7 @@ impl Actor {
     }
 
     /// A collection has ended, and its callback asks what is to be done next.
-    pub(crate) fn collection_ended(&self, vm: &impl Vm, hooks: &Hooks, ended: Ended) {
+    pub(crate) fn collection_ended(&self, vm: &impl Vm, hooks: &Hooks, ended: EndedCollection) {
         if !self.directed.load(Ordering::Relaxed) || self.ordered(vm).0 == Ordered::InSlice {
             // A part of a slice, which is noted as a whole.
             return;
@@ -372,11 +372,11 @@ impl Actor {
     }
 
     /// Launches a snapshot, if memory has room for the copies that the program makes meanwhile.
-    pub(crate) fn launch(&self, vm: &impl Vm, hooks: &Hooks, sortie: Sortie) -> Result<(), Failure> {
+    pub(crate) fn launch(&self, vm: &impl Vm, hooks: &Hooks, sortie: Sortie) -> Result<(), SnapshotFailure> {
         let share = f64::from(self.copies.load(Ordering::Relaxed)) / 1e3;
         if !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
-            vm.refuse(&Failure::ShortOfMemory);
-            return Err(Failure::ShortOfMemory);
+            vm.refuse(&SnapshotFailure::ShortOfMemory);
+            return Err(SnapshotFailure::ShortOfMemory);
         }
         let began = vm.now();
         let Launched { scope, young } = vm.launch(sortie)?;
@@ -392,7 +392,7 @@ impl Actor {
     /// Frees a slice of what a snapshot found.
     pub(crate) fn reap(&self, vm: &impl Vm, hooks: &Hooks, budget: Duration, whole: bool, by: Ordered) -> Reaped {
         let began = vm.now();
-        let ready = matches!(vm.look(), Progress::Ready { .. });
+        let ready = matches!(vm.look(), SnapshotProgress::Ready { .. });
         let reaped = vm.reap(budget, whole);
         if ready && (reaped.moved + reaped.dropped > 0 || reaped.left == 0) {
             let id = lock(&self.running).map_or(0, |running| running.order.id);

@@ -10,7 +10,7 @@ use neurogc_policy::{Decision, Order};
 use super::actor::{ASKED, Actor};
 use super::vm::Vm;
 use crate::sense::hooks::{Hooks, Ordered};
-use crate::snapshot::{Failure, Progress};
+use crate::snapshot::{SnapshotFailure, SnapshotProgress};
 
 /// How long the caller waits before the next look at a flight, or for another thread's collection to end.
 const LOOK: Duration = Duration::from_millis(1);
@@ -29,7 +29,7 @@ const MOST_TRIES: u32 = 3;
 
 /// A snapshot that was asked for.
 #[derive(Debug)]
-pub(crate) struct Drive {
+pub(crate) struct RequestedSnapshot {
     began: u64,
     stage: Stage,
     /// Since when another thread has been in the way.
@@ -60,10 +60,10 @@ pub(crate) enum Next {
     /// So many objects were freed, and the program stood still for so long in all.
     Done { freed: u64, stopped: Duration },
     /// There can be none.
-    Failed(Failure),
+    Failed(SnapshotFailure),
 }
 
-impl Drive {
+impl RequestedSnapshot {
     pub(crate) fn new(vm: &impl Vm) -> Self {
         Self {
             began: vm.now(),
@@ -80,46 +80,46 @@ impl Drive {
     pub(crate) fn step(&mut self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> Next {
         let now = vm.now();
         if now.saturating_sub(self.began) > PATIENCE_NS {
-            return Next::Failed(Failure::Late);
+            return Next::Failed(SnapshotFailure::Late);
         }
         let progress = vm.look();
-        if vm.is_collecting() || actor.is_running() || progress == Progress::Busy {
+        if vm.is_collecting() || actor.is_running() || progress == SnapshotProgress::Busy {
             let since = *self.held_up_since.get_or_insert(now);
             let over = now.saturating_sub(since) > OTHERS_NS;
-            return if over { Next::Failed(Failure::Collecting) } else { Next::Again(LOOK) };
+            return if over { Next::Failed(SnapshotFailure::Collecting) } else { Next::Again(LOOK) };
         }
         self.held_up_since = None;
         if self.is_over(vm, &progress) {
             return Next::Done { freed: self.freed, stopped: Duration::from_nanos(self.stopped) };
         }
         match (self.stage, progress) {
-            (_, Progress::Busy | Progress::InFlight { .. }) => Next::Again(LOOK),
-            (_, Progress::Ready { .. }) => self.free(actor, vm, hooks),
-            (Stage::Earlier, Progress::Idle | Progress::Failed(_)) => {
+            (_, SnapshotProgress::Busy | SnapshotProgress::InFlight { .. }) => Next::Again(LOOK),
+            (_, SnapshotProgress::Ready { .. }) => self.free(actor, vm, hooks),
+            (Stage::Earlier, SnapshotProgress::Idle | SnapshotProgress::Failed(_)) => {
                 self.stage = Stage::Launch;
                 Next::Again(Duration::ZERO)
             }
             (Stage::Launch, _) => self.launch(actor, vm, hooks),
             // A thread that serves the policy has seen it fail.
-            (Stage::Out, Progress::Idle) => self.again(Failure::Vanished),
+            (Stage::Out, SnapshotProgress::Idle) => self.again(SnapshotFailure::Vanished),
             // The next one leaves nothing out.
-            (Stage::Out, Progress::Failed(Failure::Missing)) => self.again(Failure::Missing),
-            (Stage::Out, Progress::Failed(failure)) => Next::Failed(failure),
+            (Stage::Out, SnapshotProgress::Failed(SnapshotFailure::Missing)) => self.again(SnapshotFailure::Missing),
+            (Stage::Out, SnapshotProgress::Failed(failure)) => Next::Failed(failure),
         }
     }
 
     /// Whether its own flight has landed and nothing is left of what it found: there is none, or there is a later one.
-    fn is_over(&self, vm: &impl Vm, progress: &Progress) -> bool {
+    fn is_over(&self, vm: &impl Vm, progress: &SnapshotProgress) -> bool {
         let landed = vm.latest().number.saturating_sub(self.landings);
         self.stage == Stage::Out
             && match progress {
-                Progress::Idle | Progress::InFlight { .. } => landed >= 1,
-                Progress::Ready { .. } => landed >= 2,
-                Progress::Busy | Progress::Failed(_) => false,
+                SnapshotProgress::Idle | SnapshotProgress::InFlight { .. } => landed >= 1,
+                SnapshotProgress::Ready { .. } => landed >= 2,
+                SnapshotProgress::Busy | SnapshotProgress::Failed(_) => false,
             }
     }
 
-    fn again(&mut self, failure: Failure) -> Next {
+    fn again(&mut self, failure: SnapshotFailure) -> Next {
         self.tries += 1;
         if self.tries == MOST_TRIES {
             return Next::Failed(failure);
@@ -137,7 +137,7 @@ impl Drive {
                 Next::Again(LOOK)
             }
             // Another thread has launched one at this instant.
-            Err(Failure::UnderWay) => {
+            Err(SnapshotFailure::UnderWay) => {
                 self.stage = Stage::Earlier;
                 Next::Again(LOOK)
             }
@@ -161,14 +161,14 @@ impl Drive {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::{Plan, Rig};
+    use super::super::fake::{FakeFlight, Rig};
     use super::*;
     use crate::lifecycle::agent::lock;
 
     /// Drives to the end, with time that passes as the steps say. `meanwhile` runs each time the GIL is free.
     fn drive(rig: &Rig, meanwhile: impl Fn(&Rig)) -> Next {
         let vm = rig.vm(1);
-        let mut drive = Drive::new(&vm);
+        let mut drive = RequestedSnapshot::new(&vm);
         loop {
             match drive.step(&rig.actor, &vm, &rig.hooks) {
                 Next::Again(pause) => rig.pass(pause),
@@ -191,36 +191,36 @@ mod tests {
     fn everything_that_is_found_is_freed() {
         let rig = Rig::with_garbage(20_000);
         assert_eq!(freed(&drive(&rig, |_| ())), Some(20_000));
-        assert_eq!((rig.garbage(), rig.vm(1).look()), (0, Progress::Idle));
+        assert_eq!((rig.garbage(), rig.vm(1).look()), (0, SnapshotProgress::Idle));
     }
 
     #[test]
     fn a_walk_that_found_nothing_is_over_too() {
         let rig = Rig::new(1_000);
         assert_eq!(freed(&drive(&rig, |_| ())), Some(0));
-        assert_eq!(rig.vm(1).look(), Progress::Idle);
+        assert_eq!(rig.vm(1).look(), SnapshotProgress::Idle);
     }
 
     #[test]
     fn a_walk_that_missed_memory_is_tried_three_times() {
         let rig = Rig::new(1_000);
-        rig.snapshots.plan(Plan { fails: Some(Failure::Missing), ..Plan::default() });
-        check(&rig, &Next::Failed(Failure::Missing), 3);
+        rig.snapshots.plan(FakeFlight { fails: Some(SnapshotFailure::Missing), ..FakeFlight::default() });
+        check(&rig, &Next::Failed(SnapshotFailure::Missing), 3);
     }
 
     #[test]
     fn another_failure_is_not_tried_again() {
         let rig = Rig::new(1_000);
-        rig.snapshots.plan(Plan { fails: Some(Failure::Vanished), ..Plan::default() });
-        check(&rig, &Next::Failed(Failure::Vanished), 1);
+        rig.snapshots.plan(FakeFlight { fails: Some(SnapshotFailure::Vanished), ..FakeFlight::default() });
+        check(&rig, &Next::Failed(SnapshotFailure::Vanished), 1);
     }
 
     #[test]
     fn a_flight_that_never_lands_is_given_up() {
         let rig = Rig::new(1_000);
         let began = rig.now();
-        rig.snapshots.plan(Plan { flight_ns: u64::MAX / 2, ..Plan::default() });
-        check(&rig, &Next::Failed(Failure::Late), 1);
+        rig.snapshots.plan(FakeFlight { flight_ns: u64::MAX / 2, ..FakeFlight::default() });
+        check(&rig, &Next::Failed(SnapshotFailure::Late), 1);
         assert!(rig.now() - began < PATIENCE_NS + 10_000_000);
     }
 
@@ -228,14 +228,14 @@ mod tests {
     fn without_memory_none_is_launched() {
         let rig = Rig::new(1_000);
         lock(&rig.interpreter).has_room = false;
-        check(&rig, &Next::Failed(Failure::ShortOfMemory), 0);
+        check(&rig, &Next::Failed(SnapshotFailure::ShortOfMemory), 0);
     }
 
     #[test]
     fn a_refusal_of_the_kernel_is_told() {
         let rig = Rig::new(1_000);
-        rig.snapshots.plan(Plan { refused: Some(Failure::Clone(12)), ..Plan::default() });
-        check(&rig, &Next::Failed(Failure::Clone(12)), 0);
+        rig.snapshots.plan(FakeFlight { refused: Some(SnapshotFailure::Clone(12)), ..FakeFlight::default() });
+        check(&rig, &Next::Failed(SnapshotFailure::Clone(12)), 0);
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
     fn a_collection_that_does_not_end_is_not_waited_for_for_ever() {
         let rig = Rig::new(1_000);
         lock(&rig.interpreter).collecting = true;
-        check(&rig, &Next::Failed(Failure::Collecting), 0);
+        check(&rig, &Next::Failed(SnapshotFailure::Collecting), 0);
     }
 
     #[test]
@@ -269,11 +269,11 @@ mod tests {
     #[test]
     fn a_failure_that_the_policy_has_seen_first_is_no_success() {
         let rig = Rig::with_garbage(100);
-        rig.snapshots.plan(Plan { fails: Some(Failure::Vanished), ..Plan::default() });
+        rig.snapshots.plan(FakeFlight { fails: Some(SnapshotFailure::Vanished), ..FakeFlight::default() });
         let outcome = drive(&rig, |rig| {
-            if matches!(rig.vm(2).look(), Progress::Failed(_)) {
+            if matches!(rig.vm(2).look(), SnapshotProgress::Failed(_)) {
                 rig.vm(2).forget_failure();
-                rig.snapshots.plan(Plan::default());
+                rig.snapshots.plan(FakeFlight::default());
             }
         });
         assert_eq!((freed(&outcome), rig.snapshots.launches()), (Some(100), 2));
@@ -284,7 +284,7 @@ mod tests {
         let rig = Rig::with_garbage(100);
         let outcome = drive(&rig, |rig| {
             // What was found is freed by the policy, which launches another one at once.
-            if matches!(rig.vm(2).look(), Progress::Ready { .. }) {
+            if matches!(rig.vm(2).look(), SnapshotProgress::Ready { .. }) {
                 rig.vm(2).reap(Duration::from_secs(1), true);
                 assert_eq!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED), Ok(()));
             }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use neurogc_policy::Thresholds;
 
-pub(super) use self::snapshots::{FakeSnapshots, Plan};
+pub(super) use self::snapshots::{FakeFlight, FakeSnapshots};
 use super::actor::Actor;
 use super::loans::Loans;
 use super::remote::Remote;
 use super::vm::Vm;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
-use crate::snapshot::{Failure, Latest, Launched, Progress, Reaped, Sortie};
+use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// Calls that a thread may make before it lets go of the GIL. A loop that waits with the GIL held makes more.
 const MOST_CALLS: u32 = 300;
@@ -53,12 +53,12 @@ impl Random {
 
 /// Objects of a generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Objects {
+pub(super) struct FakeObjects {
     pub(super) live: u64,
     pub(super) garbage: u64,
 }
 
-impl Objects {
+impl FakeObjects {
     fn add(&mut self, more: Self) {
         self.live += more.live;
         self.garbage += more.garbage;
@@ -71,20 +71,20 @@ impl Objects {
 
 /// CPython's `_gc_runtime_state`, and the clock.
 #[derive(Clone, Debug)]
-pub(super) struct Collector {
+pub(super) struct FakeCollector {
     pub(super) now: u64,
     pub(super) enabled: bool,
     pub(super) collecting: bool,
     pub(super) counts: [i64; 3],
-    pub(super) generations: [Objects; 3],
-    pub(super) frozen: Objects,
+    pub(super) generations: [FakeObjects; 3],
+    pub(super) frozen: FakeObjects,
     pub(super) thresholds: Thresholds,
     /// How often objects were frozen or thawed, which moves the ends of their list.
     pub(super) frozen_changes: u64,
     total: u64,
     pending: u64,
     /// Young objects that were set aside for a slice, by which thread, and the counts with them.
-    aside: Option<(usize, Objects, [i64; 2])>,
+    aside: Option<(usize, FakeObjects, [i64; 2])>,
     /// The collections that run, innermost last: their threads, and whether they are in the callback that tells of their
     /// end.
     running: Vec<(usize, bool)>,
@@ -98,15 +98,15 @@ pub(super) struct Collector {
     pub(super) ballast: u64,
 }
 
-impl Collector {
+impl FakeCollector {
     pub(super) fn new(live: u64, thresholds: Thresholds) -> Self {
         Self {
             now: 5_000_000_000,
             enabled: true,
             collecting: false,
             counts: [0; 3],
-            generations: [Objects::default(), Objects::default(), Objects { live, garbage: 0 }],
-            frozen: Objects::default(),
+            generations: [FakeObjects::default(), FakeObjects::default(), FakeObjects { live, garbage: 0 }],
+            frozen: FakeObjects::default(),
             thresholds,
             frozen_changes: 0,
             total: live,
@@ -147,7 +147,7 @@ impl Collector {
         child
     }
 
-    /// What `Snapshots::leave_to_parent` does to the lists of a forked child.
+    /// What `SnapshotRunner::leave_to_parent` does to the lists of a forked child.
     pub(super) fn bring_back_in_child(&mut self, thread: usize) {
         if let Some((by, objects, _)) = self.aside
             && by != thread
@@ -176,7 +176,7 @@ impl Collector {
 }
 
 /// What a test has happen around the interpreter.
-pub(super) trait Surroundings {
+pub(super) trait TestSurroundings {
     /// The callbacks of `gc` are told that a collection begins.
     fn collection_begins(&self, _: usize) {}
 
@@ -189,7 +189,7 @@ pub(super) trait Surroundings {
     }
 
     /// A thread has let go of the GIL for so long.
-    fn others_run(&self, interpreter: &Mutex<Collector>, _: usize, pause: Duration) {
+    fn others_run(&self, interpreter: &Mutex<FakeCollector>, _: usize, pause: Duration) {
         lock(interpreter).now += pause.as_nanos() as u64;
     }
 
@@ -205,11 +205,11 @@ pub(super) trait Surroundings {
 /// A test in which nothing happens around.
 pub(super) struct Alone;
 
-impl Surroundings for Alone {}
+impl TestSurroundings for Alone {}
 
 /// An interpreter with the parts of an agent, for tests in which nothing else happens.
 pub(super) struct Rig {
-    pub(super) interpreter: Mutex<Collector>,
+    pub(super) interpreter: Mutex<FakeCollector>,
     pub(super) snapshots: FakeSnapshots,
     pub(super) hooks: Hooks,
     pub(super) actor: Actor,
@@ -220,7 +220,7 @@ impl Rig {
     /// With so many live objects.
     pub(super) fn new(live: u64) -> Self {
         Self {
-            interpreter: Mutex::new(Collector::new(live, [700, 10, 10])),
+            interpreter: Mutex::new(FakeCollector::new(live, [700, 10, 10])),
             snapshots: FakeSnapshots::default(),
             hooks: Hooks::default(),
             actor: Actor::new(0, Duration::from_millis(1), true, Loans::default()),
@@ -257,19 +257,19 @@ impl Rig {
 
 /// The fake interpreter for one of its threads.
 pub(super) struct Fake<'a> {
-    pub(super) interpreter: &'a Mutex<Collector>,
+    pub(super) interpreter: &'a Mutex<FakeCollector>,
     pub(super) snapshots: &'a FakeSnapshots,
-    pub(super) around: &'a dyn Surroundings,
+    pub(super) around: &'a dyn TestSurroundings,
     pub(super) thread: usize,
 }
 
 impl Fake<'_> {
-    fn collector<T>(&self, body: impl FnOnce(&mut Collector) -> T) -> T {
+    fn collector<T>(&self, body: impl FnOnce(&mut FakeCollector) -> T) -> T {
         body(&mut lock(self.interpreter))
     }
 
     /// A call of the acting half.
-    fn call<T>(&self, body: impl FnOnce(&mut Collector) -> T) -> T {
+    fn call<T>(&self, body: impl FnOnce(&mut FakeCollector) -> T) -> T {
         self.around.beside();
         self.collector(|collector| {
             collector.calls += 1;
@@ -287,7 +287,7 @@ impl Fake<'_> {
     pub(super) fn allocate(&self, live: u64, garbage: u64) {
         let due = self.collector(|collector| {
             collector.now += 100 + (live + garbage) / 10;
-            collector.generations[0].add(Objects { live, garbage });
+            collector.generations[0].add(FakeObjects { live, garbage });
             collector.counts[0] += (live + garbage) as i64;
             let over = |generation: usize| collector.counts[generation] > i64::from(collector.thresholds[generation]);
             let begins = collector.enabled && !collector.collecting && collector.thresholds[0] > 0 && over(0);
@@ -344,7 +344,7 @@ impl Fake<'_> {
             if generation < 2 {
                 collector.counts[generation + 1] += 1;
             }
-            let mut objects = Objects::default();
+            let mut objects = FakeObjects::default();
             for younger in 0..=generation {
                 collector.counts[younger] = 0;
                 objects.add(std::mem::take(&mut collector.generations[younger]));
@@ -445,11 +445,11 @@ impl Vm for Fake<'_> {
         Ok(())
     }
 
-    fn launch(&self, sortie: Sortie) -> Result<Launched, Failure> {
+    fn launch(&self, sortie: Sortie) -> Result<Launched, SnapshotFailure> {
         self.call(|collector| self.snapshots.launch(collector, sortie))
     }
 
-    fn look(&self) -> Progress {
+    fn look(&self) -> SnapshotProgress {
         self.call(|collector| self.snapshots.look(collector.now))
     }
 
@@ -461,7 +461,7 @@ impl Vm for Fake<'_> {
         self.call(|_| self.snapshots.forget_failure());
     }
 
-    fn refuse(&self, failure: &Failure) {
+    fn refuse(&self, failure: &SnapshotFailure) {
         self.call(|_| self.snapshots.refuse(failure));
     }
 

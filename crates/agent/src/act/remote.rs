@@ -10,11 +10,11 @@ use neurogc_policy::SMALL_HEAP;
 use neurogc_wire::control::{How, Outcome};
 
 use super::actor::Actor;
-use super::drive::{Drive, Next, OTHERS_NS};
+use super::drive::{Next, OTHERS_NS, RequestedSnapshot};
 use super::vm::Vm;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
-use crate::snapshot::Failure;
+use crate::snapshot::SnapshotFailure;
 
 /// A command that no thread of the program has come by to carry out in this time is forgotten.
 const FORGOTTEN_NS: u64 = 120_000_000_000;
@@ -41,7 +41,7 @@ struct Desk {
 #[derive(Debug)]
 struct Job {
     how: How,
-    drive: Option<Drive>,
+    drive: Option<RequestedSnapshot>,
     taken_on: u64,
     /// Since when a collection of another thread has been in the way.
     held_up_since: Option<u64>,
@@ -150,7 +150,7 @@ fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Option<
         }
         How::Auto => match step(actor, vm, hooks, drive)? {
             Ok(outcome) => Some(outcome),
-            Err(Failure::Unsupported(_) | Failure::OtherInterpreter) => {
+            Err(SnapshotFailure::Unsupported(_) | SnapshotFailure::OtherInterpreter) => {
                 (job.how, job.drive) = (How::Full, None);
                 plain(vm, How::Full, &mut job.held_up_since)
             }
@@ -159,8 +159,13 @@ fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Option<
     }
 }
 
-fn step(actor: &Actor, vm: &impl Vm, hooks: &Hooks, drive: &mut Option<Drive>) -> Option<Result<Outcome, Failure>> {
-    match drive.get_or_insert_with(|| Drive::new(vm)).step(actor, vm, hooks) {
+fn step(
+    actor: &Actor,
+    vm: &impl Vm,
+    hooks: &Hooks,
+    drive: &mut Option<RequestedSnapshot>,
+) -> Option<Result<Outcome, SnapshotFailure>> {
+    match drive.get_or_insert_with(|| RequestedSnapshot::new(vm)).step(actor, vm, hooks) {
         Next::Again(_) => None,
         Next::Done { freed, stopped } => {
             Some(Ok(Outcome::Collected { how: How::Snapshot, found: freed, pause_ms: stopped.as_secs_f64() * 1e3 }))
@@ -175,7 +180,7 @@ fn plain(vm: &impl Vm, how: How, held_up_since: &mut Option<u64>) -> Option<Outc
     if vm.is_collecting() {
         let since = *held_up_since.get_or_insert(began);
         let over = began.saturating_sub(since) > OTHERS_NS;
-        return over.then(|| Outcome::Failed(Failure::Collecting.to_string()));
+        return over.then(|| Outcome::Failed(SnapshotFailure::Collecting.to_string()));
     }
     Some(match vm.collect(if how == How::Young { 0 } else { 2 }) {
         Ok(found) => Outcome::Collected { how, found, pause_ms: vm.now().saturating_sub(began) as f64 / 1e6 },
@@ -187,7 +192,7 @@ fn plain(vm: &impl Vm, how: How, held_up_since: &mut Option<u64>) -> Option<Outc
 mod tests {
     use std::time::Duration;
 
-    use super::super::fake::{Plan, Rig};
+    use super::super::fake::{FakeFlight, Rig};
     use super::*;
 
     const LONG: Duration = Duration::from_nanos(FORGOTTEN_NS);
@@ -239,8 +244,8 @@ mod tests {
     #[test]
     fn where_there_are_no_snapshots_auto_collects_plainly() {
         let rig = Rig::with_garbage(70);
-        let refused = Some(Failure::Unsupported("a test".to_owned()));
-        rig.snapshots.plan(Plan { refused, ..Plan::default() });
+        let refused = Some(SnapshotFailure::Unsupported("a test".to_owned()));
+        rig.snapshots.plan(FakeFlight { refused, ..FakeFlight::default() });
         check(&rig, How::Auto, How::Full, 70);
     }
 
@@ -311,7 +316,7 @@ mod tests {
             lock(&rig.interpreter).collecting = true;
             let began = rig.now();
             assert_eq!(take_on(&rig, how), Some(1));
-            assert_eq!(carry_out(&rig, 1), Outcome::Failed(Failure::Collecting.to_string()));
+            assert_eq!(carry_out(&rig, 1), Outcome::Failed(SnapshotFailure::Collecting.to_string()));
             assert!(rig.now() - began < OTHERS_NS + 10_000_000);
         }
     }

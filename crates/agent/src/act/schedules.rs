@@ -11,7 +11,7 @@ mod threads;
 
 use neurogc_policy::Moment;
 
-use self::process::{Process, Script, number};
+use self::process::{FakeProcess, Script, number};
 use self::threads::Thread;
 use super::fake::Random;
 use super::vm::Vm;
@@ -79,14 +79,14 @@ fn play(seed: u64) -> Tally {
         ends: random.once_in(2),
     };
     let (threads, turns) = (2 + random.below(3) as usize, 10 + random.below(40) as u32);
-    let process = Process::new(random, script);
+    let process = FakeProcess::new(random, script);
     *process.threads.borrow_mut() = (0..threads).map(|number| Some(Thread::numbered(number, turns))).collect();
     process.run();
     process.end(0);
     process.tally.take()
 }
 
-impl Process {
+impl FakeProcess {
     /// Nothing is left over: not an order, not a command, not a loan, and not an object that could be collected.
     fn end(&self, thread: usize) {
         let deadline = self.now() + 300_000_000_000;

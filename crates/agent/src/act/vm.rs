@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use neurogc_policy::Thresholds;
 
-use crate::snapshot::{Failure, Latest, Launched, Progress, Reaped, Sortie};
+use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// An interpreter.
 pub(crate) trait Vm {
@@ -55,10 +55,10 @@ pub(crate) trait Vm {
     fn set_thresholds(&self, thresholds: Thresholds) -> Result<(), String>;
 
     /// Clones the process, which makes all young objects old.
-    fn launch(&self, sortie: Sortie) -> Result<Launched, Failure>;
+    fn launch(&self, sortie: Sortie) -> Result<Launched, SnapshotFailure>;
 
     /// How the snapshot stands.
-    fn look(&self) -> Progress;
+    fn look(&self) -> SnapshotProgress;
 
     /// The latest flight that landed.
     fn latest(&self) -> Latest;
@@ -67,7 +67,7 @@ pub(crate) trait Vm {
     fn forget_failure(&self);
 
     /// Counts a snapshot that was not even tried.
-    fn refuse(&self, failure: &Failure);
+    fn refuse(&self, failure: &SnapshotFailure);
 
     /// Frees a slice of what the snapshot found.
     fn reap(&self, budget: Duration, whole: bool) -> Reaped;

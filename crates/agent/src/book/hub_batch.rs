@@ -7,9 +7,9 @@ use crate::sys::wake::UPLINK;
 /// More than this is not kept from one round of the uplink to the next.
 const MOST: usize = 64 * 1024;
 
-/// Records that somebody waits for.
+/// Records that the uplink has not sent to hubs and followers yet.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct PendingRecords {
     block: BlockWriter,
     events: u64,
     missed: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Bulletin {
     pub(crate) missed: u64,
 }
 
-impl News {
+impl PendingRecords {
     /// Adds what is news to a hub. Requests and gaps are too many for that; figures tell of them.
     pub(crate) fn take_in(&mut self, record: &Record) {
         let news = matches!(
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_cut_and_counted() {
-        let mut news = News::default();
+        let mut news = PendingRecords::default();
         for at in 0..100_000 {
             news.take_in(&Record::Dropped { at, count: 1 });
             news.take_in(&Record::RequestStart { at, id: at });

@@ -3,32 +3,32 @@
 use neurogc_policy::Order;
 use neurogc_wire::trace::{BlockWriter, Record, WaitSource};
 
-use crate::book::hub_batch::News;
-use crate::book::order_log::{Orders, is_notable, kind};
+use crate::book::hub_batch::PendingRecords;
+use crate::book::order_log::{OrderLog, is_notable, kind};
 use crate::book::recent::{Recent, StopFacts};
 use crate::book::troubles::Troubles;
-use crate::sense::arrivals::{Arrival, Imputation, Known};
-use crate::sense::collections::{Collection, Collections};
-use crate::sense::gaps::{Gap, Gaps};
-use crate::sense::hooks::{Event, Open};
-use crate::sense::process::Seen;
-use crate::sense::requests::{Requests, Served};
-use crate::sense::stall_log::Stalls;
-use crate::sense::stalls::Verdict;
+use crate::sense::arrivals::{Arrival, ArrivalSource, Imputation};
+use crate::sense::collections::{Collection, CollectionLog};
+use crate::sense::gaps::{GapLog, GapSpan};
+use crate::sense::hooks::{HookEvent, Open};
+use crate::sense::process::ProcessFigures;
+use crate::sense::requests::{EndedRequest, RequestLog};
+use crate::sense::stall_log::StallLog;
+use crate::sense::stalls::EndedStall;
 use crate::snapshot::Latest;
 
 /// The books of one process.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     installed: u64,
-    pub(crate) collections: Collections,
-    pub(crate) requests: Requests,
-    pub(crate) gaps: Gaps,
-    pub(crate) stalls: Stalls,
-    pub(crate) orders: Orders,
+    pub(crate) collections: CollectionLog,
+    pub(crate) requests: RequestLog,
+    pub(crate) gaps: GapLog,
+    pub(crate) stalls: StallLog,
+    pub(crate) orders: OrderLog,
     /// The last minutes.
     pub(crate) recent: Recent,
-    pub(crate) seen: Seen,
+    pub(crate) seen: ProcessFigures,
     /// What went wrong while running, in words.
     pub(crate) troubles: Troubles,
     /// Processor time of the sampler and of the uplink.
@@ -38,8 +38,8 @@ pub(crate) struct Ledger {
     pub(crate) lost_blocks: u64,
     /// The block of the trace that is being filled, if one is recorded.
     pub(crate) trace: Option<BlockWriter>,
-    /// What those who follow this process have not been told yet, if somebody does.
-    pub(crate) news: Option<News>,
+    /// Records that followers and hubs have not got yet; `None` while there are none.
+    pub(crate) news: Option<PendingRecords>,
     imputation: Imputation,
     dropped_noted: u64,
 }
@@ -48,13 +48,13 @@ impl Ledger {
     pub(crate) fn new(installed: u64, traced: bool) -> Self {
         Self {
             installed,
-            collections: Collections::default(),
-            requests: Requests::default(),
-            gaps: Gaps::default(),
-            stalls: Stalls::default(),
-            orders: Orders::default(),
+            collections: CollectionLog::default(),
+            requests: RequestLog::default(),
+            gaps: GapLog::default(),
+            stalls: StallLog::default(),
+            orders: OrderLog::default(),
             recent: Recent::new(installed),
-            seen: Seen::default(),
+            seen: ProcessFigures::default(),
             troubles: Troubles::default(),
             sampler_cpu_ns: 0,
             uplink_cpu_ns: 0,
@@ -72,21 +72,21 @@ impl Ledger {
     }
 
     /// Books an event from the program.
-    pub(crate) fn event(&mut self, event: Event) {
+    pub(crate) fn event(&mut self, event: HookEvent) {
         match event {
-            Event::Start { at, id, wait, known } => self.begins(at, id, wait, known),
-            Event::End { at, open: Open { id, began, arrival }, route } => {
+            HookEvent::Start { at, id, wait, known } => self.begins(at, id, wait, known),
+            HookEvent::End { at, open: Open { id, began, arrival }, route } => {
                 let imputed = self.imputation.ends(at, id);
                 let Arrival { wait, known, trace } = arrival;
                 let wait = imputed.unwrap_or(wait);
-                let served = Served { began, ended: at, wait, known, gc: 0, route, trace };
+                let served = EndedRequest { began, ended: at, wait, known, gc: 0, route, trace };
                 let gc = self.collections.during(served.span());
-                let served = Served { gc, ..served };
+                let served = EndedRequest { gc, ..served };
                 self.requests.add(&served, self.second(at));
                 self.recent.request(&served);
                 self.record(at, |at| Record::RequestEnd { at, id });
             }
-            Event::Collection { at, pause, kind, order, place, collected, uncollectable, .. } => {
+            HookEvent::Collection { at, pause, kind, order, place, collected, uncollectable, .. } => {
                 let collection = Collection { at, pause, kind, place, collected, uncollectable, order };
                 self.collections.add(collection, self.second(at + pause));
                 self.requests.collected((at, at + pause));
@@ -96,19 +96,19 @@ impl Ledger {
         }
     }
 
-    fn begins(&mut self, at: u64, id: u64, wait: u64, known: Known) {
+    fn begins(&mut self, at: u64, id: u64, wait: u64, known: ArrivalSource) {
         self.record(at, |at| Record::RequestStart { at, id });
         self.recent.begins(at);
-        let imputed = self.imputation.begins(at, id, known == Known::Unknown);
+        let imputed = self.imputation.begins(at, id, known == ArrivalSource::Unknown);
         let wait = imputed.unwrap_or(wait);
         if wait == 0 {
             return;
         }
         self.collections.waited(at.saturating_sub(wait), at);
         let source = match known {
-            Known::Socket => WaitSource::Socket,
-            Known::Proxy => WaitSource::Proxy,
-            Known::Inside | Known::Unknown => WaitSource::Estimated,
+            ArrivalSource::Socket => WaitSource::Socket,
+            ArrivalSource::Proxy => WaitSource::Proxy,
+            ArrivalSource::Inside | ArrivalSource::Unknown => WaitSource::Estimated,
         };
         self.record(at, |at| Record::RequestWait { at, id, wait, source });
     }
@@ -136,14 +136,14 @@ impl Ledger {
     }
 
     /// Books a stall, and the stop that it was.
-    pub(crate) fn stall(&mut self, verdict: Verdict, stop: Option<StopFacts>) {
+    pub(crate) fn stall(&mut self, verdict: EndedStall, stop: Option<StopFacts>) {
         self.stalls.add(&verdict, stop, self.installed);
         self.recent.stall(&verdict, stop);
         // A collection is beside its requests already.
         if !self.collections.is_one(verdict.at, verdict.duration) {
             self.requests.stalled((verdict.at, verdict.at + verdict.duration), verdict.cause);
         }
-        let Verdict { at, duration, cause, site } = verdict;
+        let EndedStall { at, duration, cause, site } = verdict;
         self.record(at, |at| Record::Stall { at, duration, cause, site });
     }
 
@@ -157,7 +157,7 @@ impl Ledger {
     }
 
     /// Books a busy-idle pair of the GIL.
-    pub(crate) fn gap(&mut self, gap: Gap) {
+    pub(crate) fn gap(&mut self, gap: GapSpan) {
         self.record(gap.at, |at| Record::Gap { at, busy: gap.busy, idle: gap.idle });
     }
 
@@ -178,7 +178,7 @@ impl Ledger {
     }
 
     /// Books a look at the process.
-    pub(crate) fn process(&mut self, at: u64, seen: Seen) {
+    pub(crate) fn process(&mut self, at: u64, seen: ProcessFigures) {
         self.seen = seen;
         self.record(at, |at| Record::Process { at, rss: seen.memory.rss, cpu_us: seen.cpu_us });
     }
@@ -221,7 +221,7 @@ mod tests {
         let (kind, place) = (StopKind::Full, Place::Forced);
         let (at, pause, collected, uncollectable) = (105, 9, 3, 0);
         let gathered = 1;
-        let event = Event::Collection { at, pause, kind, order: 7, place, gathered, collected, uncollectable };
+        let event = HookEvent::Collection { at, pause, kind, order: 7, place, gathered, collected, uncollectable };
         ledger.event(event);
         let block = ledger.trace.as_mut().map(BlockWriter::take).unwrap_or_default();
         let reason = "memory: near its ceiling".to_owned();

@@ -6,7 +6,7 @@ use neurogc_wire::trace::OrderKind;
 
 /// Kinds of orders, in the order in which they first came.
 #[derive(Debug, Default)]
-pub(crate) struct Orders {
+pub(crate) struct OrderLog {
     kinds: Vec<Kind>,
 }
 
@@ -17,7 +17,7 @@ struct Kind {
     last_ns: u64,
 }
 
-impl Orders {
+impl OrderLog {
     /// Counts an order. `at_ns` counts from the installation of the agent.
     pub(crate) fn add(&mut self, order: Order, at_ns: u64) {
         let same = |kind: &&mut Kind| (what(kind.order), kind.order.reason) == (what(order), order.reason);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn equal_orders_are_counted_together() {
-        let mut orders = Orders::default();
+        let mut orders = OrderLog::default();
         let young = Order::because(Decision::Young, "young objects have gathered");
         for at in [1, 2, 3] {
             orders.add(young, at * 1_000_000_000);

@@ -10,9 +10,9 @@ use neurogc_wire::trace::Place;
 use neurogc_wire::window::{StallSite, TimeByCause, Window, WindowGc, WindowRequests, WindowStalls};
 
 use crate::sense::collections::Collection;
-use crate::sense::requests::Served;
+use crate::sense::requests::EndedRequest;
 use crate::sense::spans::{Sum, ms, seconds};
-use crate::sense::stalls::Verdict;
+use crate::sense::stalls::EndedStall;
 
 /// How long an interval is, and how many are kept: five minutes.
 const INTERVAL_NS: u64 = 10_000_000_000;
@@ -97,7 +97,7 @@ impl Recent {
     }
 
     /// A request has ended.
-    pub(crate) fn request(&mut self, served: &Served) {
+    pub(crate) fn request(&mut self, served: &EndedRequest) {
         let span = served.span();
         let parts = [span.1.saturating_sub(span.0), served.wait, served.ended.saturating_sub(served.began)];
         let Some(interval) = self.interval(served.began, served.ended) else { return };
@@ -124,8 +124,8 @@ impl Recent {
     }
 
     /// The program was held up.
-    pub(crate) fn stall(&mut self, verdict: &Verdict, stop: Option<StopFacts>) {
-        let &Verdict { at, duration, cause, ref site } = verdict;
+    pub(crate) fn stall(&mut self, verdict: &EndedStall, stop: Option<StopFacts>) {
+        let &EndedStall { at, duration, cause, ref site } = verdict;
         let Some(interval) = self.interval(at, at + duration) else { return };
         interval.stalls[cause as usize].add(duration);
         let name = cut(site);
@@ -288,8 +288,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const FULL: Option<StopFacts> = Some(StopFacts { kind: StopKind::Full, objects: 980_000 });
 
-    fn stall(at: u64, duration: u64, cause: Cause, site: &str) -> Verdict {
-        Verdict { at, duration, cause, site: site.to_owned() }
+    fn stall(at: u64, duration: u64, cause: Cause, site: &str) -> EndedStall {
+        EndedStall { at, duration, cause, site: site.to_owned() }
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
         recent.stop(&stop(13 * S, 5 * MS, Place::InGap));
         for number in 0..100 {
             let began = 2 * S + number * MS;
-            recent.request(&Served { began, ended: began + 4 * MS, wait: 30 * MS, ..Served::default() });
+            recent.request(&EndedRequest { began, ended: began + 4 * MS, wait: 30 * MS, ..EndedRequest::default() });
         }
         let report = recent.report(15 * S, LONGEST_NS);
         assert_eq!((report.gc.in_request.count, report.gc.in_request.total_ms), (2, 100.0));

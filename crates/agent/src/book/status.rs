@@ -2,9 +2,9 @@
 
 use neurogc_diagnose::{Evidence, diagnose};
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::{Agent as Cost, Bound, Compared, Conduct, Forecasts, Guards, Status};
+use neurogc_wire::status::{AgentCost, Bound, Compared, Conduct, Forecasts, Guards, Status};
 
-use crate::book::order_log::Orders;
+use crate::book::order_log::OrderLog;
 use crate::book::recent::LONGEST_NS;
 use crate::decide::director::PolicyState;
 use crate::lifecycle::agent::{Agent, lock};
@@ -75,7 +75,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
         fds: ledger.seen.fds,
         threads: ledger.seen.threads,
         children,
-        agent: Cost {
+        agent: AgentCost {
             cpu_ms: ms(ledger.sampler_cpu_ns + ledger.uplink_cpu_ns),
             dropped: agent.hooks.dropped() + ledger.lost_blocks,
             rss_bytes: heap::allocated() as u64 + library,
@@ -105,7 +105,7 @@ pub(crate) fn sample(agent: &Agent) -> Sample {
 }
 
 /// What the policy does.
-fn conduct(agent: &Agent, orders: &Orders, state: Option<PolicyState>, now: u64) -> Conduct {
+fn conduct(agent: &Agent, orders: &OrderLog, state: Option<PolicyState>, now: u64) -> Conduct {
     let PolicyState { overdue_since, trust, .. } = state.unwrap_or_default();
     let waited = overdue_since.map(|since| agent.actor.since_install(now).saturating_sub(since));
     Conduct {

@@ -87,11 +87,11 @@ pub(crate) fn release() {
     let kept = match KEPT.try_lock() {
         Ok(mut kept) => std::mem::take(&mut *kept),
         Err(TryLockError::Poisoned(kept)) => std::mem::take(&mut *kept.into_inner()),
-        // Somebody is adding one, in another interpreter; what is there now goes with the next.
+        // A thread of another interpreter is adding an arena; a later call frees what is there now.
         Err(TryLockError::WouldBlock) => return,
     };
     for (address, size) in kept {
-        // SAFETY: CPython has given this arena up, and it has been passed to nobody else.
+        // SAFETY: CPython has given this arena up, and it has been passed to no other allocator.
         unsafe { free_before(address as *mut c_void, size) };
     }
 }
@@ -171,7 +171,7 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    /// It is done a little at a time, with pauses: whoever touches a page meanwhile waits.
+    /// It is done a little at a time, with pauses: a thread that touches a page meanwhile waits.
     const BUDGET: Duration = Duration::from_micros(200);
     const PAUSE: Duration = Duration::from_millis(3);
 
@@ -246,7 +246,7 @@ fn is_in_place(may_set: bool) -> bool {
         if now.free as usize == free as *const () as usize {
             return true;
         }
-        // A second time it would call itself through whoever has wrapped it.
+        // If it were set twice, it would call itself through an allocator that has wrapped it.
         if !may_set || FREE.load(Ordering::Acquire) != 0 {
             return false;
         }
@@ -293,7 +293,7 @@ unsafe extern "C" fn free(_: *mut c_void, arena: *mut c_void, size: usize) {
     // SAFETY: CPython gives the arena up.
     if unsafe { CHUNKS.free(arena as usize, !keeping) } {
         if !HUGE.load(Ordering::Relaxed) {
-            // Nobody looks after the pages any more.
+            // The uplink no longer maintains the pages.
             CHUNKS.thin_at(arena as usize);
         }
         return;
@@ -303,7 +303,7 @@ unsafe extern "C" fn free(_: *mut c_void, arena: *mut c_void, size: usize) {
             && kept.try_reserve(1).is_ok()
         {
             kept.push((arena as usize, size));
-            // SAFETY: nobody uses what is in the arena any more; it reads as zeros from now on.
+            // SAFETY: CPython no longer uses the arena; it reads as zeros from now on.
             unsafe { libc::madvise(arena, size, libc::MADV_DONTNEED) };
             return;
         }

@@ -86,8 +86,8 @@ impl Collector {
     pub(crate) fn tracked_estimate(self) -> u64 {
         let middle = self.address + self.layout.gc_generations + self.layout.gc_generation_size;
         let middle = match walk(middle, MOST_MIDDLE) {
-            Some(Walk::Whole(length)) => length,
-            Some(Walk::Partly) => MOST_MIDDLE,
+            Some(WalkEnd::Whole(length)) => length,
+            Some(WalkEnd::Partly) => MOST_MIDDLE,
             None => 0,
         };
         self.tenured() + self.pending() + middle as u64 + u64::from(self.counts()[0])
@@ -97,14 +97,14 @@ impl Collector {
     /// that loses its way gives `None`.
     pub(crate) fn frozen(self) -> Option<u64> {
         match walk(self.address + self.layout.gc_permanent_generation, MOST_FROZEN)? {
-            Walk::Whole(length) => Some(length as u64),
-            Walk::Partly => Some(MOST_FROZEN as u64),
+            WalkEnd::Whole(length) => Some(length as u64),
+            WalkEnd::Partly => Some(MOST_FROZEN as u64),
         }
     }
 
     /// Whether the program has frozen its heap. Only as much is walked as is needed to tell.
     pub(crate) fn has_frozen_heap(self) -> bool {
-        !matches!(walk(self.address + self.layout.gc_permanent_generation, FROZEN_AT_START), Some(Walk::Whole(_)))
+        !matches!(walk(self.address + self.layout.gc_permanent_generation, FROZEN_AT_START), Some(WalkEnd::Whole(_)))
     }
 
     /// The first and the last frozen object, which change when objects are frozen or thawed.
@@ -126,7 +126,7 @@ impl Collector {
 
 /// How far a walk came.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Walk {
+pub(super) enum WalkEnd {
     /// Round the list, which has so many members.
     Whole(usize),
     /// As far as allowed.
@@ -134,7 +134,7 @@ pub(super) enum Walk {
 }
 
 /// Follows a list of `PyGC_Head` and checks that every neighbour points back.
-pub(super) fn walk(head: usize, longest: usize) -> Option<Walk> {
+pub(super) fn walk(head: usize, longest: usize) -> Option<WalkEnd> {
     const PREVIOUS: usize = size_of::<usize>();
     // Both pointers carry flags in their low bits.
     const FLAGS: usize = 3;
@@ -146,9 +146,9 @@ pub(super) fn walk(head: usize, longest: usize) -> Option<Walk> {
             return None;
         }
         if next == head {
-            return Some(Walk::Whole(length));
+            return Some(WalkEnd::Whole(length));
         }
         at = next;
     }
-    Some(Walk::Partly)
+    Some(WalkEnd::Partly)
 }

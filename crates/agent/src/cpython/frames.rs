@@ -33,7 +33,7 @@ pub(crate) struct Frames {
 
 /// The running frame of a thread at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub(crate) struct FrameSample {
     /// The `_PyCFrame` that leads to the frame in 3.11 and 3.12, else zero.
     cframe: usize,
     frame: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Sample {
     fingerprint: u64,
 }
 
-impl Sample {
+impl FrameSample {
     /// Whether both stand at the same place of the code.
     pub(crate) fn same_instruction(&self, other: &Self) -> bool {
         (self.code, self.instruction) == (other.code, other.instruction)
@@ -61,7 +61,7 @@ impl Frames {
     }
 
     /// What the thread executes now. Two equal samples mean that hardly any bytecode ran between them.
-    pub(crate) fn sample(self, thread: ThreadState) -> Option<Sample> {
+    pub(crate) fn sample(self, thread: ThreadState) -> Option<FrameSample> {
         let layout = self.layout;
         let (cframe, frame) = match (layout.thread_frame, layout.thread_cframe) {
             (Some(offset), _) => (0, memory::word(thread.0 + offset)?),
@@ -81,7 +81,7 @@ impl Frames {
 
     /// Whether the thread stays where the sample met it: reads again and again until it has moved, or often enough.
     /// A loop of a few instructions is met at the same one many times, so a few looks would not do.
-    pub(crate) fn is_stuck(self, thread: ThreadState, sample: &Sample) -> bool {
+    pub(crate) fn is_stuck(self, thread: ThreadState, sample: &FrameSample) -> bool {
         const WORD: usize = size_of::<usize>();
         const LOOKS: usize = 48;
         let layout = self.layout;
@@ -103,14 +103,14 @@ impl Frames {
     }
 
     /// The frame that called the sampled one.
-    fn caller(self, sample: &Sample) -> Option<Sample> {
+    fn caller(self, sample: &FrameSample) -> Option<FrameSample> {
         let frame = memory::word(sample.frame + self.layout.frame_previous)?;
         let mut bytes = [0; FRAME_BYTES];
         let length = memory::read_some(frame, &mut bytes);
         self.sample_from(sample.cframe, frame, &bytes[..length])
     }
 
-    fn sample_from(self, cframe: usize, frame: usize, bytes: &[u8]) -> Option<Sample> {
+    fn sample_from(self, cframe: usize, frame: usize, bytes: &[u8]) -> Option<FrameSample> {
         let layout = self.layout;
         let mut hasher = DefaultHasher::new();
         hasher.write(bytes.get(layout.frame_localsplus..)?.chunks(FINGERPRINT).next()?);
@@ -120,11 +120,11 @@ impl Frames {
             None => word_in(bytes, layout.frame_instruction)? as u32 as usize,
         };
         let code = word_in(bytes, layout.frame_code)? & !7;
-        Some(Sample { cframe, frame, code, instruction, fingerprint: hasher.finish() })
+        Some(FrameSample { cframe, frame, code, instruction, fingerprint: hasher.finish() })
     }
 
     /// `file.py:12 in function` for a sample.
-    pub(crate) fn site(self, sample: &Sample) -> Option<String> {
+    pub(crate) fn site(self, sample: &FrameSample) -> Option<String> {
         /// The frame that CPython 3.12 and later put between C code and the Python code that it calls.
         const SHIM: &str = "<shim>";
         if self.type_of(sample.code)? != self.types.code {
@@ -144,7 +144,7 @@ impl Frames {
     }
 
     /// The line that a sample stands at.
-    pub(crate) fn line(self, sample: &Sample) -> Option<i32> {
+    pub(crate) fn line(self, sample: &FrameSample) -> Option<i32> {
         let first_line = memory::int(sample.code + self.layout.code_firstlineno)?;
         let table = memory::word(sample.code + self.layout.code_linetable)?;
         let size = memory::word(table + self.layout.bytes_size)?;
@@ -163,7 +163,7 @@ impl Frames {
 
     /// The native function that the sampled frame is calling, with its library: the last builtin on the frame's
     /// value stack. Slots above the stack's top may be stale, so this is a strong hint, not a proof.
-    pub(crate) fn native_callee(self, sample: &Sample) -> Option<String> {
+    pub(crate) fn native_callee(self, sample: &FrameSample) -> Option<String> {
         let locals = memory::int(sample.code + self.layout.code_nlocalsplus)?;
         let depth = memory::int(sample.code + self.layout.code_stacksize)?;
         let start = sample.frame + self.layout.frame_localsplus + usize::try_from(locals).ok()? * size_of::<usize>();

@@ -10,13 +10,13 @@ use super::layout::Layout;
 /// `PyGC_Head`, which stands before every object that the collector tracks, and at the head of every generation.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Head {
+pub(crate) struct GcHead {
     pub(crate) next: usize,
     /// Its low bits are flags.
     pub(crate) previous: usize,
 }
 
-impl Head {
+impl GcHead {
     /// The flags in the low bits of `previous`.
     pub(crate) const FLAGS: usize = 3;
 
@@ -29,7 +29,7 @@ impl Head {
 pub(crate) struct Generations<'py> {
     address: usize,
     layout: &'static Layout,
-    /// Nobody else changes the lists while this is there.
+    /// Proof that this thread holds the GIL: no other thread changes the lists meanwhile.
     gil: PhantomData<Python<'py>>,
 }
 
@@ -66,7 +66,7 @@ impl Generations<'_> {
 
     /// The first and the last frozen object.
     pub(crate) fn frozen_ends(self) -> (usize, usize) {
-        let head = (self.address + self.layout.gc_permanent_generation) as *const Head;
+        let head = (self.address + self.layout.gc_permanent_generation) as *const GcHead;
         // SAFETY: as in `is_collecting`: it is the head of a list.
         unsafe { ((*head).next, (*head).previous) }
     }
@@ -76,8 +76,8 @@ impl Generations<'_> {
     pub(crate) fn make_all_old(self) {
         // SAFETY: both are heads of well-formed lists of this interpreter, and the GIL is held.
         unsafe {
-            merge(self.head(MIDDLE) as *mut Head, self.head(OLD) as *mut Head);
-            merge(self.head(YOUNG) as *mut Head, self.head(OLD) as *mut Head);
+            merge(self.head(MIDDLE) as *mut GcHead, self.head(OLD) as *mut GcHead);
+            merge(self.head(YOUNG) as *mut GcHead, self.head(OLD) as *mut GcHead);
         }
         self.set_pending(self.pending() + self.young_count().max(0) as isize);
         self.set_count(YOUNG, 0);
@@ -123,12 +123,12 @@ impl Generations<'_> {
     ///
     /// # Safety
     /// `aside` must stay where it is until `bring_back` has been called with it.
-    pub(crate) unsafe fn set_aside(self, aside: *mut Head) -> Aside {
+    pub(crate) unsafe fn set_aside(self, aside: *mut GcHead) -> Aside {
         // SAFETY: the caller's promise, and both are heads of lists.
         unsafe {
             (*aside).next = aside as usize;
             (*aside).previous = aside as usize;
-            merge(self.head(YOUNG) as *mut Head, aside);
+            merge(self.head(YOUNG) as *mut GcHead, aside);
         }
         Aside { young: self.count(YOUNG), middle: self.count(MIDDLE) }
     }
@@ -137,8 +137,8 @@ impl Generations<'_> {
     ///
     /// # Safety
     /// `aside` must be what `set_aside` has filled.
-    pub(crate) unsafe fn bring_back(self, aside: *mut Head, counts: Aside) {
-        let young = self.head(YOUNG) as *mut Head;
+    pub(crate) unsafe fn bring_back(self, aside: *mut GcHead, counts: Aside) {
+        let young = self.head(YOUNG) as *mut GcHead;
         // SAFETY: the caller's promise: both are heads of well-formed lists.
         unsafe {
             merge(young, aside);
@@ -153,9 +153,9 @@ impl Generations<'_> {
     ///
     /// # Safety
     /// `aside` must be what `set_aside` has filled.
-    pub(crate) unsafe fn bring_back_in_child(self, aside: *mut Head) {
+    pub(crate) unsafe fn bring_back_in_child(self, aside: *mut GcHead) {
         // SAFETY: the caller's promise: both are heads of well-formed lists.
-        unsafe { merge(aside, self.head(YOUNG) as *mut Head) };
+        unsafe { merge(aside, self.head(YOUNG) as *mut GcHead) };
     }
 
     fn head(self, generation: usize) -> usize {
@@ -183,17 +183,17 @@ pub(crate) struct Aside {
 /// Appends a list to another one; the first is empty afterwards.
 ///
 /// # Safety
-/// Both must be heads of well-formed lists that nobody else uses now.
-unsafe fn merge(from: *mut Head, to: *mut Head) {
+/// Both must be heads of well-formed lists that no other thread uses now.
+unsafe fn merge(from: *mut GcHead, to: *mut GcHead) {
     // SAFETY: the caller's promise: every pointer in a well-formed list is that of a head.
     unsafe {
-        let (first, last) = ((*from).next as *mut Head, (*from).previous as *mut Head);
+        let (first, last) = ((*from).next as *mut GcHead, (*from).previous as *mut GcHead);
         if first == from {
             return;
         }
-        let tail = (*to).previous as *mut Head;
+        let tail = (*to).previous as *mut GcHead;
         (*tail).next = first as usize;
-        (*first).previous = ((*first).previous & Head::FLAGS) | tail as usize;
+        (*first).previous = ((*first).previous & GcHead::FLAGS) | tail as usize;
         (*last).next = to as usize;
         (*to).previous = last as usize;
         (*from).next = from as usize;
@@ -205,8 +205,8 @@ unsafe fn merge(from: *mut Head, to: *mut Head) {
 mod tests {
     use super::*;
 
-    fn list(members: &mut [Head]) {
-        let addresses: Vec<usize> = members.iter().map(|head| head as *const Head as usize).collect();
+    fn list(members: &mut [GcHead]) {
+        let addresses: Vec<usize> = members.iter().map(|head| head as *const GcHead as usize).collect();
         let count = members.len();
         for (index, head) in members.iter_mut().enumerate() {
             head.next = addresses[(index + 1) % count];
@@ -214,19 +214,19 @@ mod tests {
         }
     }
 
-    fn length(head: &Head) -> usize {
-        let start = head as *const Head as usize;
+    fn length(head: &GcHead) -> usize {
+        let start = head as *const GcHead as usize;
         let (mut at, mut count) = (head.next, 0);
         while at != start {
             count += 1;
             // SAFETY: the tests make well-formed lists.
-            at = unsafe { (*(at as *const Head)).next };
+            at = unsafe { (*(at as *const GcHead)).next };
         }
         count
     }
 
-    fn heads(count: usize) -> Vec<Head> {
-        (0..count).map(|_| Head { next: 0, previous: 0 }).collect()
+    fn heads(count: usize) -> Vec<GcHead> {
+        (0..count).map(|_| GcHead { next: 0, previous: 0 }).collect()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::layout::Layout;
 /// A view of the main interpreter's GIL. The struct lives as long as the interpreter: inside the runtime until 3.11,
 /// inside the statically allocated main interpreter from 3.12 on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gil {
+pub(crate) struct GilView {
     address: usize,
     layout: &'static Layout,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Gil {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadState(pub(crate) usize);
 
-impl Gil {
+impl GilView {
     /// # Safety
     /// `address` must be that of the main interpreter's `_gil_runtime_state` laid out as `layout` says, which the
     /// self-check has shown by reading it through `memory`.

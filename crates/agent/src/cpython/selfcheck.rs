@@ -6,9 +6,9 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::collector::{Collector, Walk, walk};
+use super::collector::{Collector, WalkEnd, walk};
 use super::frames::{Frames, Types};
-use super::gil::{Gil, ThreadState};
+use super::gil::{GilView, ThreadState};
 use super::layout::{Layout, Version, layout_for};
 use super::threads::ThreadIds;
 use super::{current_thread, runtime_address};
@@ -22,7 +22,7 @@ const LONGEST_WALK: usize = 20_000;
 pub(crate) struct Interpreter {
     pub(crate) version: Version,
     pub(crate) layout: Option<&'static Layout>,
-    pub(crate) gil: Option<Gil>,
+    pub(crate) gil: Option<GilView>,
     pub(crate) collector: Option<Collector>,
     pub(crate) frames: Option<Frames>,
     pub(crate) thread_ids: Option<ThreadIds>,
@@ -72,7 +72,7 @@ impl Interpreter {
         }
         match check_gil(py, layout, runtime, interpreter)? {
             // SAFETY: `check_gil` has just found this thread holding it and the interval right.
-            Some(address) => this.gil = Some(unsafe { Gil::at(address, layout) }),
+            Some(address) => this.gil = Some(unsafe { GilView::at(address, layout) }),
             None => {
                 this.degraded.push(mismatch(&version, "the GIL"));
                 return Ok(this);
@@ -136,7 +136,7 @@ fn compare_generations(py: Python<'_>, gc: &Bound<'_, PyModule>, layout: &Layout
             return Ok(false);
         }
         let Some(walked) = walk(head, LONGEST_WALK) else { return Ok(false) };
-        if let Walk::Whole(length) = walked {
+        if let WalkEnd::Whole(length) = walked {
             let keywords = PyDict::new(py);
             keywords.set_item("generation", generation)?;
             let listed = gc.call_method("get_objects", (), Some(&keywords))?.len()?;
@@ -148,8 +148,8 @@ fn compare_generations(py: Python<'_>, gc: &Bound<'_, PyModule>, layout: &Layout
     }
     let frozen: usize = gc.call_method0("get_freeze_count")?.extract()?;
     Ok(match walk(address + layout.gc_permanent_generation, LONGEST_WALK) {
-        Some(Walk::Whole(length)) => length == frozen,
-        Some(Walk::Partly) => frozen >= LONGEST_WALK,
+        Some(WalkEnd::Whole(length)) => length == frozen,
+        Some(WalkEnd::Partly) => frozen >= LONGEST_WALK,
         None => false,
     })
 }

@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use super::Interpreter;
 use crate::act::vm::Vm;
 use crate::sense::process::{has_room, resident};
-use crate::snapshot::{Failure, Latest, Launched, Progress, Reaped, Snapshots, Sortie};
+use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, SnapshotRunner, Sortie};
 use crate::sys::native::{monotonic_ns, pthread_self};
 
 /// Functions of `gc` as CPython made them: the module itself may hold stand-ins, ours or the program's.
@@ -67,7 +67,7 @@ pub(crate) fn original_function<'py>(py: Python<'py>, name: &str) -> PyResult<Bo
 pub(crate) struct ThisProcess<'a, 'py> {
     pub(crate) py: Python<'py>,
     pub(crate) interpreter: &'a Interpreter,
-    pub(crate) snapshots: &'a Snapshots,
+    pub(crate) snapshots: &'a SnapshotRunner,
 }
 
 impl ThisProcess<'_, '_> {
@@ -142,11 +142,11 @@ impl Vm for ThisProcess<'_, '_> {
         self.call(|gc| gc.set_threshold.bind(self.py).call1((young, middle, full)).map(drop))
     }
 
-    fn launch(&self, sortie: Sortie) -> Result<Launched, Failure> {
+    fn launch(&self, sortie: Sortie) -> Result<Launched, SnapshotFailure> {
         self.snapshots.launch(self.py, self.interpreter, sortie)
     }
 
-    fn look(&self) -> Progress {
+    fn look(&self) -> SnapshotProgress {
         self.snapshots.look()
     }
 
@@ -158,7 +158,7 @@ impl Vm for ThisProcess<'_, '_> {
         self.snapshots.forget_failure();
     }
 
-    fn refuse(&self, failure: &Failure) {
+    fn refuse(&self, failure: &SnapshotFailure) {
         self.snapshots.refuse(failure);
     }
 

@@ -10,7 +10,7 @@ use super::models::policy_of;
 use crate::lifecycle::agent::Agent;
 use crate::python::moments::call_main_thread;
 use crate::sense::process::{has_room, resident};
-use crate::snapshot::Progress;
+use crate::snapshot::SnapshotProgress;
 
 /// How often resident memory is read while the program runs, and how often the flight that is out is looked at.
 const MEMORY_NS: u64 = 5_000_000;
@@ -119,7 +119,7 @@ impl<'a> Attendant<'a> {
             return None;
         }
         match self.agent.snapshots.look() {
-            Progress::InFlight { .. } => {
+            SnapshotProgress::InFlight { .. } => {
                 if now >= self.memory_due && !has_room(self.agent.actor.resident_seen(), COPIES_LEAST) {
                     // The kernel would end the walk before the program, but others may live in the same cgroup.
                     self.agent.snapshots.cancel();
@@ -177,7 +177,7 @@ impl<'a> Attendant<'a> {
     /// Asks the main thread to come by where something has waited for a moment for too long.
     fn call_if_due(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {
         let (actor, job) = (&self.agent.actor, self.agent.remote.is_waiting());
-        let ready = actor.waits() && matches!(self.agent.snapshots.look(), Progress::Ready { .. });
+        let ready = actor.waits() && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
         if !job && !actor.waits() {
             return None;
         }

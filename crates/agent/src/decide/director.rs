@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::{
-    Bound, Collected, Decision, Flown, Generation, Guarded, Moment, Name, Observation, Order, Scope, Snapshot,
+    Collected, Decision, Flown, Generation, Guarded, Moment, Name, Observation, Order, PacerBound, Scope, Snapshot,
     Thresholds, Trust,
 };
 
-use crate::snapshot::{Failure, Latest, Progress};
+use crate::snapshot::{Latest, SnapshotFailure, SnapshotProgress};
 
 /// Something that happened in a thread of the program and that the policy has to know. Moments count from the
 /// installation of the agent.
@@ -41,7 +41,7 @@ pub(crate) struct Situation {
     pub(crate) paused: bool,
     pub(crate) deferred: bool,
     /// How the snapshot stands, and the latest flight; nothing where there are no snapshots.
-    pub(crate) snapshot: Option<(Progress, Latest)>,
+    pub(crate) snapshot: Option<(SnapshotProgress, Latest)>,
 }
 
 /// What comes of a question.
@@ -71,7 +71,7 @@ pub(crate) struct Due {
 /// What is shown of the policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PolicyState {
-    pub(crate) bound: Bound,
+    pub(crate) bound: PacerBound,
     /// Since when the program has waited for a collection that it asked for.
     pub(crate) overdue_since: Option<Duration>,
     pub(crate) trust: Option<Trust>,
@@ -173,18 +173,20 @@ impl Director {
         }
         match progress {
             // Where memory is too short for copies, CPython's own collection keeps the goal.
-            Progress::Idle if seen.now < self.short_until => Snapshot::Unavailable,
-            Progress::Idle => Snapshot::Idle,
+            SnapshotProgress::Idle if seen.now < self.short_until => Snapshot::Unavailable,
+            SnapshotProgress::Idle => Snapshot::Idle,
             // A slice is being freed by another thread.
-            Progress::Busy | Progress::InFlight { .. } => Snapshot::InFlight,
-            Progress::Ready { candidates, piece, .. } => Snapshot::Ready { objects: *candidates as u64, piece: *piece },
-            Progress::Failed(failure) => self.note_failure(seen.now, failure, advice),
+            SnapshotProgress::Busy | SnapshotProgress::InFlight { .. } => Snapshot::InFlight,
+            SnapshotProgress::Ready { candidates, piece, .. } => {
+                Snapshot::Ready { objects: *candidates as u64, piece: *piece }
+            }
+            SnapshotProgress::Failed(failure) => self.note_failure(seen.now, failure, advice),
         }
     }
 
-    fn note_failure(&mut self, now: Duration, failure: &Failure, advice: &mut Advice) -> Snapshot {
+    fn note_failure(&mut self, now: Duration, failure: &SnapshotFailure, advice: &mut Advice) -> Snapshot {
         advice.failed = true;
-        if *failure == Failure::ShortOfMemory {
+        if *failure == SnapshotFailure::ShortOfMemory {
             self.guarded.called_off();
             self.short_until = now + SHORT;
             return Snapshot::Unavailable;

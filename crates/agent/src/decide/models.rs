@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use neurogc_policy::{Bytes, CLASSIC_MODEL, LoadError, MOST_BYTES, Name, Policy, classic, learned, policy};
+use neurogc_policy::{Bytes, CLASSIC_MODEL, MOST_BYTES, ModelError, Name, Policy, classic, learned, policy};
 
 use crate::lifecycle::agent::Agent;
 use crate::sense::process::machine_memory;
@@ -30,7 +30,7 @@ fn load(
     agent: &Agent,
     file: &Path,
     (trouble, instead): (&str, Name),
-    made_of: impl FnOnce(&[u8]) -> Result<Box<dyn Policy>, LoadError>,
+    made_of: impl FnOnce(&[u8]) -> Result<Box<dyn Policy>, ModelError>,
 ) -> Box<dyn Policy> {
     let loaded = read(file).and_then(|bytes| made_of(&bytes).map_err(|error| error.to_string()));
     loaded.unwrap_or_else(|reason| {

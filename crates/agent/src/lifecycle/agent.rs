@@ -27,8 +27,8 @@ use crate::python::prefork::forks_workers_now;
 use crate::sense::children::Proportions;
 use crate::sense::frozen::Frozen;
 use crate::sense::hooks::Hooks;
-use crate::sense::process::Process;
-use crate::snapshot::Snapshots;
+use crate::sense::process::ProcessReader;
+use crate::snapshot::SnapshotRunner;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
 use crate::sys::wake::{SAMPLER, UPLINK};
 use crate::{sense::sampler, uplink};
@@ -66,7 +66,7 @@ pub(crate) struct Agent {
     /// The policy in force, and how often it was changed.
     policy: Mutex<Name>,
     switches: AtomicU32,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) snapshots: SnapshotRunner,
     /// Blocks of the trace on their way to the file.
     pub(crate) blocks: ArrayQueue<Vec<u8>>,
     /// The collector's thresholds when the agent was installed.
@@ -76,7 +76,7 @@ pub(crate) struct Agent {
     /// Whether the process came from a fork with the agent in it.
     pub(crate) forked: bool,
     /// The sense that the uplink feeds. It outlives the uplink's thread, which every fork ends.
-    pub(crate) process: Mutex<Process>,
+    pub(crate) process: Mutex<ProcessReader>,
     /// What status reports remember from one to the next, because it is dear to read.
     pub(crate) proportions: Mutex<Proportions>,
     pub(crate) frozen: Mutex<Frozen>,
@@ -134,12 +134,12 @@ impl Agent {
             remote: Remote::default(),
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
-            snapshots: Snapshots::default(),
+            snapshots: SnapshotRunner::default(),
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,
             forked: false,
-            process: Mutex::new(Process::new()),
+            process: Mutex::new(ProcessReader::new()),
             proportions: Mutex::default(),
             frozen: Mutex::default(),
             pid: std::process::id(),
@@ -215,7 +215,8 @@ impl Agent {
         };
     }
 
-    /// The last act of the uplink's thread: it begins again where somebody has started it while it was ending.
+    /// The last thing that the uplink's thread does. If another thread has asked for a start meanwhile, it starts both
+    /// threads again.
     fn leave(self: &Arc<Self>) {
         let mut threads = lock(&self.threads);
         if threads.wanted && self.stopping() {

@@ -15,7 +15,7 @@ const LONGEST: usize = 100;
 
 /// What a process is in its service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ProcessRole {
     /// A program of one process.
     #[default]
     Main,
@@ -33,7 +33,7 @@ pub(crate) enum Role {
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
     pub(crate) service: String,
-    pub(crate) role: Role,
+    pub(crate) role: ProcessRole,
     /// The number of a worker among those of its server; 0 until the uplink has got one.
     pub(crate) worker: AtomicU32,
 }
@@ -44,17 +44,17 @@ impl Identity {
         let is = |what: &str| words.iter().any(|word| word.contains(what));
         let spawned = is("multiprocessing.spawn") || is("--multiprocessing-fork") || is("multiprocessing.forkserver");
         let role = if is("multiprocessing.resource_tracker") {
-            Role::ResourceTracker
+            ProcessRole::ResourceTracker
         } else if spawned && server(parents).is_some() {
-            Role::Worker
+            ProcessRole::Worker
         } else if spawned {
-            Role::Child(parent)
+            ProcessRole::Child(parent)
         } else if is_master(words) {
-            Role::Master
+            ProcessRole::Master
         } else {
-            Role::Main
+            ProcessRole::Main
         };
-        let inherited = spawned || role == Role::ResourceTracker;
+        let inherited = spawned || role == ProcessRole::ResourceTracker;
         let service = named.unwrap_or_else(|| application(if inherited { parents } else { words }));
         Self { service: cut(&service), role, worker: AtomicU32::new(0) }
     }
@@ -62,19 +62,20 @@ impl Identity {
     /// Of a child that this process, with this command line, has forked.
     pub(crate) fn in_child(&self, parent: u32, words: &[String], forks_workers: bool) -> Self {
         let serves = forks_workers || server(words).is_some();
-        let role = if serves && self.role != Role::Worker { Role::Worker } else { Role::Child(parent) };
+        let role =
+            if serves && self.role != ProcessRole::Worker { ProcessRole::Worker } else { ProcessRole::Child(parent) };
         Self { service: self.service.clone(), role, worker: AtomicU32::new(0) }
     }
 
     /// The role in words.
     pub(crate) fn role(&self) -> String {
         match (self.role, self.worker.load(Ordering::Relaxed)) {
-            (Role::Main, _) => "main".to_owned(),
-            (Role::Master, _) => "master".to_owned(),
-            (Role::Worker, 0) => "worker".to_owned(),
-            (Role::Worker, number) => format!("worker {number}"),
-            (Role::Child(parent), _) => format!("child of {parent}"),
-            (Role::ResourceTracker, _) => "resource tracker".to_owned(),
+            (ProcessRole::Main, _) => "main".to_owned(),
+            (ProcessRole::Master, _) => "master".to_owned(),
+            (ProcessRole::Worker, 0) => "worker".to_owned(),
+            (ProcessRole::Worker, number) => format!("worker {number}"),
+            (ProcessRole::Child(parent), _) => format!("child of {parent}"),
+            (ProcessRole::ResourceTracker, _) => "resource tracker".to_owned(),
         }
     }
 }

@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use super::module::current;
 use super::moments::request_ended;
 use crate::lifecycle::agent::{Agent, lock};
-use crate::sense::arrivals::{Arrival, Known, queued, trace_id};
+use crate::sense::arrivals::{Arrival, ArrivalSource, queued, trace_id};
 use crate::sense::hooks::Open;
 use crate::sense::routes::{NO_ROUTE, RouteId};
 use crate::sys::native::unix_ns;
@@ -185,9 +185,9 @@ fn arrival_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> (Arrival, O
 /// A proxy says when it sent the request: that counts where it is longer ago than the arrival of the data.
 fn sent_by_proxy(arrival: &mut Arrival, header: &[u8]) {
     if let Some(wait) = queued(header, unix_ns())
-        && (wait > arrival.wait || arrival.known == Known::Unknown)
+        && (wait > arrival.wait || arrival.known == ArrivalSource::Unknown)
     {
-        (arrival.wait, arrival.known) = (wait, Known::Proxy);
+        (arrival.wait, arrival.known) = (wait, ArrivalSource::Proxy);
     }
 }
 

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use super::gc_functions::{follow_switch, restore_if_left};
 use super::module::{current_now, resume};
-use crate::act::actor::{Ended, Lowered};
+use crate::act::actor::{EndedCollection, Lowered};
 use crate::act::vm::Vm;
 use crate::cpython::pending::call_soon;
 use crate::lifecycle::agent::{Agent, lock};
@@ -51,7 +51,7 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     }
     let Some(began) = agent.hooks.collection_stops(kind, by, order, collected, uncollectable) else { return };
     let gathered = agent.hooks.gathered();
-    agent.actor.collection_ended(&vm, &agent.hooks, Ended { generation, began, gathered, freed: collected });
+    agent.actor.collection_ended(&vm, &agent.hooks, EndedCollection { generation, began, gathered, freed: collected });
     if agent.remote.is_waiting() && !agent.actor.is_running() {
         let _lowered = Lowered::new(&vm);
         serve(py, agent);

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use neurogc_policy::{Control, policy};
+use neurogc_policy::{CollectionControl, policy};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -40,7 +40,7 @@ pub(crate) fn share_heap(py: Python<'_>, agent: &Agent) -> PyResult<()> {
 
 /// Only where a policy of ours decides when everything is collected, and the program has not frozen its heap itself.
 fn shares_heap(py: Python<'_>, agent: &Agent) -> PyResult<bool> {
-    let paced = policy(agent.policy(), agent.settings.tuning).control() == Control::Paced;
+    let paced = policy(agent.policy(), agent.settings.tuning).control() == CollectionControl::Paced;
     let conducts = paced
         && !agent.actor.has_stood_down()
         && agent.interpreter.collector.is_some_and(|collector| !collector.has_frozen_heap());

@@ -10,11 +10,11 @@ use pyo3::types::PyDict;
 
 use super::module::current;
 use crate::act::actor::ASKED;
-use crate::act::drive::{Drive, Next};
+use crate::act::drive::{Next, RequestedSnapshot};
 use crate::act::vm::Vm;
 use crate::lifecycle::agent::Agent;
 use crate::sense::hooks::Ordered;
-use crate::snapshot::{Figures, Progress, Reaped};
+use crate::snapshot::{Reaped, SnapshotFigures, SnapshotProgress};
 
 /// Collects everything by way of a snapshot and gives what was found, or nothing where there can be none.
 #[pyfunction]
@@ -25,7 +25,7 @@ pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<u64>> {
         // A finalizer asks, or another thread's finalizer has let us in: as with `gc.collect()`, nothing happens.
         return Ok(Some(0));
     }
-    let mut drive = Drive::new(&vm);
+    let mut drive = RequestedSnapshot::new(&vm);
     loop {
         match drive.step(&agent.actor, &vm, &agent.hooks) {
             Next::Again(pause) => {
@@ -69,13 +69,13 @@ pub(crate) fn snapshot_launch(py: Python<'_>) -> PyResult<()> {
 pub(crate) fn snapshot_look(py: Python<'_>) -> PyResult<(&'static str, Py<PyAny>)> {
     let progress = agent()?.snapshots.look();
     let (word, more) = match progress {
-        Progress::Idle => ("idle", py.None()),
-        Progress::Busy => ("busy", py.None()),
-        Progress::InFlight { since_ns } => ("in flight", since_ns.into_pyobject(py)?.into_any().unbind()),
-        Progress::Ready { candidates, components, largest, .. } => {
+        SnapshotProgress::Idle => ("idle", py.None()),
+        SnapshotProgress::Busy => ("busy", py.None()),
+        SnapshotProgress::InFlight { since_ns } => ("in flight", since_ns.into_pyobject(py)?.into_any().unbind()),
+        SnapshotProgress::Ready { candidates, components, largest, .. } => {
             ("ready", (candidates, components, largest).into_pyobject(py)?.into_any().unbind())
         }
-        Progress::Failed(failure) => ("failed", failure.to_string().into_pyobject(py)?.into_any().unbind()),
+        SnapshotProgress::Failed(failure) => ("failed", failure.to_string().into_pyobject(py)?.into_any().unbind()),
     };
     Ok((word, more))
 }
@@ -107,7 +107,7 @@ pub(crate) fn snapshot_cancel() -> PyResult<()> {
 /// The sums so far, and the latest flight.
 #[pyfunction]
 pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let Figures { launched, failed, clone, flight, reap, candidates, freed, copied, extra, latest, .. } =
+    let SnapshotFigures { launched, failed, clone, flight, reap, candidates, freed, copied, extra, latest, .. } =
         agent()?.snapshots.figures();
     let figures = PyDict::new(py);
     figures.set_item("launched", launched)?;

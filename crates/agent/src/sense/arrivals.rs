@@ -22,7 +22,7 @@ const MOST_OPEN: usize = 1024;
 
 /// How the wait of a request is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum ArrivalSource {
     /// It came from no network: the program marked it by hand, and there was no wait.
     #[default]
     Inside,
@@ -40,7 +40,7 @@ pub(crate) struct Arrival {
     /// How long it has waited, in nanoseconds.
     pub(crate) wait: u64,
     /// How that is known.
-    pub(crate) known: Known,
+    pub(crate) known: ArrivalSource,
     /// The W3C trace id; zero for none.
     pub(crate) trace: [u8; 16],
 }

@@ -11,7 +11,7 @@ use neurogc_wire::stop::{ByStop, StopKind};
 use neurogc_wire::trace::Place;
 
 use super::slowest::overlap;
-use super::spans::{Spans, Sum, ms};
+use super::spans::{DurationHistogram, Sum, ms};
 
 /// How long after a stop in a gap requests may still turn out to have waited for it.
 pub(crate) const SETTLE_NS: u64 = 300_000_000;
@@ -65,8 +65,8 @@ impl Places {
 
 /// All collections so far.
 #[derive(Debug, Default)]
-pub(crate) struct Collections {
-    kinds: ByStop<Spans>,
+pub(crate) struct CollectionLog {
+    kinds: ByStop<DurationHistogram>,
     places: Places,
     /// Requests that came during stops in gaps.
     arrivals: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Collections {
     waits: VecDeque<u64>,
 }
 
-impl Collections {
+impl CollectionLog {
     /// A collection ended `now_s` seconds after the agent was installed. It is settled later.
     pub(crate) fn add(&mut self, mut collection: Collection, now_s: u64) {
         if collection.place == Place::InGap {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_stop_in_a_gap_for_which_requests_waited_is_of_a_class_of_its_own() {
-        let mut collections = Collections::default();
+        let mut collections = CollectionLog::default();
         collections.add(stop(1_000, 50, Place::InGap), 1);
         collections.add(stop(2_000, 300, Place::InGap), 2);
         collections.add(stop(2_301, 5, Place::InRequest), 2);
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_request_that_begins_before_the_end_is_told_has_waited_for_it() {
-        let mut collections = Collections::default();
+        let mut collections = CollectionLog::default();
         collections.waited(1_010 * MS, 1_290 * MS);
         collections.add(stop(1_000, 300, Place::InGap), 1);
         let report = collections.report(1, false);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_young_stop_in_a_gap_is_not_settled_yet() {
-        let mut collections = Collections::default();
+        let mut collections = CollectionLog::default();
         collections.add(stop(1_000, 50, Place::InGap), 1);
         assert!(collections.settle(1_100 * MS).is_none() && collections.is_open());
         assert!(collections.settle(1_400 * MS).is_some() && !collections.is_open());
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut collections = Collections::default();
+        let mut collections = CollectionLog::default();
         for at in 0..10_000 {
             collections.add(stop(at, 0, Place::InGap), 0);
             while collections.settle(0).is_some() {}

@@ -1,15 +1,15 @@
-//! Spans in which somebody held the GIL and spans in which nobody did, as far as samples can tell.
+//! Spans in which a thread held the GIL and spans in which the GIL was free, as far as samples can tell.
 
 use neurogc_wire::status::Gil;
 
-use super::spans::{Spans, ms};
+use super::spans::{DurationHistogram, ms};
 
 /// Processor time between two samples that is more than the agent's own.
 const WORKED_NS: u64 = 1_000_000;
 
 /// A busy span and the gap after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gap {
+pub(crate) struct GapSpan {
     pub(crate) at: u64,
     pub(crate) busy: u64,
     pub(crate) idle: u64,
@@ -17,9 +17,9 @@ pub(crate) struct Gap {
 
 /// All spans so far.
 #[derive(Debug, Default)]
-pub(crate) struct Gaps {
-    busy: Spans,
-    idle: Spans,
+pub(crate) struct GapLog {
+    busy: DurationHistogram,
+    idle: DurationHistogram,
     busy_ns: u64,
     idle_ns: u64,
     last: Option<(u64, bool)>,
@@ -28,10 +28,10 @@ pub(crate) struct Gaps {
     before: Option<(u64, u64)>,
 }
 
-impl Gaps {
+impl GapLog {
     /// Takes a sample and gives the busy-idle pair that it closes. `used` is the processor time of the program since the
     /// last sample where samples are rare, as in a light program: the GIL was held for no longer than that since then.
-    pub(crate) fn look(&mut self, at: u64, held: bool, used: Option<u64>) -> Option<Gap> {
+    pub(crate) fn look(&mut self, at: u64, held: bool, used: Option<u64>) -> Option<GapSpan> {
         let Some((last_at, last_held)) = self.last.replace((at, held)) else {
             self.since = at;
             return None;
@@ -53,7 +53,7 @@ impl Gaps {
         let began = std::mem::replace(&mut self.since, change);
         if held {
             self.idle.add(length);
-            self.before.take().map(|(at, busy)| Gap { at, busy, idle: length })
+            self.before.take().map(|(at, busy)| GapSpan { at, busy, idle: length })
         } else {
             self.busy.add(length);
             self.before = Some((began, length));
@@ -62,7 +62,7 @@ impl Gaps {
     }
 
     /// Both samples found the GIL free, and it was held in between: in the middle, on average.
-    fn worked_between(&mut self, last_at: u64, at: u64, used: u64) -> Option<Gap> {
+    fn worked_between(&mut self, last_at: u64, at: u64, used: u64) -> Option<GapSpan> {
         let began = last_at + (at - last_at - used) / 2;
         let idle = began - self.since;
         self.since = began + used;
@@ -70,7 +70,7 @@ impl Gaps {
         self.idle_ns += at - last_at - used;
         self.idle.add(idle);
         self.busy.add(used);
-        self.before.replace((began, used)).map(|(at, busy)| Gap { at, busy, idle })
+        self.before.replace((began, used)).map(|(at, busy)| GapSpan { at, busy, idle })
     }
 
     /// How long the GIL has been free.
@@ -78,7 +78,7 @@ impl Gaps {
         self.last.map_or(0, |(at, held)| if held { 0 } else { at - self.since })
     }
 
-    /// For how long somebody held it and nobody did, in milliseconds.
+    /// For how long the GIL was held, and for how long it was free, in milliseconds.
     pub(crate) fn totals_ms(&self) -> (f64, f64) {
         (ms(self.busy_ns), ms(self.idle_ns))
     }
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn alternating_samples_become_spans() {
-        let mut gaps = Gaps::default();
+        let mut gaps = GapLog::default();
         let looks = [(0, false), (10, true), (20, true), (30, false), (50, false), (60, true)];
         let closed: Vec<_> = looks.iter().filter_map(|&(at, held)| gaps.look(at * 1_000_000, held, None)).collect();
-        assert_eq!(closed, [Gap { at: 5_000_000, busy: 20_000_000, idle: 30_000_000 }]);
+        assert_eq!(closed, [GapSpan { at: 5_000_000, busy: 20_000_000, idle: 30_000_000 }]);
         let report = gaps.report();
         assert_eq!((report.busy.count, report.idle.count), (1, 2));
         assert_eq!(report.busy_percent, 41.67);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_idle_program_shows_for_how_long() {
-        let mut gaps = Gaps::default();
+        let mut gaps = GapLog::default();
         gaps.look(0, true, None);
         gaps.look(10, false, None);
         gaps.look(100, false, None);
@@ -118,18 +118,18 @@ mod tests {
 
     #[test]
     fn work_between_two_samples_ends_a_gap() {
-        let mut gaps = Gaps::default();
+        let mut gaps = GapLog::default();
         assert_eq!(gaps.look(0, false, None), None);
         assert_eq!(gaps.look(50_000_000, false, Some(10_000_000)), None);
         let gap = gaps.look(100_000_000, false, Some(4_000_000));
-        assert_eq!(gap, Some(Gap { at: 20_000_000, busy: 10_000_000, idle: 43_000_000 }));
+        assert_eq!(gap, Some(GapSpan { at: 20_000_000, busy: 10_000_000, idle: 43_000_000 }));
         assert_eq!((gaps.idle_for(), gaps.report().busy_percent), (23_000_000, 14.0));
     }
 
     /// A look at a light program comes when it has worked for a while, so it often finds the GIL held.
     #[test]
     fn the_gil_was_not_held_for_longer_than_the_program_worked() {
-        let mut gaps = Gaps::default();
+        let mut gaps = GapLog::default();
         for round in 0..10 {
             gaps.look(round * 100_000_000, false, None);
             gaps.look(round * 100_000_000 + 98_000_000, true, Some(8_000_000));

@@ -13,7 +13,7 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::Place;
 
-use super::arrivals::{Arrival, Known, Lately, since_sent, wait_of};
+use super::arrivals::{Arrival, ArrivalSource, Lately, since_sent, wait_of};
 use super::routes::{RouteId, RouteNames};
 use crate::sys::native::monotonic_ns;
 use crate::sys::sockets::{Peers, Way};
@@ -36,9 +36,9 @@ thread_local! {
 
 /// Something that happened in the program. Times are `monotonic_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum HookEvent {
     /// A request began.
-    Start { at: u64, id: u64, wait: u64, known: Known },
+    Start { at: u64, id: u64, wait: u64, known: ArrivalSource },
     /// A request ended.
     End { at: u64, open: Open, route: RouteId },
     /// A collection or another stop ended. `order` is the id of the order that led to it, 0 where none is known.
@@ -73,7 +73,7 @@ pub(crate) enum Ordered {
 /// The program's side of the agent.
 #[derive(Debug)]
 pub(crate) struct Hooks {
-    events: ArrayQueue<Event>,
+    events: ArrayQueue<HookEvent>,
     dropped: AtomicU64,
     in_flight: AtomicU64,
     next_id: AtomicU64,
@@ -114,7 +114,7 @@ impl Default for Hooks {
     }
 }
 
-/// A request that has begun; whoever holds it must end it once.
+/// A request that has begun; its owner must end it exactly once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Open {
     pub(crate) id: u64,
@@ -129,24 +129,24 @@ impl Hooks {
         let crowded = self.crowded.load(Ordering::Relaxed);
         let calm_at = CALM_AT.get();
         if !crowded && ended <= calm_at && monotonic_ns() < calm_at + CALM_NS && self.collecting_since().is_none() {
-            return (Arrival { known: Known::Socket, ..Arrival::default() }, None);
+            return (Arrival { known: ArrivalSource::Socket, ..Arrival::default() }, None);
         }
         let peer = peer();
         let Some(told) = peer.and_then(|peer| self.peers.last_data(peer, Way::Received)) else {
-            return (Arrival { known: Known::Unknown, ..Arrival::default() }, peer);
+            return (Arrival { known: ArrivalSource::Unknown, ..Arrival::default() }, peer);
         };
         if told.ticks == 0 {
             CALM_AT.set(told.now);
         }
         let wait = wait_of(told, Lately { crowded, stop: (began, ended) });
-        (Arrival { wait, known: Known::Socket, ..Arrival::default() }, peer)
+        (Arrival { wait, known: ArrivalSource::Socket, ..Arrival::default() }, peer)
     }
 
     /// A request begins.
     pub(crate) fn begin(&self, arrival: Arrival) -> Open {
         let open = Open { id: self.next_id.fetch_add(1, Ordering::Relaxed), began: monotonic_ns(), arrival };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.push(Event::Start { at: open.began, id: open.id, wait: arrival.wait, known: arrival.known });
+        self.push(HookEvent::Start { at: open.began, id: open.id, wait: arrival.wait, known: arrival.known });
         self.progress();
         open
     }
@@ -160,7 +160,7 @@ impl Hooks {
         {
             at = at.saturating_sub(since_sent(told, at.saturating_sub(open.began)));
         }
-        self.push(Event::End { at, open, route });
+        self.push(HookEvent::End { at, open, route });
         // Only now: what is not in flight any more can be counted.
         self.in_flight.fetch_sub(1, Ordering::Release);
         self.progress();
@@ -235,7 +235,7 @@ impl Hooks {
         let ended = monotonic_ns();
         self.stop[0].store(began, Ordering::Relaxed);
         self.stop[1].store(ended, Ordering::Relaxed);
-        self.push(Event::Collection {
+        self.push(HookEvent::Collection {
             at: began,
             pause: ended.saturating_sub(began),
             kind,
@@ -281,14 +281,14 @@ impl Hooks {
         }
     }
 
-    fn push(&self, event: Event) {
+    fn push(&self, event: HookEvent) {
         if self.events.push(event).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The oldest event that nobody has taken.
-    pub(crate) fn take(&self) -> Option<Event> {
+    /// Removes the oldest event from the queue.
+    pub(crate) fn take(&self) -> Option<HookEvent> {
         self.events.pop()
     }
 
@@ -339,7 +339,7 @@ mod tests {
         let events: Vec<_> = std::iter::from_fn(|| hooks.take()).collect();
         assert!(matches!(
             events[1],
-            Event::Collection {
+            HookEvent::Collection {
                 kind: StopKind::Full,
                 order: 5,
                 place: Place::InRequest,

@@ -15,7 +15,7 @@ const ROLLUP_RARITY: u64 = 1000;
 const ROLLUP_SOONEST_NS: u64 = 10_000_000_000;
 const ROLLUP_FIRST_NS: u64 = 1_000_000_000;
 
-/// When somebody asks for a report and the last read took less than this, it is read again.
+/// When a client asks for a report and the last read took less than this, it is read again.
 const ROLLUP_CHEAP_NS: u64 = 5_000_000;
 
 /// The shortest time that a share of the processor is taken over: two questions may come right after each other.
@@ -23,7 +23,7 @@ const CPU_WINDOW_NS: u64 = 100_000_000;
 
 /// What was seen at the last look.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ProcessFigures {
     pub(crate) memory: Memory,
     pub(crate) cpu: Cpu,
     pub(crate) cpu_us: u64,
@@ -35,8 +35,8 @@ pub(crate) struct Seen {
 
 /// Looks at this process.
 #[derive(Debug)]
-pub(crate) struct Process {
-    seen: Seen,
+pub(crate) struct ProcessReader {
+    seen: ProcessFigures,
     /// The clock and the processor time when the running window began.
     cpu_before: (u64, u64),
     net_before: Option<Net>,
@@ -45,11 +45,11 @@ pub(crate) struct Process {
     rollup_took: u64,
 }
 
-impl Process {
+impl ProcessReader {
     /// Has seen nothing yet.
     pub(crate) fn new() -> Self {
         Self {
-            seen: Seen::default(),
+            seen: ProcessFigures::default(),
             cpu_before: (monotonic_ns(), process_cpu_ns()),
             net_before: None,
             limit_due: 0,
@@ -59,9 +59,9 @@ impl Process {
         }
     }
 
-    /// Looks at everything that is cheap, and at the rest when it is due. Somebody who has `asked` gets fresh figures
-    /// unless they are expensive.
-    pub(crate) fn look(&mut self, asked: bool) -> Seen {
+    /// Reads everything that is cheap, and the rest when it is due. When a client has `asked`, it reads the rest too,
+    /// unless that is expensive.
+    pub(crate) fn look(&mut self, asked: bool) -> ProcessFigures {
         let now = monotonic_ns();
         if asked && self.rollup_took < ROLLUP_CHEAP_NS {
             self.rollup_due = now;
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn this_process_is_seen() {
-        let seen = Process::new().look(false);
+        let seen = ProcessReader::new().look(false);
         assert!(seen.memory.rss > 0 && seen.memory.peak_rss >= seen.memory.rss && seen.memory.vms > seen.memory.rss);
         assert!(resident().is_some_and(|rss| rss > 0 && rss < 100 * seen.memory.rss));
         assert!(seen.threads >= 1 && seen.fds >= 3);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn questions_in_quick_succession_give_no_absurd_processor_share() {
-        let mut process = Process::new();
+        let mut process = ProcessReader::new();
         let most = (0..100).map(|_| process.look(true).cpu.percent).fold(0.0, f64::max);
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         assert!(most <= 101.0 * cores, "{most} %");

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use neurogc_wire::buckets::Distribution;
-use neurogc_wire::status::{Cause, Latency, Requests as Report, Waits};
+use neurogc_wire::status::{Cause, Latency, Requests, Waits};
 
-use super::arrivals::Known;
+use super::arrivals::ArrivalSource;
 use super::routes::{RouteId, RouteNames, Routes};
 use super::slowest::{Causes, Slow, Slowest, overlap};
-use super::spans::Spans;
+use super::spans::DurationHistogram;
 
 const WINDOW_S: u64 = 10;
 
@@ -17,19 +17,19 @@ const REMEMBERED: usize = 256;
 
 /// A request that has ended. Times are `monotonic_ns`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Served {
+pub(crate) struct EndedRequest {
     pub(crate) began: u64,
     pub(crate) ended: u64,
     /// How long it had waited before it began.
     pub(crate) wait: u64,
-    pub(crate) known: Known,
+    pub(crate) known: ArrivalSource,
     /// How long collections stopped the program meanwhile.
     pub(crate) gc: u64,
     pub(crate) route: RouteId,
     pub(crate) trace: [u8; 16],
 }
 
-impl Served {
+impl EndedRequest {
     /// From its arrival to its end.
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.began.saturating_sub(self.wait), self.ended)
@@ -38,34 +38,34 @@ impl Served {
 
 /// All requests so far.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
-    total: Spans,
-    wait: Spans,
-    service: Spans,
+pub(crate) struct RequestLog {
+    total: DurationHistogram,
+    wait: DurationHistogram,
+    service: DurationHistogram,
     waits: Waits,
     /// Requests ended in each of the last seconds, by second modulo the window.
     ended: [(u64, u64); WINDOW_S as usize + 1],
     /// The latencies of this window and of the one before it.
-    recent: [(u64, Spans); 2],
+    recent: [(u64, DurationHistogram); 2],
     routes: Routes,
     slowest: Slowest,
     latest: VecDeque<((u64, u64), RouteId)>,
     stalls: VecDeque<((u64, u64), Cause)>,
 }
 
-impl Requests {
+impl RequestLog {
     /// A request ended `now_s` seconds after the agent was installed.
-    pub(crate) fn add(&mut self, served: &Served, now_s: u64) {
+    pub(crate) fn add(&mut self, served: &EndedRequest, now_s: u64) {
         let span = served.span();
         let total = span.1.saturating_sub(span.0);
         self.total.add(total);
         self.wait.add(served.wait);
         self.service.add(served.ended.saturating_sub(served.began));
         match served.known {
-            Known::Inside => {}
-            Known::Socket | Known::Proxy => self.waits.measured += 1,
-            Known::Unknown if served.wait > 0 => self.waits.estimated += 1,
-            Known::Unknown => self.waits.unknown += 1,
+            ArrivalSource::Inside => {}
+            ArrivalSource::Socket | ArrivalSource::Proxy => self.waits.measured += 1,
+            ArrivalSource::Unknown if served.wait > 0 => self.waits.estimated += 1,
+            ArrivalSource::Unknown => self.waits.unknown += 1,
         }
         self.count(total, now_s);
         let mut stalls = Causes::default();
@@ -73,7 +73,7 @@ impl Requests {
             stalls[*cause as usize] += overlap(*stall, span);
         }
         self.routes.add(served.route, total, served.wait, served.gc, stalls.iter().sum());
-        let &Served { wait, gc, route, trace, .. } = served;
+        let &EndedRequest { wait, gc, route, trace, .. } = served;
         self.slowest.add(Slow { arrived: span.0, ended: span.1, wait, gc, stalls, route, trace }, now_s);
         remember(&mut self.latest, (span, route));
     }
@@ -116,12 +116,12 @@ impl Requests {
 
     /// How long they took from arrival to last byte, and the two parts of that: wait and service.
     pub(crate) fn distributions(&self) -> [Distribution; 3] {
-        [&self.total, &self.wait, &self.service].map(Spans::distribution)
+        [&self.total, &self.wait, &self.service].map(DurationHistogram::distribution)
     }
 
     fn recent_p99_ms(&self, window: u64) -> f64 {
         let [even, odd] = &self.recent;
-        let current = |(kept, spans): &'_ (u64, Spans)| -> Option<Spans> {
+        let current = |(kept, spans): &'_ (u64, DurationHistogram)| -> Option<DurationHistogram> {
             (kept + 1 >= window && spans.count() > 0).then(|| spans.clone())
         };
         match (current(even), current(odd)) {
@@ -134,13 +134,13 @@ impl Requests {
         }
     }
 
-    pub(crate) fn report(&self, names: &RouteNames, in_flight: u64, installed: u64, now_s: u64) -> Report {
+    pub(crate) fn report(&self, names: &RouteNames, in_flight: u64, installed: u64, now_s: u64) -> Requests {
         // The running second is not over, so only whole ones count; a younger agent divides by its age.
         let whole = now_s.min(WINDOW_S);
         let recent = |second: u64| second < now_s && second + WINDOW_S >= now_s;
         let ended: u64 = self.ended.iter().filter(|(second, _)| recent(*second)).map(|(_, count)| count).sum();
         let Latency { p50_ms, p95_ms, p99_ms, p999_ms, max_ms } = latency(&self.total);
-        Report {
+        Requests {
             count: self.total.count(),
             in_flight,
             recent_p99_ms: self.recent_p99_ms(now_s / WINDOW_S),
@@ -159,7 +159,7 @@ impl Requests {
     }
 }
 
-fn latency(spans: &Spans) -> Latency {
+fn latency(spans: &DurationHistogram) -> Latency {
     Latency {
         p50_ms: spans.quantile_ms(0.5),
         p95_ms: spans.quantile_ms(0.95),
@@ -182,17 +182,17 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn lasting(ns: u64) -> Served {
-        Served { began: 50 * MS, ended: 50 * MS + ns, ..Served::default() }
+    fn lasting(ns: u64) -> EndedRequest {
+        EndedRequest { began: 50 * MS, ended: 50 * MS + ns, ..EndedRequest::default() }
     }
 
-    fn report(requests: &Requests, in_flight: u64, now_s: u64) -> Report {
+    fn report(requests: &RequestLog, in_flight: u64, now_s: u64) -> Requests {
         requests.report(&RouteNames::default(), in_flight, 0, now_s)
     }
 
     #[test]
     fn the_rate_is_that_of_the_last_ten_seconds() {
-        let mut requests = Requests::default();
+        let mut requests = RequestLog::default();
         for second in 0..30 {
             (0..second).for_each(|_| requests.add(&lasting(MS), second));
         }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_recent_percentile_forgets() {
-        let mut requests = Requests::default();
+        let mut requests = RequestLog::default();
         (0..5).for_each(|second| requests.add(&lasting(900 * MS), second));
         assert!(report(&requests, 0, 3).recent_p99_ms > 800.0);
         (20..40).for_each(|second| requests.add(&lasting(MS), second));
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_young_agent_divides_by_its_age() {
-        let mut requests = Requests::default();
+        let mut requests = RequestLog::default();
         (0..40).for_each(|index| requests.add(&lasting(1), index / 20));
         assert_eq!(report(&requests, 1, 2).rps, 20.0);
         assert_eq!(report(&requests, 1, 0).rps, 0.0);
@@ -220,10 +220,10 @@ mod tests {
 
     #[test]
     fn the_total_is_the_wait_and_the_service() {
-        let mut requests = Requests::default();
-        requests.add(&Served { wait: 40 * MS, known: Known::Socket, ..lasting(2 * MS) }, 0);
-        requests.add(&Served { known: Known::Unknown, ..lasting(2 * MS) }, 0);
-        requests.add(&Served { wait: MS, known: Known::Unknown, ..lasting(2 * MS) }, 0);
+        let mut requests = RequestLog::default();
+        requests.add(&EndedRequest { wait: 40 * MS, known: ArrivalSource::Socket, ..lasting(2 * MS) }, 0);
+        requests.add(&EndedRequest { known: ArrivalSource::Unknown, ..lasting(2 * MS) }, 0);
+        requests.add(&EndedRequest { wait: MS, known: ArrivalSource::Unknown, ..lasting(2 * MS) }, 0);
         let report = report(&requests, 0, 1);
         assert_eq!((report.max_ms, report.wait.max_ms, report.service.max_ms), (42.0, 40.0, 2.0));
         assert_eq!(report.waits, Waits { measured: 1, estimated: 1, unknown: 1 });
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_stall_and_a_request_are_matched_once_in_either_order() {
-        let mut requests = Requests::default();
+        let mut requests = RequestLog::default();
         requests.add(&lasting(10 * MS), 0);
         requests.stalled((55 * MS, 70 * MS), Cause::Python);
         requests.add(&lasting(30 * MS), 0);

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use neurogc_wire::buckets::Buckets;
-use neurogc_wire::status::Route as Report;
+use neurogc_wire::status::Route;
 
 use super::spans::ms;
 
@@ -167,7 +167,7 @@ impl Routes {
     }
 
     /// Those that were asked for, the most frequent first.
-    pub(crate) fn report(&self, names: &RouteNames) -> Vec<Report> {
+    pub(crate) fn report(&self, names: &RouteNames) -> Vec<Route> {
         let asked = self.figures.iter().enumerate().filter(|(_, figures)| figures.totals.count() > 0);
         let mut routes: Vec<_> = asked
             .map(|(index, figures)| {
@@ -175,7 +175,7 @@ impl Routes {
                     let found = buckets.quantile_ms(share).unwrap_or(0.0).min(ms(figures.max_ns));
                     (found * 1e3).round() / 1e3
                 };
-                Report {
+                Route {
                     route: names.name(index),
                     count: figures.totals.count(),
                     p50_ms: quantile(&figures.totals, 0.5),

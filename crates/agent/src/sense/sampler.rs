@@ -8,15 +8,15 @@ use neurogc_wire::trace::BlockWriter;
 use nix::poll::{PollFd, PollFlags};
 
 use crate::book::recent::StopFacts;
-use crate::cpython::frames::Sample;
-use crate::cpython::gil::Gil;
+use crate::cpython::frames::FrameSample;
+use crate::cpython::gil::GilView;
 use crate::cpython::{Interpreter, ThreadState};
 use crate::decide::attend::Attendant;
 use crate::lifecycle::agent::Agent;
 use crate::sense::collections::SETTLE_NS;
-use crate::sense::hooks::Event;
-use crate::sense::schedule::{Schedule, Scheduler, processor, voluntary_switches};
-use crate::sense::stalls::{Evidence, Look, Watch};
+use crate::sense::hooks::HookEvent;
+use crate::sense::schedule::{SchedStat, Scheduler, processor, voluntary_switches};
+use crate::sense::stalls::{Look, StallEvidence, StallWatch};
 use crate::sys::native::{Descriptors, monotonic_ns, process_cpu_ns, thread_cpu_ns};
 use crate::sys::wake::{SAMPLER, Waiter};
 use crate::sys::work::Work;
@@ -61,7 +61,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
     let cpu_before = agent.ledger().sampler_cpu_ns;
     let mut sampler = Sampler {
         agent,
-        watch: Watch::new(agent.settings.stall.as_nanos() as u64),
+        watch: StallWatch::new(agent.settings.stall.as_nanos() as u64),
         eyes: Eyes { interpreter: &agent.interpreter, scheduler: Scheduler::new(descriptors) },
         work: Work::new(descriptors),
         load: Load::default(),
@@ -91,7 +91,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
 
 struct Sampler<'a> {
     agent: &'a Agent,
-    watch: Watch,
+    watch: StallWatch,
     eyes: Eyes<'a>,
     /// Tells when the program works, where the kernel can.
     work: Option<Work>,
@@ -125,12 +125,12 @@ impl Sampler<'_> {
     fn empty_queue(&mut self) {
         while let Some(event) = self.agent.hooks.take() {
             let verdict = match event {
-                Event::Collection { at, pause, .. } => self.watch.collection(at, pause, &mut self.eyes),
-                Event::Start { .. } | Event::End { .. } => None,
+                HookEvent::Collection { at, pause, .. } => self.watch.collection(at, pause, &mut self.eyes),
+                HookEvent::Start { .. } | HookEvent::End { .. } => None,
             };
             let mut ledger = self.agent.ledger();
             ledger.event(event);
-            if let Event::Collection { at, gathered, kind, .. } = event
+            if let HookEvent::Collection { at, gathered, kind, .. } = event
                 && kind.generation().is_some()
                 && let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some())
             {
@@ -146,8 +146,8 @@ impl Sampler<'_> {
     }
 
     /// What a stop was that held the program up.
-    fn stop_facts(&self, event: Event) -> Option<StopFacts> {
-        let Event::Collection { kind, gathered, collected, .. } = event else { return None };
+    fn stop_facts(&self, event: HookEvent) -> Option<StopFacts> {
+        let HookEvent::Collection { kind, gathered, collected, .. } = event else { return None };
         let old = || self.agent.interpreter.collector.map_or(0, |collector| collector.tenured() + collector.pending());
         let objects = match kind {
             StopKind::Full => old() + u64::from(collected),
@@ -172,7 +172,7 @@ impl Sampler<'_> {
         }
     }
 
-    fn look(&mut self, gil: Gil, now: u64) -> u64 {
+    fn look(&mut self, gil: GilView, now: u64) -> u64 {
         let hooks = &self.agent.hooks;
         let was_light = self.load.is_light;
         let used = self.load.look(now, process_cpu_ns(), gil.is_held());
@@ -307,12 +307,12 @@ impl Eyes<'_> {
     }
 }
 
-impl Evidence for Eyes<'_> {
-    fn sample(&mut self, thread: ThreadState) -> Option<Sample> {
+impl StallEvidence for Eyes<'_> {
+    fn sample(&mut self, thread: ThreadState) -> Option<FrameSample> {
         self.interpreter.frames?.sample(thread)
     }
 
-    fn is_stuck(&mut self, thread: ThreadState, sample: &Sample) -> bool {
+    fn is_stuck(&mut self, thread: ThreadState, sample: &FrameSample) -> bool {
         self.interpreter.frames.is_some_and(|frames| frames.is_stuck(thread, sample))
     }
 
@@ -321,7 +321,7 @@ impl Evidence for Eyes<'_> {
         processor.is_some() && processor == nix::sched::sched_getcpu().ok()
     }
 
-    fn schedule(&mut self, thread: ThreadState) -> Option<Schedule> {
+    fn schedule(&mut self, thread: ThreadState) -> Option<SchedStat> {
         let id = self.thread_id(thread)?;
         self.scheduler.schedule(id)
     }
@@ -330,11 +330,11 @@ impl Evidence for Eyes<'_> {
         voluntary_switches(self.thread_id(thread)?)
     }
 
-    fn site(&mut self, sample: &Sample) -> Option<String> {
+    fn site(&mut self, sample: &FrameSample) -> Option<String> {
         self.interpreter.frames?.site(sample)
     }
 
-    fn native_callee(&mut self, sample: &Sample) -> Option<String> {
+    fn native_callee(&mut self, sample: &FrameSample) -> Option<String> {
         self.interpreter.frames?.native_callee(sample)
     }
 }

@@ -7,7 +7,7 @@ use crate::sys::native::Descriptors;
 
 /// A thread's account, as in `/proc/self/task/TID/schedstat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Schedule {
+pub(crate) struct SchedStat {
     /// Time on a processor. The kernel adds to it at its timer ticks, so it may lag by some milliseconds.
     pub(crate) run_ns: u64,
     /// Time spent ready to run without a processor. Added when the thread gets one.
@@ -33,7 +33,7 @@ impl Scheduler {
     }
 
     /// The account of a thread.
-    pub(crate) fn schedule(&mut self, thread: i32) -> Option<Schedule> {
+    pub(crate) fn schedule(&mut self, thread: i32) -> Option<SchedStat> {
         let mut text = [0; 96];
         let index = match self.open.iter().position(|(id, _)| *id == thread) {
             Some(index) => index,
@@ -71,9 +71,9 @@ fn parse_processor(text: &str) -> Option<usize> {
     rest.split_ascii_whitespace().nth(36)?.parse().ok()
 }
 
-fn parse_schedule(text: &str) -> Option<Schedule> {
+fn parse_schedule(text: &str) -> Option<SchedStat> {
     let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
-    Some(Schedule { run_ns: numbers.next()??, wait_ns: numbers.next()??, slices: numbers.next()?? })
+    Some(SchedStat { run_ns: numbers.next()??, wait_ns: numbers.next()??, slices: numbers.next()?? })
 }
 
 fn parse_voluntary(text: &str) -> Option<u64> {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn accounts_are_read() {
-        assert_eq!(parse_schedule("12 34 5\n"), Some(Schedule { run_ns: 12, wait_ns: 34, slices: 5 }));
+        assert_eq!(parse_schedule("12 34 5\n"), Some(SchedStat { run_ns: 12, wait_ns: 34, slices: 5 }));
         assert_eq!(parse_schedule("12 34"), None);
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t18\nnonvoluntary_ctxt_switches:\t3\n";
         assert_eq!(parse_voluntary(status), Some(18));

@@ -1,4 +1,4 @@
-//! Figures that are dear to read: whoever asks often gets the last one again.
+//! Figures that are expensive to read: a caller that asks often gets the last one again.
 
 use crate::sys::native::monotonic_ns;
 

@@ -1,6 +1,6 @@
 //! The slowest requests of the last minutes, and what each of them waited for.
 
-use neurogc_wire::status::{Cause, SlowRequest as Report};
+use neurogc_wire::status::{Cause, SlowRequest};
 
 use super::routes::{RouteId, RouteNames, Routes};
 use super::spans::{ms, seconds};
@@ -78,7 +78,7 @@ impl Slowest {
     }
 
     /// The slowest, slowest first.
-    pub(crate) fn report(&self, names: &RouteNames, installed: u64, second: u64) -> Vec<Report> {
+    pub(crate) fn report(&self, names: &RouteNames, installed: u64, second: u64) -> Vec<SlowRequest> {
         let window = second / WINDOW_S;
         let current = self.windows.iter().filter(|(number, _)| number + 1 >= window);
         let mut slowest: Vec<_> = current.flat_map(|(_, kept)| kept).collect();
@@ -88,9 +88,9 @@ impl Slowest {
     }
 }
 
-fn reported(slow: &Slow, names: &RouteNames, installed: u64) -> Report {
+fn reported(slow: &Slow, names: &RouteNames, installed: u64) -> SlowRequest {
     let of = |cause: Cause| ms(slow.stalls[cause as usize]);
-    Report {
+    SlowRequest {
         at_s: seconds(slow.arrived.saturating_sub(installed)),
         route: Routes::name(names, slow.route),
         total_ms: ms(slow.total()),

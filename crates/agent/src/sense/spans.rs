@@ -1,7 +1,7 @@
 //! Durations of one kind: how many, how long in total, the longest, and their distribution.
 
 use neurogc_wire::buckets::{Buckets, Distribution};
-use neurogc_wire::status::{Pauses, Place, Spans as SpanReport};
+use neurogc_wire::status::{PauseTotals, Pauses, Spans};
 
 /// Nanoseconds as milliseconds, to the microsecond.
 pub(crate) fn ms(ns: u64) -> f64 {
@@ -28,19 +28,19 @@ impl Sum {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place { count: self.count, total_ms: ms(self.total_ns), max_ms: ms(self.max_ns) }
+    pub(crate) fn place(&self) -> PauseTotals {
+        PauseTotals { count: self.count, total_ms: ms(self.total_ns), max_ms: ms(self.max_ns) }
     }
 }
 
 /// Durations with their distribution, in the buckets that hubs and the command line have too: 16 KB at most.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spans {
+pub(crate) struct DurationHistogram {
     sum: Sum,
     buckets: Buckets,
 }
 
-impl Spans {
+impl DurationHistogram {
     pub(crate) fn add(&mut self, ns: u64) {
         self.sum.add(ns);
         self.buckets.add(ns, 1);
@@ -89,8 +89,8 @@ impl Spans {
         Distribution { buckets: self.buckets.clone(), total_ms: ms(self.sum.total_ns) }
     }
 
-    pub(crate) fn report(&self) -> SpanReport {
-        SpanReport {
+    pub(crate) fn report(&self) -> Spans {
+        Spans {
             count: self.sum.count,
             p50_ms: self.quantile_ms(0.5),
             p99_ms: self.quantile_ms(0.99),
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn quantiles_stay_within_what_was_added() {
-        let mut spans = Spans::default();
+        let mut spans = DurationHistogram::default();
         (1..=1000).for_each(|value| spans.add(value * 1_000_000));
         assert!((spans.quantile_ms(0.5) - 500.0).abs() < 15.0);
         assert!((spans.quantile_ms(0.99) - 990.0).abs() < 30.0);
@@ -115,12 +115,12 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_zero() {
-        assert_eq!(Spans::default().pauses(), Pauses::default());
+        assert_eq!(DurationHistogram::default().pauses(), Pauses::default());
     }
 
     #[test]
     fn odd_durations_are_kept() {
-        let mut spans = Spans::default();
+        let mut spans = DurationHistogram::default();
         spans.add(0);
         spans.add(u64::MAX / 4);
         assert_eq!(spans.count(), 2);

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use neurogc_wire::buckets::Distribution;
-use neurogc_wire::status::{Stall, Stalls as Report};
+use neurogc_wire::status::{Stall, Stalls};
 
 use super::spans::{ms, seconds};
-use super::stalls::Verdict;
+use super::stalls::EndedStall;
 use crate::book::recent::StopFacts;
 
 /// Stalls that are kept in full: the latest ones, and the longest since the start.
@@ -15,16 +15,16 @@ const LONGEST: usize = 10;
 
 /// All stalls so far.
 #[derive(Debug, Default)]
-pub(crate) struct Stalls {
-    report: Report,
+pub(crate) struct StallLog {
+    report: Stalls,
     lengths: Distribution,
     recent: VecDeque<Stall>,
     /// Longest first.
     longest: Vec<Stall>,
 }
 
-impl Stalls {
-    pub(crate) fn add(&mut self, verdict: &Verdict, stop: Option<StopFacts>, installed: u64) {
+impl StallLog {
+    pub(crate) fn add(&mut self, verdict: &EndedStall, stop: Option<StopFacts>, installed: u64) {
         let lasted = ms(verdict.duration);
         self.report.count += 1;
         self.report.max_ms = self.report.max_ms.max(lasted);
@@ -57,9 +57,9 @@ impl Stalls {
         self.lengths.clone()
     }
 
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Stalls {
         let recent = self.recent.iter().cloned().collect();
-        Report { recent, longest: self.longest.clone(), ..self.report.clone() }
+        Stalls { recent, longest: self.longest.clone(), ..self.report.clone() }
     }
 }
 
@@ -71,8 +71,9 @@ mod tests {
 
     #[test]
     fn the_longest_stall_is_kept_however_many_come_after_it() {
-        let mut stalls = Stalls::default();
-        let stall = |at, ms: u64, cause| Verdict { at, duration: ms * 1_000_000, cause, site: "app.py:9".to_owned() };
+        let mut stalls = StallLog::default();
+        let stall =
+            |at, ms: u64, cause| EndedStall { at, duration: ms * 1_000_000, cause, site: "app.py:9".to_owned() };
         stalls.add(&stall(1, 6466, Cause::Gc), None, 0);
         (0..500).for_each(|number| stalls.add(&stall(number, 15 + number % 40, Cause::CpuStarved), None, 0));
         let report = stalls.report();

@@ -6,9 +6,9 @@
 
 use neurogc_wire::status::Cause;
 
-use super::schedule::Schedule;
+use super::schedule::SchedStat;
 use crate::cpython::ThreadState;
-use crate::cpython::frames::Sample;
+use crate::cpython::frames::FrameSample;
 
 /// Different places that are told apart within one stretch.
 const SITES: usize = 8;
@@ -27,26 +27,26 @@ pub(crate) struct Look {
 }
 
 /// Where the state machine gets its evidence from.
-pub(crate) trait Evidence {
+pub(crate) trait StallEvidence {
     /// What a thread executes now.
-    fn sample(&mut self, thread: ThreadState) -> Option<Sample>;
+    fn sample(&mut self, thread: ThreadState) -> Option<FrameSample>;
     /// Whether a thread stays where a sample met it, as it does in native code and without a processor.
-    fn is_stuck(&mut self, thread: ThreadState, sample: &Sample) -> bool;
+    fn is_stuck(&mut self, thread: ThreadState, sample: &FrameSample) -> bool;
     /// Whether a thread was last seen on the very processor that asks, and so cannot be running now.
     fn shares_processor(&mut self, thread: ThreadState) -> bool;
     /// The scheduler's account of a thread.
-    fn schedule(&mut self, thread: ThreadState) -> Option<Schedule>;
+    fn schedule(&mut self, thread: ThreadState) -> Option<SchedStat>;
     /// How often a thread has blocked.
     fn voluntary_switches(&mut self, thread: ThreadState) -> Option<u64>;
     /// Where in the code a sample is.
-    fn site(&mut self, sample: &Sample) -> Option<String>;
+    fn site(&mut self, sample: &FrameSample) -> Option<String>;
     /// The native function that a sampled frame calls.
-    fn native_callee(&mut self, sample: &Sample) -> Option<String>;
+    fn native_callee(&mut self, sample: &FrameSample) -> Option<String>;
 }
 
 /// A stall that has just ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct EndedStall {
     pub(crate) at: u64,
     pub(crate) duration: u64,
     pub(crate) cause: Cause,
@@ -66,19 +66,19 @@ struct Stretch {
     unmoved: u64,
     collecting: u64,
     waiting: u64,
-    sample: Option<Sample>,
+    sample: Option<FrameSample>,
     voluntary: Option<u64>,
-    sites: Vec<(Sample, String, u32)>,
+    sites: Vec<(FrameSample, String, u32)>,
     native_site: Option<String>,
 }
 
 /// Watches for stalls.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct StallWatch {
     threshold: u64,
     stretch: Option<Stretch>,
     /// The last account of the thread that held the GIL last.
-    account: Option<(ThreadState, u64, Schedule)>,
+    account: Option<(ThreadState, u64, SchedStat)>,
     /// The last look that found the GIL free.
     free_at: Option<u64>,
     /// Where the running collection was met.
@@ -87,7 +87,7 @@ pub(crate) struct Watch {
     collected_at: u64,
 }
 
-impl Watch {
+impl StallWatch {
     pub(crate) fn new(threshold: u64) -> Self {
         Self { threshold, stretch: None, account: None, free_at: None, collection_site: None, collected_at: 0 }
     }
@@ -104,7 +104,7 @@ impl Watch {
     }
 
     /// A collection has ended. Must be called before the next look.
-    pub(crate) fn collection(&mut self, at: u64, pause: u64, evidence: &mut impl Evidence) -> Option<Verdict> {
+    pub(crate) fn collection(&mut self, at: u64, pause: u64, evidence: &mut impl StallEvidence) -> Option<EndedStall> {
         let site = self.collection_site.take().unwrap_or_default();
         self.collected_at = at + pause;
         if let Some(stretch) = self.stretch.as_mut().filter(|stretch| at + pause > stretch.since) {
@@ -115,11 +115,11 @@ impl Watch {
         }
         let waited = self.take_wait(at + pause, evidence);
         let cause = if waited * 2 > pause { Cause::CpuStarved } else { Cause::Gc };
-        Some(Verdict { at, duration: pause, cause, site })
+        Some(EndedStall { at, duration: pause, cause, site })
     }
 
     /// Takes a look and gives the stall that it ends, if any.
-    pub(crate) fn look(&mut self, look: Look, evidence: &mut impl Evidence) -> Option<Verdict> {
+    pub(crate) fn look(&mut self, look: Look, evidence: &mut impl StallEvidence) -> Option<EndedStall> {
         let Some(stretch) = &self.stretch else {
             let slices_before = self.slices_of(look.holder);
             let starved = self.look_between(look, evidence);
@@ -165,8 +165,8 @@ impl Watch {
         });
     }
 
-    /// Nobody held the GIL at the last look. A thread that waited for a processor meanwhile could not even ask.
-    fn look_between(&mut self, look: Look, evidence: &mut impl Evidence) -> Option<Verdict> {
+    /// The GIL was free at the last look. A thread without a CPU could not ask for it.
+    fn look_between(&mut self, look: Look, evidence: &mut impl StallEvidence) -> Option<EndedStall> {
         let due = self.account.is_none_or(|(_, at, _)| look.at.saturating_sub(at) >= self.threshold / 2);
         if !due {
             return None;
@@ -174,7 +174,7 @@ impl Watch {
         let since = self.account.map_or(0, |(_, at, _)| look.at.saturating_sub(at));
         let waited = self.take_wait_of(look.holder, look.at, evidence);
         // Many short waits in a long time without a look are no stall.
-        (waited >= self.threshold && 2 * waited > since).then(|| Verdict {
+        (waited >= self.threshold && 2 * waited > since).then(|| EndedStall {
             at: look.at.saturating_sub(waited),
             duration: waited,
             cause: Cause::CpuStarved,
@@ -183,7 +183,7 @@ impl Watch {
     }
 
     /// Gathers evidence on a stretch that goes on. False when it turns out to have been interrupted.
-    fn continues(&mut self, look: Look, evidence: &mut impl Evidence) -> bool {
+    fn continues(&mut self, look: Look, evidence: &mut impl StallEvidence) -> bool {
         let Some(stretch) = &mut self.stretch else { return false };
         let step = look.at - std::mem::replace(&mut stretch.last, look.at);
         if look.at - stretch.since < self.threshold / 2 {
@@ -232,7 +232,7 @@ impl Watch {
         !blocked
     }
 
-    fn end(&mut self, end: u64, now: u64, evidence: &mut impl Evidence) -> Option<Verdict> {
+    fn end(&mut self, end: u64, now: u64, evidence: &mut impl StallEvidence) -> Option<EndedStall> {
         let mut stretch = self.stretch.take()?;
         if end - stretch.since < self.threshold {
             return None;
@@ -246,10 +246,10 @@ impl Watch {
             note_site(&mut stretch.sites, sample, evidence);
         }
         let (cause, site) = stretch.judge(duration);
-        Some(Verdict { at: stretch.since, duration, cause, site })
+        Some(EndedStall { at: stretch.since, duration, cause, site })
     }
 
-    fn take_wait(&mut self, now: u64, evidence: &mut impl Evidence) -> u64 {
+    fn take_wait(&mut self, now: u64, evidence: &mut impl StallEvidence) -> u64 {
         let holder = self.stretch.as_ref().map(|stretch| stretch.holder).or(self.account.map(|(holder, ..)| holder));
         holder.map_or(0, |holder| self.take_wait_of(holder, now, evidence))
     }
@@ -260,7 +260,7 @@ impl Watch {
     }
 
     /// How long a thread has waited for a processor since it was last asked.
-    fn take_wait_of(&mut self, thread: ThreadState, now: u64, evidence: &mut impl Evidence) -> u64 {
+    fn take_wait_of(&mut self, thread: ThreadState, now: u64, evidence: &mut impl StallEvidence) -> u64 {
         let account = evidence.schedule(thread);
         let before = self.account.take().filter(|(known, ..)| *known == thread);
         self.account = account.map(|account| (thread, now, account));
@@ -300,7 +300,7 @@ fn one_piece(used: u64, slices: Option<u64>) -> u64 {
     slices.map_or(0, |slices| used / slices.max(1))
 }
 
-fn native_site(sample: &Sample, evidence: &mut impl Evidence) -> Option<String> {
+fn native_site(sample: &FrameSample, evidence: &mut impl StallEvidence) -> Option<String> {
     let site = evidence.site(sample)?;
     Some(match evidence.native_callee(sample) {
         Some(callee) => format!("{site} → {callee}"),
@@ -308,7 +308,7 @@ fn native_site(sample: &Sample, evidence: &mut impl Evidence) -> Option<String> 
     })
 }
 
-fn note_site(sites: &mut Vec<(Sample, String, u32)>, sample: Sample, evidence: &mut impl Evidence) {
+fn note_site(sites: &mut Vec<(FrameSample, String, u32)>, sample: FrameSample, evidence: &mut impl StallEvidence) {
     if let Some(known) = sites.iter_mut().find(|(known, ..)| known.same_instruction(&sample)) {
         known.2 += 1;
     } else if sites.len() < SITES
@@ -318,7 +318,7 @@ fn note_site(sites: &mut Vec<(Sample, String, u32)>, sample: Sample, evidence: &
     }
 }
 
-fn most_frequent(sites: &[(Sample, String, u32)]) -> Option<String> {
+fn most_frequent(sites: &[(FrameSample, String, u32)]) -> Option<String> {
     let weight = |site: &str| sites.iter().filter(|(_, other, _)| other == site).map(|(.., count)| count).sum::<u32>();
     sites.iter().map(|(_, site, _)| site).rev().max_by_key(|site| weight(site)).cloned()
 }
@@ -349,16 +349,16 @@ mod tests {
         shared: bool,
     }
 
-    impl Evidence for Fake {
-        fn sample(&mut self, _: ThreadState) -> Option<Sample> {
+    impl StallEvidence for Fake {
+        fn sample(&mut self, _: ThreadState) -> Option<FrameSample> {
             Some(match self.doing {
-                Doing::Python | Doing::Blocking => Sample::fake(self.now as usize % 7, self.now),
-                Doing::Native => Sample::fake(100, 0),
-                Doing::WithoutProcessor => Sample::fake(5, 0),
+                Doing::Python | Doing::Blocking => FrameSample::fake(self.now as usize % 7, self.now),
+                Doing::Native => FrameSample::fake(100, 0),
+                Doing::WithoutProcessor => FrameSample::fake(5, 0),
             })
         }
 
-        fn is_stuck(&mut self, _: ThreadState, _: &Sample) -> bool {
+        fn is_stuck(&mut self, _: ThreadState, _: &FrameSample) -> bool {
             matches!(self.doing, Doing::Native | Doing::WithoutProcessor)
         }
 
@@ -366,19 +366,19 @@ mod tests {
             self.shared
         }
 
-        fn schedule(&mut self, _: ThreadState) -> Option<Schedule> {
-            Some(Schedule { run_ns: 0, wait_ns: self.waited, slices: self.slices })
+        fn schedule(&mut self, _: ThreadState) -> Option<SchedStat> {
+            Some(SchedStat { run_ns: 0, wait_ns: self.waited, slices: self.slices })
         }
 
         fn voluntary_switches(&mut self, _: ThreadState) -> Option<u64> {
             Some(self.slices)
         }
 
-        fn site(&mut self, sample: &Sample) -> Option<String> {
-            Some(if sample.same_instruction(&Sample::fake(100, 0)) { "n.py:1" } else { "p.py:1" }.to_owned())
+        fn site(&mut self, sample: &FrameSample) -> Option<String> {
+            Some(if sample.same_instruction(&FrameSample::fake(100, 0)) { "n.py:1" } else { "p.py:1" }.to_owned())
         }
 
-        fn native_callee(&mut self, _: &Sample) -> Option<String> {
+        fn native_callee(&mut self, _: &FrameSample) -> Option<String> {
             Some("sort".to_owned())
         }
     }
@@ -394,7 +394,7 @@ mod tests {
     }
 
     fn play(doings: &[(u64, Doing)], shared: bool) -> Vec<(Cause, u64, String)> {
-        let mut watch = Watch::new(5 * MS);
+        let mut watch = StallWatch::new(5 * MS);
         let mut fake = Fake { now: 100 * MS, doing: Doing::Python, waited: 0, slices: 0, shared };
         let mut verdicts = Vec::new();
         let mut look = |fake: &mut Fake, held| {
@@ -460,13 +460,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_blocks_in_between_holds_nobody_up() {
+    fn a_thread_that_blocks_in_between_is_no_stall() {
         assert_eq!(check(&[(40, Doing::Blocking)]), []);
     }
 
     #[test]
     fn progress_ends_a_stretch() {
-        let mut watch = Watch::new(5 * MS);
+        let mut watch = StallWatch::new(5 * MS);
         let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
         for step in 0..40 {
             fake.now = step * MS;
@@ -484,7 +484,7 @@ mod tests {
 
     #[test]
     fn waiting_for_a_processor_without_the_gil_is_a_stall_too() {
-        let mut watch = Watch::new(5 * MS);
+        let mut watch = StallWatch::new(5 * MS);
         let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
         let mut look = |fake: &mut Fake, at: u64| {
             let look =
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn many_short_pieces_of_work_between_two_looks_are_no_stall() {
         for (slices, expected_ms) in [(1, Some(12)), (12, None)] {
-            let mut watch = Watch::new(5 * MS);
+            let mut watch = StallWatch::new(5 * MS);
             let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
             let mut look = |fake: &mut Fake, at: u64, held, used: u64| {
                 let (at, used) = (at * MS, Some(used * MS));
@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn a_long_collection_is_a_stall_of_its_own() {
-        let mut watch = Watch::new(5 * MS);
+        let mut watch = StallWatch::new(5 * MS);
         let mut fake = Fake { now: 0, doing: Doing::Python, waited: 0, slices: 0, shared: false };
         let look = |at: u64, held, collecting_since| Look {
             at: at * MS,

@@ -108,8 +108,8 @@ impl Drop for Guard<'_> {
 }
 
 /// The parts of ranges that lie in one large mapping each, by the kernel's account of all mappings. Where advice was
-/// given for a part of one, by whoever uses the addresses now, the kernel has divided it there, and small pieces are
-/// left alone: a page that must not be copied to a child keeps what its owner has asked for.
+/// given for a part of one, by the code that uses the addresses now, the kernel has divided it there, and small pieces
+/// are left alone: a page that must not be copied to a child keeps what its owner has asked for.
 fn still_large(ranges: &[(usize, usize)], account: &[u8]) -> Vec<(usize, usize)> {
     let mut large = Vec::with_capacity(ranges.len());
     for (from, to) in account.split(|byte| *byte == b'\n').filter_map(large_mapping) {
@@ -223,8 +223,8 @@ mod tests {
         assert!(!forked.is_finished());
         drop(guard);
         let Ok(child) = forked.join() else { panic!("no fork") };
-        let ended = std::iter::repeat_with(|| system::wait(child)).find(|ended| *ended != system::Ended::No);
-        assert_eq!(ended, Some(system::Ended::Exit(7)));
+        let ended = std::iter::repeat_with(|| system::wait(child)).find(|ended| *ended != system::ChildEnd::No);
+        assert_eq!(ended, Some(system::ChildEnd::Exit(7)));
         // SAFETY: the mapping is this test's own.
         unsafe { system::unmap(memory as *mut u8, 2 * BLOCK) };
     }

@@ -8,12 +8,12 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use super::control::{Candidate, Shared, Trouble};
+use super::control::{Candidate, Shared, WalkTrouble};
 use super::shadow::{BLACK, GREY, LEAF, MANY, NONE_LEFT, NOTHING, Shadow, place};
 use super::system;
 use super::walk::{Lists, Walk, prefetch, traverse};
 use crate::cpython::arenas;
-use crate::cpython::generations::Head;
+use crate::cpython::generations::GcHead;
 use crate::cpython::layout::Layout;
 
 /// The garbage by number, in the order of the lists. All of it lies in mappings of our own.
@@ -49,7 +49,7 @@ pub(super) unsafe fn write(
     lists: &Lists,
     layout: &'static Layout,
     shared: &Shared,
-) -> Result<(), Trouble> {
+) -> Result<(), WalkTrouble> {
     let mut count = 0;
     walk.each(NONE_LEFT, MANY, |_, _, _| count += 1)?;
     let older = &shared.control().older;
@@ -59,7 +59,7 @@ pub(super) unsafe fn write(
     }
     // Numbers have 32 bits, and one of them means none.
     if count >= u32::MAX as usize {
-        return Err(Trouble::NoMemory);
+        return Err(WalkTrouble::NoMemory);
     }
     let mut garbage = Garbage::with_room_for(count, walk.shadow.leaves())?;
     // SAFETY: the caller's promise.
@@ -73,18 +73,18 @@ pub(super) unsafe fn write(
 }
 
 impl Garbage {
-    fn with_room_for(count: usize, leaves: usize) -> Result<Self, Trouble> {
+    fn with_room_for(count: usize, leaves: usize) -> Result<Self, WalkTrouble> {
         let objects: *mut usize = system::map(count * size_of::<usize>()).cast();
         let leads: *mut u32 = system::map(count * size_of::<u32>()).cast();
         let numbers: *mut u32 = system::map(leaves * NUMBERS * size_of::<u32>()).cast();
         if objects.is_null() || leads.is_null() || numbers.is_null() {
-            return Err(Trouble::NoMemory);
+            return Err(WalkTrouble::NoMemory);
         }
         Ok(Self { objects, leads, numbers, count: 0, older: 0 })
     }
 
     /// Finds all garbage in the order of the lists.
-    unsafe fn gather(&mut self, walk: &mut Walk<'_>, lists: &Lists, count: usize) -> Result<(), Trouble> {
+    unsafe fn gather(&mut self, walk: &mut Walk<'_>, lists: &Lists, count: usize) -> Result<(), WalkTrouble> {
         let Some(heads_known) = walk.order.count() else {
             // SAFETY: the caller's promise.
             return unsafe { self.gather_again(walk, lists, count) };
@@ -95,7 +95,7 @@ impl Garbage {
             // SAFETY: it is a byte of the table; no more garbage comes than was counted.
             unsafe {
                 if is_garbage(*leaf.byte(place)) && self.count < count {
-                    self.add(&walk.shadow, leaf.head(place) + Head::SIZE);
+                    self.add(&walk.shadow, leaf.head(place) + GcHead::SIZE);
                     self.older += u64::from((number as u64) < walk.older);
                 }
             }
@@ -104,19 +104,19 @@ impl Garbage {
     }
 
     /// The same along the lists themselves, for a heap so large that their order was not kept.
-    unsafe fn gather_again(&mut self, walk: &mut Walk<'_>, lists: &Lists, count: usize) -> Result<(), Trouble> {
+    unsafe fn gather_again(&mut self, walk: &mut Walk<'_>, lists: &Lists, count: usize) -> Result<(), WalkTrouble> {
         let mut number = 0;
         for list in lists.each() {
             // SAFETY: the caller's promise: these are well-formed lists, and `count` members of them are garbage.
             unsafe {
-                let mut at = (*(list.from as *const Head)).next;
+                let mut at = (*(list.from as *const GcHead)).next;
                 while at != list.head && self.count < count {
-                    let next = (*(at as *const Head)).next;
+                    let next = (*(at as *const GcHead)).next;
                     prefetch(next);
                     walk.watch.step()?;
-                    let byte = walk.byte_of(at + Head::SIZE);
+                    let byte = walk.byte_of(at + GcHead::SIZE);
                     if !byte.is_null() && is_garbage(*byte) {
-                        self.add(&walk.shadow, at + Head::SIZE);
+                        self.add(&walk.shadow, at + GcHead::SIZE);
                         self.older += u64::from(number < walk.older);
                     }
                     number += 1;
@@ -141,7 +141,7 @@ impl Garbage {
     /// Where the number of an object is. It must be in the table.
     #[inline(always)]
     unsafe fn number_of(&self, shadow: &Shadow, object: usize) -> *mut u32 {
-        let head = object - Head::SIZE;
+        let head = object - GcHead::SIZE;
         // SAFETY: there are so many numbers for each leaf.
         unsafe { self.numbers.add(shadow.number(head) as usize * NUMBERS + place(head) / HEADS_APART) }
     }
@@ -188,7 +188,7 @@ impl Garbage {
     }
 
     /// Puts into one component what refers to each other.
-    unsafe fn join(&self, walk: &mut Walk<'_>, layout: &'static Layout) -> Result<(), Trouble> {
+    unsafe fn join(&self, walk: &mut Walk<'_>, layout: &'static Layout) -> Result<(), WalkTrouble> {
         let mut joining = Joining { walk, garbage: self, current: 0 };
         for number in 0..self.count as u32 {
             joining.current = number;
@@ -227,12 +227,12 @@ impl Garbage {
     }
 
     /// Writes down whole components in the order of their first members, as many as there is room for.
-    unsafe fn write_components(&self, layout: &'static Layout, shared: &Shared) -> Result<(), Trouble> {
+    unsafe fn write_components(&self, layout: &'static Layout, shared: &Shared) -> Result<(), WalkTrouble> {
         const NO_ROOM: u32 = u32::MAX;
         // For each first member: how many there are in its component, and then where the next of them goes.
         let places: *mut u32 = system::map(self.count * size_of::<u32>()).cast();
         if places.is_null() {
-            return Err(Trouble::NoMemory);
+            return Err(WalkTrouble::NoMemory);
         }
         let control = shared.control();
         let (mut written, mut components, mut largest, mut left_out) = (0_usize, 0_usize, 0_usize, 0_usize);
@@ -301,7 +301,7 @@ unsafe fn candidate(object: usize, layout: &'static Layout) -> Candidate {
     const MOST_INLINE: usize = 320;
     const TUPLE_SUBCLASS: usize = 1 << 26;
     /// The collector's head, and what stands before it.
-    const BEFORE: usize = 2 * Head::SIZE;
+    const BEFORE: usize = 2 * GcHead::SIZE;
     // SAFETY: the layout is that of the object's interpreter.
     unsafe {
         let kind = *((object + layout.object_type) as *const usize);

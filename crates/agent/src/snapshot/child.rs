@@ -7,8 +7,8 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use super::control::{Shared, Trouble};
-use super::walk::{Lists, Walk, Watch};
+use super::control::{Shared, WalkTrouble};
+use super::walk::{Lists, Walk, WalkWatch};
 use super::{candidates, mappings, system};
 use crate::cpython::layout::Layout;
 use crate::sys::native::process_cpu_ns;
@@ -44,7 +44,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     // What is not in the clone must not be taken for zeros, and nothing of ours may come to lie there.
     // SAFETY: the program has set these ranges apart, so nothing is in them here.
     if !mission.apart.iter().all(|range| unsafe { system::wall_off(*range) }) {
-        mission.shared.control().say_trouble(Trouble::NoMemory);
+        mission.shared.control().say_trouble(WalkTrouble::NoMemory);
         system::exit(1)
     }
     let looks = mission.looks && has_own_files && mappings::lock_away();
@@ -70,7 +70,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     }
 }
 
-fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), Trouble> {
+fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
     let Mission { lists, layout, shared, parent, deadline, .. } = *mission;
     let control = shared.control();
     let ended = |step: usize| {
@@ -78,11 +78,11 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), Trouble> {
             ended.store(system::now(), Ordering::Relaxed);
         }
     };
-    let mut watch = Watch::new(control, parent, deadline, stack);
+    let mut watch = WalkWatch::new(control, parent, deadline, stack);
     watch.look()?;
     let mut walk = Walk::new(layout, watch)?;
     // SAFETY: the heads are those of the lists of the interpreter with this layout. The program held the GIL when this
-    // process was cloned, and no other thread came along, so nobody changes them.
+    // process was cloned, and the clone has only this thread, so nothing changes them.
     unsafe {
         walk.enlist(&lists)?;
         ended(0);

@@ -8,10 +8,10 @@ use super::system::{self, PAGE};
 /// The first pages of the shared memory.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub(super) struct Control {
+pub(super) struct SharedControl {
     /// Whether the walk is done; everything else may be read then.
     done: AtomicU32,
-    /// Why it was given up, as a `Trouble`.
+    /// Why it was given up, as a `WalkTrouble`.
     trouble: AtomicU32,
     /// The program does not want it any more.
     stop: AtomicU32,
@@ -44,7 +44,7 @@ pub(super) const STEPS: usize = 4;
 /// Why a walk was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Trouble {
+pub(crate) enum WalkTrouble {
     NoMemory = 1,
     Stopped = 2,
     Orphaned = 3,
@@ -52,7 +52,7 @@ pub(crate) enum Trouble {
     Lost = 5,
 }
 
-impl Trouble {
+impl WalkTrouble {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::NoMemory => "the snapshot found no memory for its tables",
@@ -64,7 +64,7 @@ impl Trouble {
     }
 }
 
-impl Control {
+impl SharedControl {
     pub(super) fn say_done(&self) {
         self.done.store(1, Ordering::Release);
     }
@@ -73,17 +73,17 @@ impl Control {
         self.done.load(Ordering::Acquire) == 1
     }
 
-    pub(super) fn say_trouble(&self, trouble: Trouble) {
+    pub(super) fn say_trouble(&self, trouble: WalkTrouble) {
         self.trouble.store(trouble as u32, Ordering::Release);
     }
 
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn trouble(&self) -> Option<WalkTrouble> {
         match self.trouble.load(Ordering::Acquire) {
-            1 => Some(Trouble::NoMemory),
-            2 => Some(Trouble::Stopped),
-            3 => Some(Trouble::Orphaned),
-            4 => Some(Trouble::Late),
-            5 => Some(Trouble::Lost),
+            1 => Some(WalkTrouble::NoMemory),
+            2 => Some(WalkTrouble::Stopped),
+            3 => Some(WalkTrouble::Orphaned),
+            4 => Some(WalkTrouble::Late),
+            5 => Some(WalkTrouble::Lost),
             _ => None,
         }
     }
@@ -152,8 +152,8 @@ impl Shared {
         self.capacity
     }
 
-    pub(super) fn control(&self) -> &Control {
-        // SAFETY: the mapping begins with a page that is zeroed, which is a valid `Control`, and lives as long as this.
+    pub(super) fn control(&self) -> &SharedControl {
+        // SAFETY: the mapping begins with a page that is zeroed, which is a valid `SharedControl`, and lives as long as this.
         unsafe { &*self.at.cast() }
     }
 
@@ -173,7 +173,7 @@ impl Shared {
         let most = self.capacity as u64;
         let candidates = control.candidates.load(Ordering::Acquire).min(most) as usize;
         let components = control.components.load(Ordering::Acquire).min(most) as usize;
-        // SAFETY: both lie inside the mapping, any bytes are valid, and nobody writes to them any more.
+        // SAFETY: both lie inside the mapping, any bytes are valid, and the clone no longer writes to them.
         unsafe {
             (
                 std::slice::from_raw_parts(self.candidates(), candidates),
@@ -200,4 +200,4 @@ impl Drop for Shared {
     }
 }
 
-const _: () = assert!(size_of::<Control>() <= PAGE && size_of::<Candidate>() == 16);
+const _: () = assert!(size_of::<SharedControl>() <= PAGE && size_of::<Candidate>() == 16);

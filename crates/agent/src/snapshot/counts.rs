@@ -3,7 +3,7 @@
 use super::system;
 
 /// A table from object to count, by open addressing; a slot with no object is free.
-pub(super) struct Counts {
+pub(super) struct CountTable {
     slots: *mut Slot,
     /// A power of two.
     capacity: usize,
@@ -19,7 +19,7 @@ struct Slot {
 
 const FIRST_CAPACITY: usize = 4096;
 
-impl Counts {
+impl CountTable {
     pub(super) fn new() -> Option<Self> {
         let slots: *mut Slot = system::map(FIRST_CAPACITY * size_of::<Slot>()).cast();
         (!std::ptr::eq(slots, std::ptr::null())).then_some(Self { slots, capacity: FIRST_CAPACITY, used: 0 })
@@ -68,7 +68,7 @@ impl Counts {
                 }
             }
         }
-        // SAFETY: the old table is used by nobody.
+        // SAFETY: the old table is no longer used.
         unsafe { system::unmap(old.slots.cast(), old.capacity * size_of::<Slot>()) };
         true
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn counts_are_kept_while_the_table_grows() {
-        let Some(mut counts) = Counts::new() else { panic!("no memory") };
+        let Some(mut counts) = CountTable::new() else { panic!("no memory") };
         let object = |number: usize| 0x7f00_0000_0000 + number * 16;
         for number in 1..20_000 {
             assert!(counts.put(object(number), number as i64));

@@ -1,10 +1,10 @@
 //! Why there was no snapshot, or none that could be used.
 
-use super::control::Trouble;
+use super::control::WalkTrouble;
 
 /// A snapshot that was refused or came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum SnapshotFailure {
     #[error("no snapshots here: {0}")]
     Unsupported(String),
     #[error("snapshots are taken of the main interpreter only")]
@@ -20,12 +20,12 @@ pub(crate) enum Failure {
     #[error("the kernel refuses to clone the process: {}", std::io::Error::from_raw_os_error(*.0))]
     Clone(i32),
     #[error("{}", .0.words())]
-    GaveUp(Trouble),
+    GaveUp(WalkTrouble),
     #[error("the snapshot's process was ended by signal {0}")]
     Killed(i32),
     #[error("the walk needed memory that had been left out of the snapshot")]
     Missing,
-    #[error("the snapshot's process ended without a word")]
+    #[error("the snapshot's process ended without a result")]
     Vanished,
     #[error("the snapshot's process did not end in time")]
     Late,
@@ -37,13 +37,13 @@ pub(crate) enum Failure {
     Cancelled,
 }
 
-impl Failure {
+impl SnapshotFailure {
     /// Whether it says nothing about how the next one will fare: the program or the pacer has ended it.
     pub(crate) fn is_no_fault(&self) -> bool {
         matches!(
             self,
             Self::UnderWay | Self::Collecting | Self::Collected | Self::Frozen | Self::Cancelled | Self::Missing
-        ) || matches!(self, Self::GaveUp(Trouble::Stopped | Trouble::Lost))
+        ) || matches!(self, Self::GaveUp(WalkTrouble::Stopped | WalkTrouble::Lost))
     }
 
     /// Whether it will be so the next time, too.
@@ -58,15 +58,15 @@ impl Failure {
             Self::OtherInterpreter => "other_interpreter",
             Self::UnderWay => "under_way",
             Self::Collecting => "collecting",
-            Self::NoMemory | Self::ShortOfMemory | Self::GaveUp(Trouble::NoMemory) => "no_memory",
+            Self::NoMemory | Self::ShortOfMemory | Self::GaveUp(WalkTrouble::NoMemory) => "no_memory",
             Self::Clone(_) => "clone",
             Self::Killed(_) => "killed",
-            Self::Missing | Self::GaveUp(Trouble::Lost) => "missing",
-            Self::Vanished | Self::GaveUp(Trouble::Orphaned) => "vanished",
-            Self::Late | Self::GaveUp(Trouble::Late) => "late",
+            Self::Missing | Self::GaveUp(WalkTrouble::Lost) => "missing",
+            Self::Vanished | Self::GaveUp(WalkTrouble::Orphaned) => "vanished",
+            Self::Late | Self::GaveUp(WalkTrouble::Late) => "late",
             Self::Collected => "collected",
             Self::Frozen => "frozen",
-            Self::Cancelled | Self::GaveUp(Trouble::Stopped) => "cancelled",
+            Self::Cancelled | Self::GaveUp(WalkTrouble::Stopped) => "cancelled",
         }
     }
 }

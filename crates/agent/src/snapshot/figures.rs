@@ -7,24 +7,24 @@ use std::time::Duration;
 use neurogc_policy::Scope;
 use neurogc_wire::status::{self, Snapshots};
 
-use super::failure::Failure;
+use super::failure::SnapshotFailure;
 use super::flight::Flight;
 use super::system;
-use crate::sense::spans::Spans;
+use crate::sense::spans::DurationHistogram;
 
 /// The sums of all snapshots of a process.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct SnapshotFigures {
     /// How many were launched.
     pub(crate) launched: u64,
     /// Those that were refused or came to nothing, by kind.
     pub(crate) failed: BTreeMap<&'static str, Failed>,
     /// How long the program stood still for each clone.
-    pub(crate) clone: Spans,
+    pub(crate) clone: DurationHistogram,
     /// How long each was in flight.
-    pub(crate) flight: Spans,
+    pub(crate) flight: DurationHistogram,
     /// How long each slice took that freed something.
-    pub(crate) reap: Spans,
+    pub(crate) reap: DurationHistogram,
     /// Objects that were found unreachable, and those that were freed.
     pub(crate) candidates: u64,
     pub(crate) freed: u64,
@@ -123,10 +123,10 @@ impl Latest {
     }
 }
 
-impl Figures {
+impl SnapshotFigures {
     /// What the status report says of an agent that was installed at this moment.
     pub(crate) fn report(&self, installed: u64) -> Snapshots {
-        let failure = |failed: &Failed| status::Failure {
+        let failure = |failed: &Failed| status::FailedSnapshots {
             reason: failed.reason.clone(),
             count: failed.count,
             last_s: failed.last.saturating_sub(installed) as f64 / 1e9,
@@ -147,7 +147,7 @@ impl Figures {
         }
     }
 
-    pub(super) fn failed(&mut self, failure: &Failure) {
+    pub(super) fn failed(&mut self, failure: &SnapshotFailure) {
         let failed = self.failed.entry(failure.kind()).or_default();
         *failed = Failed { count: failed.count + 1, reason: failure.to_string(), last: system::now() };
     }

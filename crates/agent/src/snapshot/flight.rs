@@ -7,8 +7,8 @@ use neurogc_policy::Scope;
 use super::apart::Apart;
 use super::child;
 use super::control::Shared;
-use super::failure::Failure;
-use super::system::{self, Ended};
+use super::failure::SnapshotFailure;
+use super::system::{self, ChildEnd};
 use super::walk::Lists;
 use crate::cpython::collector::Collector;
 use crate::cpython::layout::Layout;
@@ -25,7 +25,7 @@ pub(super) struct Flight {
     deadline: u64,
     faults_before: u64,
     /// Why it has been killed.
-    given_up: Option<Failure>,
+    given_up: Option<SnapshotFailure>,
     /// Whether it looks for memory that need not be cloned.
     pub(super) looks: bool,
     pub(super) scope: Scope,
@@ -37,11 +37,11 @@ pub(super) struct Flight {
 pub(super) enum Standing {
     Flying,
     Landed,
-    Failed(Failure),
+    Failed(SnapshotFailure),
 }
 
 /// What it is sent out with.
-pub(super) struct Plan {
+pub(super) struct FlightPlan {
     pub(super) collector: Collector,
     pub(super) layout: &'static Layout,
     pub(super) lists: Lists,
@@ -72,11 +72,11 @@ const END_LOOK: std::time::Duration = std::time::Duration::from_micros(500);
 
 impl Flight {
     /// Clones this process. The caller holds the GIL, and stands still meanwhile.
-    pub(super) fn launch(plan: &Plan, apart: &mut Apart) -> Result<Self, Failure> {
+    pub(super) fn launch(plan: &FlightPlan, apart: &mut Apart) -> Result<Self, SnapshotFailure> {
         // The estimate leaves out what survived one young collection only, and what is frozen.
         let capacity = plan.objects + plan.objects / 4 + 1_000_000;
-        let shared = Shared::new(capacity).ok_or(Failure::NoMemory)?;
-        let stack = Stack::new().ok_or(Failure::NoMemory)?;
+        let shared = Shared::new(capacity).ok_or(SnapshotFailure::NoMemory)?;
+        let stack = Stack::new().ok_or(SnapshotFailure::NoMemory)?;
         let faults_before = system::minor_faults();
         // A walk of new objects leaves alone what others have to look at.
         let looks = apart.looks() && plan.scope == Scope::All;
@@ -116,36 +116,36 @@ impl Flight {
     /// Looks at it without waiting. `full` is how many full collections there have been so far.
     pub(super) fn look(&mut self, full: u64) -> Standing {
         match system::wait(self.pid) {
-            Ended::No => {
+            ChildEnd::No => {
                 if self.given_up.is_none() {
                     if full != self.full {
-                        self.give_up(Failure::Collected);
+                        self.give_up(SnapshotFailure::Collected);
                     } else if system::now() > self.deadline + GRACE_NS {
-                        self.give_up(Failure::Late);
+                        self.give_up(SnapshotFailure::Late);
                     }
                 }
                 Standing::Flying
             }
-            Ended::Exit(0) if self.shared.control().is_done() && self.given_up.is_none() => Standing::Landed,
-            // Somebody who waits for everybody's children has seen the end of it before us.
-            Ended::Unknown if self.shared.control().is_done() && self.given_up.is_none() => Standing::Landed,
+            ChildEnd::Exit(0) if self.shared.control().is_done() && self.given_up.is_none() => Standing::Landed,
+            // Another thread that waits for any child (`waitpid(-1)`) has reaped it before us.
+            ChildEnd::Unknown if self.shared.control().is_done() && self.given_up.is_none() => Standing::Landed,
             ended => Standing::Failed(self.why(ended)),
         }
     }
 
-    fn why(&mut self, ended: Ended) -> Failure {
+    fn why(&mut self, ended: ChildEnd) -> SnapshotFailure {
         if let Some(failure) = self.given_up.take() {
             return failure;
         }
         match (self.shared.control().trouble(), ended) {
-            (Some(trouble), _) => Failure::GaveUp(trouble),
-            (None, Ended::Signal(signal)) => Failure::Killed(signal),
-            (None, _) => Failure::Vanished,
+            (Some(trouble), _) => SnapshotFailure::GaveUp(trouble),
+            (None, ChildEnd::Signal(signal)) => SnapshotFailure::Killed(signal),
+            (None, _) => SnapshotFailure::Vanished,
         }
     }
 
     /// Tells it to end, and makes it.
-    pub(super) fn give_up(&mut self, why: Failure) {
+    pub(super) fn give_up(&mut self, why: SnapshotFailure) {
         self.shared.control().say_stop();
         // It has not been waited for, so the id is still its own.
         system::kill(self.pid);
@@ -154,9 +154,9 @@ impl Flight {
 
     /// Ends it now, waiting a short while until it is gone.
     pub(super) fn end(mut self) -> Shared {
-        self.give_up(Failure::Cancelled);
+        self.give_up(SnapshotFailure::Cancelled);
         for _ in 0..END_LOOKS {
-            if system::wait(self.pid) != Ended::No {
+            if system::wait(self.pid) != ChildEnd::No {
                 break;
             }
             std::thread::sleep(END_LOOK);
@@ -170,7 +170,7 @@ impl Flight {
     }
 }
 
-/// The stack of the process, with a page below it that nobody may touch.
+/// The stack of the clone, with a guard page below it.
 struct Stack {
     at: *mut u8,
 }
@@ -185,7 +185,7 @@ impl Stack {
             return None;
         }
         let stack = Self { at };
-        // SAFETY: the mapping is our own, and its first page is used by nobody.
+        // SAFETY: the mapping is our own, and its first page is not used.
         (unsafe { libc::mprotect(at.cast(), Self::GUARD, libc::PROT_NONE) } == 0).then_some(stack)
     }
 
@@ -203,7 +203,7 @@ impl Drop for Stack {
 
 /// Clones the process with all signals blocked, so that no handler of the program ever runs in the clone. It sends no
 /// signal when it ends, no handler for forks runs, and the table of files is only shared, not copied: the clone leaves it.
-fn clone(stack: &Stack, mission: &child::Mission<'_>) -> Result<c_int, Failure> {
+fn clone(stack: &Stack, mission: &child::Mission<'_>) -> Result<c_int, SnapshotFailure> {
     // SAFETY: all-zero sets are valid; the mask is put back below. The clone gets a copy of all memory with it, the
     // stack and the mission in it, and its function never returns.
     unsafe {
@@ -214,6 +214,6 @@ fn clone(stack: &Stack, mission: &child::Mission<'_>) -> Result<c_int, Failure> 
         let pid = libc::clone(child::main, stack.top().cast(), libc::CLONE_FILES, argument);
         let error = std::io::Error::last_os_error();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        if pid > 0 { Ok(pid) } else { Err(Failure::Clone(error.raw_os_error().unwrap_or(0))) }
+        if pid > 0 { Ok(pid) } else { Err(SnapshotFailure::Clone(error.raw_os_error().unwrap_or(0))) }
     }
 }

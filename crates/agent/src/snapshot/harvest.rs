@@ -8,7 +8,7 @@ use neurogc_policy::Scope;
 use super::control::{Candidate, Shared};
 use super::pools::Pools;
 use crate::cpython::collector::Collector;
-use crate::cpython::generations::Head;
+use crate::cpython::generations::GcHead;
 
 /// So many candidates have their pools noted with each slice, beside its own.
 const NOTED_AHEAD: usize = 20_000;
@@ -94,7 +94,7 @@ impl Harvest {
         let until = (self.noted + NOTED_AHEAD).min(self.shared.found().0.len());
         let candidates = self.candidates(self.noted..until);
         let small = candidates.iter().filter(|candidate| candidate.is_small());
-        small.for_each(|candidate| pools.note(candidate.object() - Head::SIZE));
+        small.for_each(|candidate| pools.note(candidate.object() - GcHead::SIZE));
         self.noted = until;
     }
 

@@ -1,8 +1,8 @@
 //! The walk that another program has left behind, which this one took the place of by `exec`. It ends soon, but it is this
-//! process's child now, and nobody else would ever wait for it.
+//! process's child now, and no other code in this process would wait for it.
 
 use super::system::{self, Clones};
-use super::{Snapshots, child};
+use super::{SnapshotRunner, child};
 
 /// Looks for it until there is nothing to be found.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl LeftBehind {
     }
 
     /// Looks once. In a program that has no such children, as good as all, this is the only look.
-    pub(crate) fn look(&mut self, snapshots: &Snapshots) {
+    pub(crate) fn look(&mut self, snapshots: &SnapshotRunner) {
         if self.until == 0 {
             return;
         }
@@ -29,7 +29,7 @@ impl LeftBehind {
                 system::wait(pid);
             }
             Clones::Running if system::now() < self.until => {}
-            // Somebody else's child may be in front of it for ever.
+            // A child that the program has not waited for may hide it for ever.
             Clones::Ended(_) | Clones::Running | Clones::None => self.until = 0,
         }
     }

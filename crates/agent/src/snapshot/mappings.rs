@@ -1,12 +1,12 @@
 //! Which large memory a walk does not touch, found out in the clone: it is locked away in blocks before the walk, and
-//! whoever touches a block gets it back, which is noted.
+//! when the walk touches a block, the fault handler unlocks it and notes that.
 //!
 //! The marks that the processor leaves on used pages would do, too, but others read and wipe those.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::control::{Control, MOST_UNTOUCHED};
+use super::control::{MOST_UNTOUCHED, SharedControl};
 use super::system::{self, PAGE};
 use crate::cpython::arenas;
 
@@ -55,14 +55,14 @@ pub(super) fn lock_away() -> bool {
         return false;
     }
     for number in 0..count {
-        // SAFETY: as above. Whoever needs what is there gets it back from `give_back`.
+        // SAFETY: as above. When the walk touches the block, `give_back` unlocks it.
         unsafe { protect(*blocks.add(number), libc::PROT_NONE) };
     }
     true
 }
 
-/// Writes down the blocks that are full of memory which nobody has asked for.
-pub(super) fn tell_untouched(control: &Control) {
+/// Writes down the blocks that are full of memory and that the walk has not touched.
+pub(super) fn tell_untouched(control: &SharedControl) {
     let (blocks, count) = (BLOCKS.load(Ordering::Relaxed), COUNT.load(Ordering::Relaxed));
     let residency = system::map(BLOCK / PAGE);
     if residency.is_null() {
@@ -124,7 +124,7 @@ fn catch_faults() -> bool {
     }
 }
 
-/// Gives a block back that somebody has touched. Any other fault is one, and ends the process.
+/// The fault handler: unlocks the block that was touched. Any other fault is a real one, and ends the process.
 unsafe extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     let (blocks, count) = (BLOCKS.load(Ordering::Relaxed), COUNT.load(Ordering::Relaxed));
     // SAFETY: the kernel passes the address that was touched; the table has so many blocks.
@@ -145,7 +145,7 @@ unsafe extern "C" fn give_back(signal: c_int, info: *mut libc::siginfo_t, _: *mu
 }
 
 /// Adds a range, to the one before it where they are neighbours.
-fn add(control: &Control, count: usize, from: usize, to: usize) -> usize {
+fn add(control: &SharedControl, count: usize, from: usize, to: usize) -> usize {
     if let Some((_, end)) = count.checked_sub(1).and_then(|last| control.untouched.get(last))
         && end.load(Ordering::Relaxed) == from as u64
     {
@@ -169,7 +169,7 @@ impl Account {
         if buffer.is_null() {
             return None;
         }
-        // SAFETY: the mapping is as long as said, and nobody else has it.
+        // SAFETY: the mapping is as long as said, and nothing else refers to it.
         let length = system::read_all(path, unsafe { std::slice::from_raw_parts_mut(buffer, ACCOUNT) })?;
         // SAFETY: so much has been filled, and it stays until this process ends.
         Some(Self { text: unsafe { std::slice::from_raw_parts(buffer, length) } })

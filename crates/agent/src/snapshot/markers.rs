@@ -8,7 +8,7 @@ use neurogc_policy::Scope;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::cpython::generations::{Generations, Head};
+use crate::cpython::generations::{GcHead, Generations};
 
 /// Both markers.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Markers {
     /// Where both stand now.
     pub(super) fn places(&self, generations: Generations<'_>, full: u64) -> Places {
         let place =
-            |marker: &Marker| marker.stands(generations, full).then(|| marker.object.as_ptr() as usize - Head::SIZE);
+            |marker: &Marker| marker.stands(generations, full).then(|| marker.object.as_ptr() as usize - GcHead::SIZE);
         Places { first: place(&self.first), second: place(&self.second) }
     }
 

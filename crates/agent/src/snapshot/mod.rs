@@ -32,9 +32,9 @@ use std::time::Duration;
 
 use apart::Apart;
 use control::Shared;
-pub(crate) use failure::Failure;
-pub(crate) use figures::{Figures, Latest};
-use flight::{Flight, Plan, Standing};
+pub(crate) use failure::SnapshotFailure;
+pub(crate) use figures::{Latest, SnapshotFigures};
+use flight::{Flight, FlightPlan, Standing};
 use harvest::{Harvest, Portion};
 use markers::{Markers, Places};
 use neurogc_policy::Scope;
@@ -42,14 +42,14 @@ use pyo3::prelude::*;
 use walk::Lists;
 
 use crate::cpython::collector::Collector;
-use crate::cpython::generations::{Generations, Head};
+use crate::cpython::generations::{GcHead, Generations};
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 use crate::lifecycle::agent::lock;
 use crate::sys::native::pthread_self;
 
 /// The snapshots of one process: at most one at a time.
 #[derive(Debug)]
-pub(crate) struct Snapshots {
+pub(crate) struct SnapshotRunner {
     /// The process that this belongs to. A child that native code forks has the memory of it, but not the snapshot.
     pid: u32,
     /// Where its stack began, by which a clone sees whether it still runs this program.
@@ -67,9 +67,9 @@ pub(crate) struct Snapshots {
 
 /// A list's head that is only touched with the GIL held.
 #[derive(Debug)]
-struct Aside(UnsafeCell<Head>);
+struct Aside(UnsafeCell<GcHead>);
 
-// SAFETY: whoever uses it holds the GIL, and `Phase::Reaping` keeps a second one out.
+// SAFETY: a thread that uses it holds the GIL, and `Phase::Reaping` keeps a second thread out.
 unsafe impl Sync for Aside {}
 
 #[derive(Debug)]
@@ -78,13 +78,13 @@ struct State {
     /// The first and the last frozen object while a snapshot is out, and the objects that were pending at its launch.
     frozen_ends: (usize, usize),
     pending: isize,
-    figures: Figures,
+    figures: SnapshotFigures,
     /// What freeing an object takes, from earlier slices.
     cost_ns: f64,
     apart: Apart,
     /// It was called off while a slice was being freed.
     called_off: bool,
-    /// Memory of snapshots that are over, to be given back when nobody waits.
+    /// Memory of snapshots that are over. It is unmapped later, when no thread of the program waits for it.
     retired: Option<Shared>,
 }
 
@@ -93,17 +93,17 @@ enum Phase {
     Idle,
     Flying(Flight),
     Landed(Harvest),
-    /// A slice is being freed, which runs finalizers, so nobody may wait for its end with the lock in hand.
+    /// A slice is being freed, which runs finalizers, so no thread may wait for its end while it holds the lock.
     Reaping,
-    Failed(Failure),
+    Failed(SnapshotFailure),
 }
 
 /// How a snapshot stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum SnapshotProgress {
     /// There is none.
     Idle,
-    /// Somebody is at it now.
+    /// Another thread works on it now.
     Busy,
     /// The walk runs.
     InFlight {
@@ -119,7 +119,7 @@ pub(crate) enum Progress {
         piece: Option<Duration>,
     },
     /// It came to nothing. This stays until the next launch.
-    Failed(Failure),
+    Failed(SnapshotFailure),
 }
 
 /// What a slice has done.
@@ -171,13 +171,13 @@ fn slice_for(objects: usize, cost_ns: f64) -> Duration {
     Duration::from_nanos((objects as f64 * cost_ns / PLANNED_SHARE) as u64 + 2)
 }
 
-impl Default for Snapshots {
+impl Default for SnapshotRunner {
     fn default() -> Self {
         let state = State {
             phase: Phase::Idle,
             frozen_ends: (0, 0),
             pending: 0,
-            figures: Figures::default(),
+            figures: SnapshotFigures::default(),
             cost_ns: FIRST_COST_NS,
             apart: Apart::default(),
             called_off: false,
@@ -189,26 +189,26 @@ impl Default for Snapshots {
             stack: system::stack_of(pid.cast_signed()),
             state: Mutex::new(state),
             full: AtomicU64::new(0),
-            aside: Box::new(Aside(UnsafeCell::new(Head { next: 0, previous: 0 }))),
+            aside: Box::new(Aside(UnsafeCell::new(GcHead { next: 0, previous: 0 }))),
             aside_by: AtomicUsize::new(0),
             markers: Mutex::new(None),
         }
     }
 }
 
-impl Snapshots {
+impl SnapshotRunner {
     /// Clones the process. This is a pause of the program; everything else happens beside it.
     pub(crate) fn launch(
         &self,
         py: Python<'_>,
         interpreter: &Interpreter,
         sortie: Sortie,
-    ) -> Result<Launched, Failure> {
+    ) -> Result<Launched, SnapshotFailure> {
         let mut state = lock(&self.state);
         let launched = self.try_launch(py, interpreter, &mut state, sortie);
         match &launched {
             Ok(_) => state.figures.launched += 1,
-            Err(Failure::UnderWay | Failure::Collecting) => {}
+            Err(SnapshotFailure::UnderWay | SnapshotFailure::Collecting) => {}
             Err(failure) => {
                 state.figures.failed(failure);
                 state.phase = Phase::Failed(failure.clone());
@@ -224,20 +224,22 @@ impl Snapshots {
         interpreter: &Interpreter,
         state: &mut State,
         sortie: Sortie,
-    ) -> Result<Launched, Failure> {
+    ) -> Result<Launched, SnapshotFailure> {
         if !matches!(state.phase, Phase::Idle | Phase::Failed(_)) || self.is_foreign() {
-            return Err(Failure::UnderWay);
+            return Err(SnapshotFailure::UnderWay);
         }
         if !is_main_interpreter() {
-            return Err(Failure::OtherInterpreter);
+            return Err(SnapshotFailure::OtherInterpreter);
         }
         let (Some(layout), Some(collector)) = (interpreter.layout, interpreter.collector) else {
             let reason = interpreter.degraded.first().cloned();
-            return Err(Failure::Unsupported(reason.unwrap_or_else(|| "the collector is not understood".to_owned())));
+            return Err(SnapshotFailure::Unsupported(
+                reason.unwrap_or_else(|| "the collector is not understood".to_owned()),
+            ));
         };
         let generations = collector.generations(py);
         if generations.is_collecting() {
-            return Err(Failure::Collecting);
+            return Err(SnapshotFailure::Collecting);
         }
         self.make_markers(py);
         arenas::keep();
@@ -247,7 +249,7 @@ impl Snapshots {
             lock(&self.markers).as_ref().map_or(Places::default(), |markers| markers.places(generations, full));
         let since = places.first.filter(|_| sortie.scope == Scope::New);
         let newer = places.second.filter(|_| since.is_none());
-        let plan = Plan {
+        let plan = FlightPlan {
             collector,
             layout,
             lists: Lists { heads: generations.heads(), since, newer },
@@ -284,14 +286,14 @@ impl Snapshots {
     }
 
     /// How it stands. It waits for no thread and needs no GIL.
-    pub(crate) fn look(&self) -> Progress {
+    pub(crate) fn look(&self) -> SnapshotProgress {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return Progress::Busy,
+            Err(TryLockError::WouldBlock) => return SnapshotProgress::Busy,
         };
         if self.is_foreign() {
-            return Progress::Idle;
+            return SnapshotProgress::Idle;
         }
         let retired = state.retired.take();
         if let Phase::Flying(flight) = &mut state.phase {
@@ -302,16 +304,16 @@ impl Snapshots {
             }
         }
         let progress = match &state.phase {
-            Phase::Idle => Progress::Idle,
-            Phase::Reaping => Progress::Busy,
-            Phase::Flying(flight) => Progress::InFlight { since_ns: flight.began },
-            Phase::Landed(harvest) => Progress::Ready {
+            Phase::Idle => SnapshotProgress::Idle,
+            Phase::Reaping => SnapshotProgress::Busy,
+            Phase::Flying(flight) => SnapshotProgress::InFlight { since_ns: flight.began },
+            Phase::Landed(harvest) => SnapshotProgress::Ready {
                 candidates: harvest.left(),
                 components: harvest.components(),
                 largest: harvest.largest(),
                 piece: harvest.only_large().then(|| slice_for(harvest.largest(), state.cost_ns)),
             },
-            Phase::Failed(failure) => Progress::Failed(failure.clone()),
+            Phase::Failed(failure) => SnapshotProgress::Failed(failure.clone()),
         };
         drop(state);
         drop(retired);
@@ -329,9 +331,9 @@ impl Snapshots {
     }
 
     /// It has come to nothing.
-    fn fail(&self, state: &mut State, mut failure: Failure) {
-        if matches!(failure, Failure::Killed(libc::SIGSEGV | libc::SIGBUS)) && state.apart.crashed() {
-            failure = Failure::Missing;
+    fn fail(&self, state: &mut State, mut failure: SnapshotFailure) {
+        if matches!(failure, SnapshotFailure::Killed(libc::SIGSEGV | libc::SIGBUS)) && state.apart.crashed() {
+            failure = SnapshotFailure::Missing;
         }
         state.figures.failed(&failure);
         state.retired = match std::mem::replace(&mut state.phase, Phase::Failed(failure)) {
@@ -395,14 +397,14 @@ impl Snapshots {
         } else {
             state.phase = Phase::Landed(harvest);
             if called_off {
-                self.fail(&mut state, Failure::Cancelled);
+                self.fail(&mut state, SnapshotFailure::Cancelled);
             }
         }
         reaped
     }
 
     /// Counts one that was not even tried.
-    pub(crate) fn refuse(&self, failure: &Failure) {
+    pub(crate) fn refuse(&self, failure: &SnapshotFailure) {
         let mut state = lock(&self.state);
         state.figures.failed(failure);
         if matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
@@ -410,7 +412,7 @@ impl Snapshots {
         }
     }
 
-    /// Somebody has taken note of a failure.
+    /// Called when a failure has been recorded: a new snapshot may start.
     pub(crate) fn forget_failure(&self) {
         let mut state = lock(&self.state);
         if matches!(state.phase, Phase::Failed(_)) {
@@ -425,8 +427,8 @@ impl Snapshots {
             return;
         }
         match &mut state.phase {
-            Phase::Flying(flight) => flight.give_up(Failure::Cancelled),
-            Phase::Landed(_) => self.fail(&mut state, Failure::Cancelled),
+            Phase::Flying(flight) => flight.give_up(SnapshotFailure::Cancelled),
+            Phase::Landed(_) => self.fail(&mut state, SnapshotFailure::Cancelled),
             Phase::Reaping => state.called_off = true,
             Phase::Idle | Phase::Failed(_) => {}
         }
@@ -441,8 +443,8 @@ impl Snapshots {
         }
         let flight = match std::mem::replace(&mut state.phase, Phase::Idle) {
             Phase::Flying(flight) => {
-                state.phase = Phase::Failed(Failure::Cancelled);
-                state.figures.failed(&Failure::Cancelled);
+                state.phase = Phase::Failed(SnapshotFailure::Cancelled);
+                state.figures.failed(&SnapshotFailure::Cancelled);
                 arenas::release();
                 Some(flight)
             }
@@ -459,11 +461,11 @@ impl Snapshots {
     }
 
     /// Why what was found can no longer be relied on.
-    fn broken(&self, state: &State, harvest: &Harvest, generations: Generations<'_>) -> Option<Failure> {
+    fn broken(&self, state: &State, harvest: &Harvest, generations: Generations<'_>) -> Option<SnapshotFailure> {
         if self.full.load(Ordering::Relaxed) != harvest.full {
-            Some(Failure::Collected)
+            Some(SnapshotFailure::Collected)
         } else if generations.frozen_ends() != state.frozen_ends {
-            Some(Failure::Frozen)
+            Some(SnapshotFailure::Frozen)
         } else {
             None
         }
@@ -500,7 +502,7 @@ impl Snapshots {
     }
 
     /// The sums so far.
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> SnapshotFigures {
         lock(&self.state).figures.clone()
     }
 
@@ -510,7 +512,7 @@ impl Snapshots {
     }
 }
 
-impl Drop for Snapshots {
+impl Drop for SnapshotRunner {
     fn drop(&mut self) {
         self.shut_down();
     }
@@ -529,7 +531,7 @@ impl State {
         self.figures.reap.add(reaped.pause_ns);
         let cost = reaped.pause_ns as f64 / count as f64;
         // Up quickly and down slowly: a slice that is too long is worse than one that is too short. But one that was
-        // only held up, by whoever had the processor, must not count for all. Small ones tell little.
+        // only held up because its thread had no CPU must not count for all. Small ones tell little.
         let cost = cost.min(2.0 * self.cost_ns);
         let weight = if cost > self.cost_ns { 1.0 } else { 0.25 } * (count as f64 / 500.0).min(1.0);
         self.cost_ns += (cost - self.cost_ns) * weight;

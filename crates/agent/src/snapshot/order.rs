@@ -5,7 +5,7 @@ use super::shadow::{LEAF, Leaf, Shadow, place};
 use super::system;
 
 /// The heads of all lists, one after the other. Each takes four bytes: the number of its leaf and its place there.
-pub(super) struct Order {
+pub(super) struct ListOrder {
     chunks: *mut *mut u32,
     count: usize,
     /// Leaves with a number that does not fit have been left out.
@@ -16,7 +16,7 @@ const CHUNK: usize = 1 << 20;
 const MOST_CHUNKS: usize = 1 << 12;
 const PLACE_BITS: u32 = LEAF.trailing_zeros();
 
-impl Order {
+impl ListOrder {
     pub(super) fn new() -> Option<Self> {
         let chunks: *mut *mut u32 = system::map(MOST_CHUNKS * size_of::<*mut u32>()).cast();
         (!std::ptr::eq(chunks, std::ptr::null())).then_some(Self { chunks, count: 0, incomplete: false })
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn heads_come_back_in_their_order() {
-        let (Some(mut shadow), Some(mut order)) = (Shadow::new(), Order::new()) else { panic!("no memory") };
+        let (Some(mut shadow), Some(mut order)) = (Shadow::new(), ListOrder::new()) else { panic!("no memory") };
         let heads: Vec<usize> = (0..30_000).map(|number| 0x7f00_0000_0000 + number * 7_777 * 16).rev().collect();
         for head in &heads {
             assert!(!shadow.make(*head).is_null() && order.add(&shadow, *head));

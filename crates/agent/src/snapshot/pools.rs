@@ -126,7 +126,7 @@ mod tests {
         pools.prove();
         assert!(pools.contain(first + 1024) && pools.contain(first + POOL - 16));
         assert!(!pools.contain(first + POOL - 8), "it reaches into the next one");
-        assert!(!pools.contain(first + POOL), "nobody has noted it");
+        assert!(!pools.contain(first + POOL), "it was not noted");
         assert!(!pools.contain(first + 2 * POOL) && !pools.contain(POOL) && !pools.contain(0) && !pools.contain(16));
         pools.forget();
         assert!(!pools.contain(first + 1024));

@@ -10,7 +10,7 @@ use super::control::Candidate;
 use super::harvest::Harvest;
 use super::pools::Pools;
 use super::walk::prefetch;
-use crate::cpython::generations::{Generations, Head};
+use crate::cpython::generations::{GcHead, Generations};
 use crate::cpython::layout::Layout;
 use crate::cpython::{arenas, vm};
 use crate::sys::memory;
@@ -37,7 +37,7 @@ struct Member {
     previous: usize,
 }
 
-const NOBODY: Member = Member { head: 0, next: 0, previous: 0 };
+const ABSENT: Member = Member { head: 0, next: 0, previous: 0 };
 
 /// The candidates of these ranges that are still tracked objects of the same type.
 pub(super) fn verified(harvest: &mut Harvest, ranges: &[Range<usize>]) -> Vec<usize> {
@@ -52,7 +52,7 @@ pub(super) fn verified(harvest: &mut Harvest, ranges: &[Range<usize>]) -> Vec<us
     pools.prove();
     ask_neighbours(&mut members, &mut pools);
     harvest.pools = pools;
-    members.iter().filter(|member| member.head != 0).map(|member| member.head + Head::SIZE).collect()
+    members.iter().filter(|member| member.head != 0).map(|member| member.head + GcHead::SIZE).collect()
 }
 
 /// Reads the headers of candidates, in their order, because finalizers run in it.
@@ -69,10 +69,10 @@ fn members(harvest: &Harvest, ranges: &[Range<usize>], all_are_kept: bool, pools
             }
             if !(all_are_kept && candidate.is_small()) {
                 careful.push((members.len(), *candidate));
-                members.push(NOBODY);
+                members.push(ABSENT);
                 continue;
             }
-            let head = candidate.object() - Head::SIZE;
+            let head = candidate.object() - GcHead::SIZE;
             pools.note(head);
             // SAFETY: small objects lie in arenas, and all arenas of the time of the snapshot are still mapped.
             let header = unsafe { *(head as *const Header) };
@@ -83,12 +83,12 @@ fn members(harvest: &Harvest, ranges: &[Range<usize>], all_are_kept: bool, pools
             }
         }
     }
-    let addresses: Vec<usize> = careful.iter().map(|(_, candidate)| candidate.object() - Head::SIZE).collect();
+    let addresses: Vec<usize> = careful.iter().map(|(_, candidate)| candidate.object() - GcHead::SIZE).collect();
     for ((place, candidate), bytes) in careful.iter().zip(memory::copies::<{ size_of::<Header>() }>(&addresses)) {
         // SAFETY: a header is four words, and any bytes make one.
         let header = bytes.map(|bytes| unsafe { std::mem::transmute::<[u8; size_of::<Header>()], Header>(bytes) });
         if let (Some(header), Some(place)) = (header, members.get_mut(*place)) {
-            *place = member(*candidate, header, layout).unwrap_or(NOBODY);
+            *place = member(*candidate, header, layout).unwrap_or(ABSENT);
         }
     }
     members
@@ -99,11 +99,11 @@ fn member(candidate: Candidate, header: Header, layout: &Layout) -> Option<Membe
     const COLLECTING: usize = 2;
     let references =
         if layout.object_refcount_bits == 32 { i64::from(header.references as i32) } else { header.references };
-    let (next, previous) = (header.next, header.previous & !Head::FLAGS);
-    let is_aligned = |address: usize| address != 0 && address.is_multiple_of(align_of::<Head>());
+    let (next, previous) = (header.next, header.previous & !GcHead::FLAGS);
+    let is_aligned = |address: usize| address != 0 && address.is_multiple_of(align_of::<GcHead>());
     let is_tracked = references > 0 && header.previous & COLLECTING == 0 && is_aligned(next) && is_aligned(previous);
     (header.kind == candidate.kind && is_tracked).then_some(Member {
-        head: candidate.object() - Head::SIZE,
+        head: candidate.object() - GcHead::SIZE,
         next,
         previous,
     })
@@ -125,20 +125,20 @@ fn ask_neighbours(members: &mut [Member], pools: &mut Pools) {
             if !pools.contain(neighbour) {
                 unknown.push((neighbour, place, side));
             // SAFETY: the sixteen bytes lie in a pool that is mapped as long as arenas are kept, and any bytes make a head.
-            } else if !side.points_back(unsafe { &*(neighbour as *const Head) }, head) {
-                *member = NOBODY;
+            } else if !side.points_back(unsafe { &*(neighbour as *const GcHead) }, head) {
+                *member = ABSENT;
                 break;
             }
         }
     }
     let addresses: Vec<usize> = unknown.iter().map(|(neighbour, ..)| *neighbour).collect();
-    for ((_, place, side), bytes) in unknown.iter().zip(memory::copies::<{ Head::SIZE }>(&addresses)) {
+    for ((_, place, side), bytes) in unknown.iter().zip(memory::copies::<{ GcHead::SIZE }>(&addresses)) {
         // SAFETY: a head is two words, and any bytes make one.
-        let neighbour = bytes.map(|bytes| unsafe { std::mem::transmute::<[u8; Head::SIZE], Head>(bytes) });
+        let neighbour = bytes.map(|bytes| unsafe { std::mem::transmute::<[u8; GcHead::SIZE], GcHead>(bytes) });
         if let Some(member) = members.get_mut(*place)
             && !neighbour.is_some_and(|neighbour| side.points_back(&neighbour, member.head))
         {
-            *member = NOBODY;
+            *member = ABSENT;
         }
     }
 }
@@ -151,9 +151,9 @@ enum Side {
 }
 
 impl Side {
-    fn points_back(self, neighbour: &Head, head: usize) -> bool {
+    fn points_back(self, neighbour: &GcHead, head: usize) -> bool {
         match self {
-            Self::Next => neighbour.previous & !Head::FLAGS == head,
+            Self::Next => neighbour.previous & !GcHead::FLAGS == head,
             Self::Previous => neighbour.next == head,
         }
     }
@@ -167,14 +167,14 @@ pub(super) unsafe fn collect(
     py: Python<'_>,
     generations: Generations<'_>,
     objects: &[usize],
-    aside: *mut Head,
+    aside: *mut GcHead,
 ) -> PyResult<usize> {
     // The young objects have nothing to do with these and would only make the pause longer.
     // SAFETY: the caller's promise.
     let counts = unsafe { generations.set_aside(aside) };
     for (index, object) in objects.iter().enumerate() {
         if let Some(ahead) = objects.get(index + AHEAD) {
-            prefetch(*ahead - Head::SIZE);
+            prefetch(*ahead - GcHead::SIZE);
         }
         let object = (*object) as *mut std::ffi::c_void;
         // SAFETY: the caller's promise. No code of the program runs between the two.
@@ -219,15 +219,15 @@ mod tests {
             // SAFETY: all of it lies in the memory of this list.
             unsafe {
                 arenas::make_pool(self.pool());
-                *(first as *mut Head) = Head { next: forwards, previous: last };
-                *(last as *mut Head) = Head { next: first, previous: backwards };
+                *(first as *mut GcHead) = GcHead { next: forwards, previous: last };
+                *(last as *mut GcHead) = GcHead { next: first, previous: backwards };
             }
             Member { head: middle, next: last, previous: first }
         }
     }
 
     fn survives(member: Member, pools: &mut Pools) -> bool {
-        let mut members = [NOBODY, member];
+        let mut members = [ABSENT, member];
         ask_neighbours(&mut members, pools);
         members[0].head == 0 && members[1].head != 0
     }
@@ -244,7 +244,7 @@ mod tests {
         for pools in [&mut known, &mut Pools::default()] {
             assert!(survives(list.link(middle, middle), pools));
             // The flags of the last one are not part of its pointer.
-            assert!(survives(list.link(middle | Head::FLAGS, middle), pools));
+            assert!(survives(list.link(middle | GcHead::FLAGS, middle), pools));
             assert!(!survives(list.link(middle + 16, middle), pools));
             assert!(!survives(list.link(middle, 0), pools));
         }

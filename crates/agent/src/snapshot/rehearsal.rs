@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use super::control::{Shared, Trouble};
-use super::walk::{Lists, Walk, Watch};
+use super::control::{Shared, WalkTrouble};
+use super::walk::{Lists, Walk, WalkWatch};
 use super::{candidates, system};
-use crate::cpython::generations::Head;
+use crate::cpython::generations::GcHead;
 use crate::cpython::layout::{self, Layout};
 
 /// An object as the layout of CPython 3.12 has it, and behind that what it refers to.
 #[repr(C, align(16))]
 struct Object {
-    head: Head,
+    head: GcHead,
     count: i64,
     kind: usize,
     references: *const usize,
@@ -26,7 +26,7 @@ type Visit = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 unsafe extern "C" fn traverse(object: *mut c_void, visit: Visit, argument: *mut c_void) -> c_int {
     // SAFETY: only objects of this test have this function.
     unsafe {
-        let object = object.cast::<u8>().sub(Head::SIZE).cast::<Object>();
+        let object = object.cast::<u8>().sub(GcHead::SIZE).cast::<Object>();
         for index in 0..(*object).length {
             visit(*(*object).references.add(index) as *mut c_void, argument);
         }
@@ -82,25 +82,25 @@ impl Graph {
     }
 
     /// Walks the graph and gives the components that are found, by number.
-    fn walk(&self, capacity: usize) -> Result<(Vec<Vec<usize>>, u64), Trouble> {
+    fn walk(&self, capacity: usize) -> Result<(Vec<Vec<usize>>, u64), WalkTrouble> {
         let layout: &'static Layout = layout::any();
         let mut kind = [0_usize; 64];
         kind[layout.type_traverse / size_of::<usize>()] = traverse as *const () as usize;
-        kind[layout.type_basicsize / size_of::<usize>()] = size_of::<Object>() - Head::SIZE;
+        kind[layout.type_basicsize / size_of::<usize>()] = size_of::<Object>() - GcHead::SIZE;
         let count = self.edges.len();
         let blank = || Object {
-            head: Head { next: 0, previous: 0 },
+            head: GcHead { next: 0, previous: 0 },
             count: 0,
             kind: kind.as_ptr() as usize,
             references: std::ptr::null(),
             length: 0,
         };
         let mut objects: Vec<Object> = (0..count).map(|_| blank()).collect();
-        let address = |index: usize| objects.as_ptr() as usize + index * size_of::<Object>() + Head::SIZE;
+        let address = |index: usize| objects.as_ptr() as usize + index * size_of::<Object>() + GcHead::SIZE;
         let references: Vec<Vec<usize>> =
             self.edges.iter().map(|edges| edges.iter().map(|target| address(*target)).collect()).collect();
         // Three lists in turns; the last one is that of the frozen objects, which is empty.
-        let mut heads: [Head; 4] = std::array::from_fn(|_| Head { next: 0, previous: 0 });
+        let mut heads: [GcHead; 4] = std::array::from_fn(|_| GcHead { next: 0, previous: 0 });
         let head_addresses: [usize; 4] = std::array::from_fn(|list| &raw const heads[list] as usize);
         for (list, head) in heads.iter_mut().enumerate() {
             head.next = head_addresses[list];
@@ -108,7 +108,7 @@ impl Graph {
         let addresses: Vec<usize> = (0..count).map(address).collect();
         for index in (0..count).rev() {
             let list = index * 3 / count;
-            objects[index].head.next = std::mem::replace(&mut heads[list].next, addresses[index] - Head::SIZE);
+            objects[index].head.next = std::mem::replace(&mut heads[list].next, addresses[index] - GcHead::SIZE);
             objects[index].count = self.held[index];
             (objects[index].references, objects[index].length) = (references[index].as_ptr(), references[index].len());
         }
@@ -117,14 +117,14 @@ impl Graph {
                 objects[*target].count += 1;
             }
         }
-        let Some(shared) = Shared::new(capacity) else { return Err(Trouble::NoMemory) };
+        let Some(shared) = Shared::new(capacity) else { return Err(WalkTrouble::NoMemory) };
         let control = shared.control();
-        let watch = Watch::new(control, system::parent(), u64::MAX, None);
+        let watch = WalkWatch::new(control, system::parent(), u64::MAX, None);
         let mut walk = Walk::new(layout, watch)?;
         // What comes from here on stays new; it is in the first list.
         let newer = count / 6;
-        let lists = Lists { heads: head_addresses, since: None, newer: Some(addresses[newer] - Head::SIZE) };
-        // SAFETY: the lists are well formed, and nobody changes them.
+        let lists = Lists { heads: head_addresses, since: None, newer: Some(addresses[newer] - GcHead::SIZE) };
+        // SAFETY: the lists are well formed, and nothing changes them.
         unsafe {
             walk.enlist(&lists)?;
             walk.subtract()?;
@@ -219,7 +219,7 @@ fn a_deep_graph_needs_no_stack() {
     let mut graph = Graph::with(count);
     graph.held[count - 1] = 1;
     for index in 1..count {
-        // Two chains, one of which nobody holds.
+        // Two chains; one of them has no reference from outside.
         if index != count / 2 {
             graph.edges[index].push(index - 1);
         }
@@ -238,13 +238,13 @@ fn what_finds_no_room_is_left_out_whole() {
 }
 
 #[test]
-fn a_walk_that_nobody_waits_for_is_given_up() {
+fn a_walk_that_is_no_longer_needed_is_given_up() {
     let Some(shared) = Shared::new(1) else { panic!("no memory") };
     let control = shared.control();
-    let watch = |parent, deadline| Watch::new(control, parent, deadline, None);
+    let watch = |parent, deadline| WalkWatch::new(control, parent, deadline, None);
     assert_eq!(watch(system::parent(), u64::MAX).look(), Ok(()));
-    assert_eq!(watch(-5, u64::MAX).look(), Err(Trouble::Orphaned));
-    assert_eq!(watch(system::parent(), 1).look(), Err(Trouble::Late));
+    assert_eq!(watch(-5, u64::MAX).look(), Err(WalkTrouble::Orphaned));
+    assert_eq!(watch(system::parent(), 1).look(), Err(WalkTrouble::Late));
     control.say_stop();
-    assert_eq!(watch(system::parent(), u64::MAX).look(), Err(Trouble::Stopped));
+    assert_eq!(watch(system::parent(), u64::MAX).look(), Err(WalkTrouble::Stopped));
 }

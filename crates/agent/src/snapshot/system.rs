@@ -26,7 +26,7 @@ fn map_as(bytes: usize, kind: c_int) -> *mut u8 {
 /// Gives memory back.
 ///
 /// # Safety
-/// It must come from one of the functions above, and nobody may use it any more.
+/// It must come from one of the functions above, and must not be used afterwards.
 pub(super) unsafe fn unmap(at: *mut u8, bytes: usize) {
     // There may be a program at low addresses.
     if at.is_null() {
@@ -83,30 +83,30 @@ pub(super) fn exit(code: c_int) -> ! {
 
 /// How a child that was waited for has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum ChildEnd {
     /// It runs.
     No,
     /// By itself, with this code.
     Exit(c_int),
     /// By this signal.
     Signal(c_int),
-    /// Somebody else has waited for it.
+    /// Another thread or library has waited for it, so its status is lost.
     Unknown,
 }
 
 /// Looks whether a child has ended. It is seen whatever its exit signal is.
-pub(super) fn wait(pid: c_int) -> Ended {
+pub(super) fn wait(pid: c_int) -> ChildEnd {
     let mut status = 0;
     loop {
         // SAFETY: `status` is valid for the write.
         let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG | libc::__WALL) };
         return match waited {
-            0 => Ended::No,
+            0 => ChildEnd::No,
             -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => continue,
-            -1 => Ended::Unknown,
-            _ if libc::WIFEXITED(status) => Ended::Exit(libc::WEXITSTATUS(status)),
-            _ if libc::WIFSIGNALED(status) => Ended::Signal(libc::WTERMSIG(status)),
-            _ => Ended::No,
+            -1 => ChildEnd::Unknown,
+            _ if libc::WIFEXITED(status) => ChildEnd::Exit(libc::WEXITSTATUS(status)),
+            _ if libc::WIFSIGNALED(status) => ChildEnd::Signal(libc::WTERMSIG(status)),
+            _ => ChildEnd::No,
         };
     }
 }
@@ -168,7 +168,7 @@ pub(super) fn read_all(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
 /// Puts a mapping that cannot be touched where a range is, whatever is there. False where the kernel refuses.
 ///
 /// # Safety
-/// Nobody may need what is there.
+/// What is there must not be used afterwards.
 pub(super) unsafe fn wall_off((from, to): (usize, usize)) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: the caller's promise.

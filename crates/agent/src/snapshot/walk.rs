@@ -7,12 +7,12 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use super::control::{Control, Trouble};
-use super::counts::Counts;
-use super::order::Order;
+use super::control::{SharedControl, WalkTrouble};
+use super::counts::CountTable;
+use super::order::ListOrder;
 use super::shadow::{BLACK, GREY, LEAF, Leaf, MANY, MOST_COUNTED, NONE_LEFT, NOTHING, Shadow};
 use super::system;
-use crate::cpython::generations::Head;
+use crate::cpython::generations::GcHead;
 use crate::cpython::layout::Layout;
 
 /// `visitproc` and `traverseproc`.
@@ -33,9 +33,9 @@ const STACK: usize = 1 << 12;
 /// Roots are gathered up to this many before what they refer to is followed.
 const GATHERED: usize = 1 << 11;
 
-/// Whether anybody still waits for the walk.
-pub(super) struct Watch<'a> {
-    control: &'a Control,
+/// Checks whether the parent still waits for the walk.
+pub(super) struct WalkWatch<'a> {
+    control: &'a SharedControl,
     parent: c_int,
     deadline: u64,
     /// Where the program's stack began, if the kernel tells.
@@ -48,13 +48,13 @@ pub(super) struct Watch<'a> {
 /// How often that is.
 const PROGRAM_NS: u64 = 50_000_000;
 
-impl<'a> Watch<'a> {
-    pub(super) fn new(control: &'a Control, parent: c_int, deadline: u64, stack: Option<u64>) -> Self {
+impl<'a> WalkWatch<'a> {
+    pub(super) fn new(control: &'a SharedControl, parent: c_int, deadline: u64, stack: Option<u64>) -> Self {
         Self { control, parent, deadline, stack, program_due: 0, until_look: 0 }
     }
 
     #[inline(always)]
-    pub(super) fn step(&mut self) -> Result<(), Trouble> {
+    pub(super) fn step(&mut self) -> Result<(), WalkTrouble> {
         match self.until_look.checked_sub(1) {
             Some(left) => {
                 self.until_look = left;
@@ -65,15 +65,15 @@ impl<'a> Watch<'a> {
     }
 
     #[cold]
-    pub(super) fn look(&mut self) -> Result<(), Trouble> {
+    pub(super) fn look(&mut self) -> Result<(), WalkTrouble> {
         self.until_look = LOOK_EVERY;
         let now = system::now();
         if self.control.is_stopped() {
-            Err(Trouble::Stopped)
+            Err(WalkTrouble::Stopped)
         } else if system::parent() != self.parent || self.is_replaced(now) {
-            Err(Trouble::Orphaned)
+            Err(WalkTrouble::Orphaned)
         } else if now > self.deadline {
-            Err(Trouble::Late)
+            Err(WalkTrouble::Late)
         } else {
             Ok(())
         }
@@ -125,24 +125,24 @@ impl Lists {
 /// A walk.
 pub(super) struct Walk<'a> {
     pub(super) shadow: Shadow,
-    pub(super) watch: Watch<'a>,
+    pub(super) watch: WalkWatch<'a>,
     layout: &'static Layout,
-    counts: Counts,
+    counts: CountTable,
     stack: *mut usize,
     height: usize,
-    pub(super) order: Order,
+    pub(super) order: ListOrder,
     /// Objects that come before those that stay new.
     pub(super) older: u64,
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(layout: &'static Layout, watch: Watch<'a>) -> Result<Self, Trouble> {
+    pub(super) fn new(layout: &'static Layout, watch: WalkWatch<'a>) -> Result<Self, WalkTrouble> {
         let stack: *mut usize = system::map(STACK * size_of::<usize>()).cast();
-        match (Shadow::new(), Counts::new(), Order::new()) {
+        match (Shadow::new(), CountTable::new(), ListOrder::new()) {
             (Some(shadow), Some(counts), Some(order)) if !stack.is_null() => {
                 Ok(Self { shadow, watch, layout, counts, stack, height: 0, order, older: u64::MAX })
             }
-            _ => Err(Trouble::NoMemory),
+            _ => Err(WalkTrouble::NoMemory),
         }
     }
 
@@ -150,7 +150,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Safety
     /// They must be well-formed lists that no thread changes.
-    pub(super) unsafe fn enlist(&mut self, lists: &Lists) -> Result<(), Trouble> {
+    pub(super) unsafe fn enlist(&mut self, lists: &Lists) -> Result<(), WalkTrouble> {
         for list in lists.each() {
             // SAFETY: the caller's promise.
             let count = unsafe { self.enlist_one(lists, list) }?;
@@ -162,17 +162,17 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    unsafe fn enlist_one(&mut self, lists: &Lists, list: List) -> Result<u64, Trouble> {
+    unsafe fn enlist_one(&mut self, lists: &Lists, list: List) -> Result<u64, WalkTrouble> {
         let mut count = 0;
         // SAFETY: the caller's promise: every member of the list is a head with an object behind it.
         unsafe {
-            let mut at = (*(list.from as *const Head)).next;
+            let mut at = (*(list.from as *const GcHead)).next;
             while at != list.head {
                 if lists.since.is_some() && lists.heads.contains(&at) {
                     // What the walk should begin at has moved to another list.
-                    return Err(Trouble::Lost);
+                    return Err(WalkTrouble::Lost);
                 }
-                let next = (*(at as *const Head)).next;
+                let next = (*(at as *const GcHead)).next;
                 prefetch(next);
                 if Some(at) == lists.newer {
                     self.older = count;
@@ -180,12 +180,12 @@ impl<'a> Walk<'a> {
                 count += 1;
                 self.watch.step()?;
                 // What is not aligned, or where no memory can be, keeps all that it refers to.
-                if at.is_multiple_of(Head::SIZE) && at >> 48 == 0 {
+                if at.is_multiple_of(GcHead::SIZE) && at >> 48 == 0 {
                     let byte = self.shadow.make(at);
                     if byte.is_null() || !self.order.add(&self.shadow, at) {
-                        return Err(Trouble::NoMemory);
+                        return Err(WalkTrouble::NoMemory);
                     }
-                    *byte = self.references(at + Head::SIZE)?;
+                    *byte = self.references(at + GcHead::SIZE)?;
                 }
                 at = next;
             }
@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
     /// # Safety
     /// It must be an object.
     #[inline(always)]
-    unsafe fn references(&mut self, object: usize) -> Result<u8, Trouble> {
+    unsafe fn references(&mut self, object: usize) -> Result<u8, WalkTrouble> {
         // SAFETY: the caller's promise; the count is an object's first word.
         let count = unsafe {
             if self.layout.object_refcount_bits == 32 {
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
             ..0 => Ok(GREY),
             0..=MOST => Ok(count as u8 + NONE_LEFT),
             _ if self.counts.put(object, count) => Ok(MANY),
-            _ => Err(Trouble::NoMemory),
+            _ => Err(WalkTrouble::NoMemory),
         }
     }
 
@@ -221,16 +221,16 @@ impl<'a> Walk<'a> {
     ///
     /// # Safety
     /// What was enlisted must still be there.
-    pub(super) unsafe fn subtract(&mut self) -> Result<(), Trouble> {
+    pub(super) unsafe fn subtract(&mut self) -> Result<(), WalkTrouble> {
         // SAFETY: the caller's promise.
-        self.each(NONE_LEFT, BLACK, |walk, head, _| unsafe { walk.traverse(head + Head::SIZE, subtract) })
+        self.each(NONE_LEFT, BLACK, |walk, head, _| unsafe { walk.traverse(head + GcHead::SIZE, subtract) })
     }
 
     /// Marks what is reachable.
     ///
     /// # Safety
     /// What was enlisted must still be there.
-    pub(super) unsafe fn mark(&mut self) -> Result<(), Trouble> {
+    pub(super) unsafe fn mark(&mut self) -> Result<(), WalkTrouble> {
         // SAFETY: the caller's promise.
         unsafe {
             self.each(NONE_LEFT + 1, GREY, |walk, head, byte| walk.mark_root(head, byte))?;
@@ -259,9 +259,9 @@ impl<'a> Walk<'a> {
     unsafe fn mark_root(&mut self, head: usize, byte: *mut u8) {
         // SAFETY: the byte is one of the table, and the object was enlisted.
         unsafe {
-            if self.is_root(head + Head::SIZE, *byte) {
+            if self.is_root(head + GcHead::SIZE, *byte) {
                 *byte = BLACK;
-                self.push(head + Head::SIZE);
+                self.push(head + GcHead::SIZE);
                 if self.height > GATHERED {
                     self.drain();
                 }
@@ -305,7 +305,7 @@ impl<'a> Walk<'a> {
             let object = ring[first % RING];
             first += 1;
             if self.watch.step().is_err() {
-                // The next look says it again, to somebody who can end the walk.
+                // The next look fails again, in a function that can end the walk.
                 self.watch.until_look = 0;
                 self.height = 0;
                 return;
@@ -333,7 +333,7 @@ impl<'a> Walk<'a> {
         lowest: u8,
         highest: u8,
         mut act: impl FnMut(&mut Self, usize, *mut u8),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), WalkTrouble> {
         for number in 0..self.shadow.leaves() {
             self.each_in(self.shadow.leaf(number), lowest, highest, &mut act)?;
         }
@@ -348,7 +348,7 @@ impl<'a> Walk<'a> {
         lowest: u8,
         highest: u8,
         act: &mut impl FnMut(&mut Self, usize, *mut u8),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), WalkTrouble> {
         let mut ring = [0; RING];
         let (mut first, mut end) = (0_usize, 0_usize);
         for eight in (0..LEAF).step_by(8) {
@@ -357,7 +357,7 @@ impl<'a> Walk<'a> {
             while bytes != 0 {
                 let byte = bytes as u8;
                 if byte >= lowest && byte <= highest {
-                    prefetch(leaf.head(index) + Head::SIZE);
+                    prefetch(leaf.head(index) + GcHead::SIZE);
                     ring[end % RING] = index;
                     end += 1;
                     if end - first == RING {
@@ -379,11 +379,11 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The byte of an object that somebody refers to, or null where it is not tracked.
+    /// The byte of an object that another one refers to, or null where it is not tracked.
     #[inline(always)]
     pub(super) fn byte_of(&self, object: usize) -> *mut u8 {
-        if object.is_multiple_of(Head::SIZE) {
-            self.shadow.find(object.wrapping_sub(Head::SIZE))
+        if object.is_multiple_of(GcHead::SIZE) {
+            self.shadow.find(object.wrapping_sub(GcHead::SIZE))
         } else {
             std::ptr::null_mut()
         }
@@ -418,7 +418,7 @@ unsafe extern "C" fn subtract(object: *mut c_void, walk: *mut c_void) -> c_int {
     unsafe {
         match *byte {
             NOTHING | GREY | BLACK => {}
-            // More visits than references: somebody told of a borrowed one. CPython takes it for reachable, too.
+            // More visits than references: a `tp_traverse` visited a borrowed one. CPython takes it for reachable, too.
             NONE_LEFT => *byte = GREY,
             MANY => {
                 if walk.counts.take(object as usize) < 0 {
@@ -449,7 +449,7 @@ unsafe extern "C" fn mark(object: *mut c_void, walk: *mut c_void) -> c_int {
             }
             _ => {
                 *byte = GREY;
-                walk.shadow.note_grey(object as usize - Head::SIZE);
+                walk.shadow.note_grey(object as usize - GcHead::SIZE);
             }
         }
     }

@@ -20,7 +20,7 @@ const REGION: usize = 64 * ARENA;
 /// The first arena of each page.
 const FIRSTS: u64 = 0x5555_5555_5555_5555;
 
-/// The address of a region that is not there, and of one that somebody is about to map or unmap.
+/// The address of a region that is not there, and of one that a thread is about to map or unmap.
 const VACANT: usize = 0;
 const CHANGING: usize = 1;
 
@@ -33,7 +33,7 @@ pub(crate) struct Chunks {
     regions: [Region; REGIONS],
     /// Regions from here on were never used.
     end: AtomicUsize,
-    /// Pages that were begun since somebody last looked.
+    /// Pages that were begun since the uplink last looked.
     begun: AtomicUsize,
     /// How far mending has come, in pages from the first region on; `usize::MAX` when there is nothing to mend.
     mended: AtomicUsize,
@@ -63,7 +63,7 @@ struct Occupancy(AtomicU64);
 enum Freed {
     /// The other half of its page is in use.
     Half,
-    /// Nobody uses the page. Both halves are kept from others until `vacate`.
+    /// The page is not in use. Other threads cannot take either half before `vacate`.
     Page,
     /// It was not in use.
     NotUsed,
@@ -184,8 +184,8 @@ impl Region {
         self.thinned.fetch_and(!both(arena), Ordering::Relaxed);
     }
 
-    /// Gives an arena back, with its page's memory if nobody uses that any more. True when nothing in the region is in
-    /// use now.
+    /// Gives an arena back, with its page's memory if the other half is not in use. True when nothing in the region is
+    /// in use now.
     ///
     /// # Safety
     /// It must be its owner's to give back.
@@ -194,7 +194,7 @@ impl Region {
             return false;
         }
         if let Some(page) = self.address(arena & !1) {
-            // SAFETY: the caller gives one half up, nobody had the other, and nobody gets either before `vacate`.
+            // SAFETY: the caller gives one half up, the other was free, and no thread gets either before `vacate`.
             unsafe { huge::discard(page, huge::PAGE) };
         }
         self.used.vacate(arena)
@@ -239,7 +239,7 @@ impl Chunks {
             if let Some(arena) = region.used.take_first(region.ready.load(Ordering::Relaxed)) {
                 region.begin(arena);
                 if self.begun.fetch_add(1, Ordering::Relaxed) == 0 {
-                    // The first since somebody looked: the next ones should have their memory before they are begun.
+                    // The first since the uplink looked: it prepares memory for the next ones before they are begun.
                     UPLINK.wake();
                 }
                 return region.address(arena);
@@ -292,7 +292,7 @@ impl Chunks {
         true
     }
 
-    /// Gives back the address space of regions that nobody uses, as long as another one has room.
+    /// Gives back the address space of regions that are not in use, as long as another one has room.
     pub(crate) fn trim(&self) {
         for region in self.regions() {
             if !region.used.take_all() {
@@ -302,9 +302,9 @@ impl Chunks {
             if let Some(base) = region.base()
                 && self.regions().iter().any(has_room)
             {
-                // Before it is unmapped: afterwards somebody else may have something at the address.
+                // Before it is unmapped: afterwards the kernel may map something else at the address.
                 region.base.store(CHANGING, Ordering::Release);
-                // SAFETY: nothing in it was in use, and nobody could take anything since.
+                // SAFETY: nothing in it was in use, and no thread could take anything since.
                 unsafe { huge::unmap(base, REGION) };
                 region.base.store(VACANT, Ordering::Release);
             } else {
@@ -415,7 +415,7 @@ mod tests {
         for (at, arena) in arenas.iter().enumerate() {
             // SAFETY: as above, and it was written.
             assert_eq!(unsafe { *(*arena as *const usize) }, at);
-            // SAFETY: nobody uses it any more.
+            // SAFETY: it is no longer used.
             assert!(unsafe { CHUNKS.free(*arena, false) });
         }
         let (first, other) = (arenas[0], &raw const CHUNKS as usize);
@@ -429,7 +429,7 @@ mod tests {
         let again = CHUNKS.alloc().expect("one region was kept");
         // SAFETY: the arena is ours; it was discarded.
         assert_eq!(unsafe { *(again as *const usize) }, 0);
-        // SAFETY: nobody uses it.
+        // SAFETY: it is not used.
         assert!(unsafe { CHUNKS.free(again, true) });
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn has_room() -> bool {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping of nothing at an address of the kernel's choice touches no other.
     let room = unsafe { libc::mmap(std::ptr::null_mut(), ENOUGH, access, kind, -1, 0) };
-    // SAFETY: what has just been mapped is used by nobody.
+    // SAFETY: what has just been mapped is not used yet.
     room != libc::MAP_FAILED && unsafe { libc::munmap(room, ENOUGH) } == 0
 }
 

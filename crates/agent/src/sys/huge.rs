@@ -27,7 +27,7 @@ pub(crate) fn map(bytes: usize) -> Option<usize> {
     let at = if at.is_multiple_of(PAGE) {
         at
     } else {
-        // SAFETY: it has just been mapped and is used by nobody.
+        // SAFETY: it has just been mapped and is not used yet.
         unsafe { unmap(at, bytes) };
         map_aligned(bytes)?
     };
@@ -37,7 +37,7 @@ pub(crate) fn map(bytes: usize) -> Option<usize> {
         return Some(at);
     }
     // Without huge pages it is of no use; where all memory is locked, all of it would be taken at once.
-    // SAFETY: it has just been mapped and is used by nobody.
+    // SAFETY: it has just been mapped and is not used yet.
     unsafe { unmap(at, bytes) };
     None
 }
@@ -53,7 +53,7 @@ fn map_plainly(bytes: usize) -> Option<usize> {
 fn map_aligned(bytes: usize) -> Option<usize> {
     let start = map_plainly(bytes + PAGE)?;
     let at = start.next_multiple_of(PAGE);
-    // SAFETY: both ends belong to the mapping that has just been made, and nobody uses them.
+    // SAFETY: both ends belong to the mapping that has just been made, and are not used yet.
     unsafe {
         unmap(start, at - start);
         unmap(at + bytes, start + PAGE - at);
@@ -61,7 +61,7 @@ fn map_aligned(bytes: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Whether memory is taken at an address, although nobody has touched it.
+/// Whether there is memory at an address that was mapped but not touched yet.
 fn is_resident(at: usize) -> bool {
     let mut state = 0_u8;
     // SAFETY: the address is a mapped page's, and one page has a state of one byte.
@@ -69,7 +69,7 @@ fn is_resident(at: usize) -> bool {
 }
 
 /// # Safety
-/// The range must be ours, and nobody may use it any more.
+/// The range must be ours, and must not be used afterwards.
 pub(crate) unsafe fn unmap(at: usize, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller's promise.
@@ -80,7 +80,7 @@ pub(crate) unsafe fn unmap(at: usize, bytes: usize) {
 /// Gives memory back; the address stays.
 ///
 /// # Safety
-/// Nobody may need what is in it any more.
+/// Its contents must no longer be needed.
 pub(crate) unsafe fn discard(at: usize, bytes: usize) {
     // Where memory is locked this is refused, and the memory stays.
     // SAFETY: the caller's promise; the mapping itself is not changed.
@@ -90,7 +90,7 @@ pub(crate) unsafe fn discard(at: usize, bytes: usize) {
 /// The same for a part of a huge page.
 ///
 /// # Safety
-/// Nobody may need what is in it any more.
+/// Its contents must no longer be needed.
 pub(crate) unsafe fn discard_part(at: usize, bytes: usize) {
     // A part that is merely unmapped stays with the whole until memory is short. This makes small pages of it first.
     // SAFETY: the caller's promise.
@@ -116,8 +116,9 @@ pub(crate) fn can_be_mended() -> bool {
     unsafe { libc::madvise(PAGE as *mut c_void, 0, MADV_COLLAPSE) == 0 }
 }
 
-/// Puts the small pages that a huge one has become back together. Whoever touches it meanwhile waits, for as long as
-/// 2 MiB take to be copied. False where there is no memory for it. A page that cannot be mended now stays as it is.
+/// Puts the small pages that a huge one has become back together. A thread that touches it meanwhile waits, for as
+/// long as 2 MiB take to be copied. False where there is no memory for it. A page that cannot be mended now stays as
+/// it is.
 pub(crate) fn mend(page: usize) -> bool {
     // SAFETY: what is in memory stays as it is, also where the range is no longer ours.
     let mended = unsafe { libc::madvise(page as *mut c_void, PAGE, MADV_COLLAPSE) } == 0;

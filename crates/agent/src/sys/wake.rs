@@ -87,8 +87,8 @@ impl Waiter {
         Self { waker, signals }
     }
 
-    /// Waits until one of these is ready, the thread is woken, or so much time has passed. What is ready is found out by
-    /// whoever tries.
+    /// Waits until one of these is ready, the thread is woken, or so much time has passed. The caller finds out what is
+    /// ready by trying.
     pub(crate) fn wait<'a>(&'a self, mut polled: Vec<PollFd<'a>>, most: Duration) {
         let Some(signals) = &self.signals else { return park(&polled, most) };
         polled.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
@@ -115,8 +115,8 @@ impl Drop for Waiter {
     }
 }
 
-/// A signal for the whole process waits to be taken by the program, or there is no descriptor for signals. Whoever
-/// wants the thread to end unparks it.
+/// A signal for the whole process waits to be taken by the program, or there is no descriptor for signals. The thread
+/// that ends this one unparks it.
 fn park(polled: &[PollFd<'_>], most: Duration) {
     if !polled.is_empty() && poll(&mut polled.to_vec(), PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
         return;

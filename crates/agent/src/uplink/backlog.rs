@@ -86,7 +86,7 @@ impl Backlog {
         }
     }
 
-    /// Counts what was in a frame of which nobody knows that it has arrived.
+    /// Counts the contents of a frame that was dropped, or that the hub did not confirm.
     pub(super) fn lost(&mut self, content: &Content) {
         self.waiting.missed += content.missed + content.events;
     }

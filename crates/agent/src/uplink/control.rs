@@ -1,5 +1,5 @@
-//! The control socket: one question and one answer per connection, for the same user and root alone. Whoever asks to
-//! follow is handed on.
+//! The control socket: one question and one answer per connection, for the same user and root alone. A connection
+//! that asks to follow is handed on.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -33,7 +33,7 @@ const DEAF_NS: u64 = 200_000_000;
 
 /// A listening control socket; it is removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     user: Uid,
@@ -42,7 +42,7 @@ pub(crate) struct Control {
     deaf_until: u64,
 }
 
-impl Control {
+impl ControlSocket {
     /// Opens the socket of this process, or says in words why it cannot.
     pub(crate) fn open() -> Result<Self, String> {
         let user = geteuid();
@@ -66,8 +66,8 @@ impl Control {
         self.user == geteuid()
     }
 
-    /// Serves whoever has come, and gives the connections of those who want to follow. `look` is called before the first
-    /// report is made, so that its figures are fresh.
+    /// Serves the open connections, and returns those that want to follow. `look` is called before the first report is
+    /// made, so that its figures are fresh.
     pub(crate) fn serve(&mut self, agent: &Agent, now: u64, mut look: impl FnMut()) -> Vec<UnixStream> {
         if !agent.stopping() {
             self.accept_all(now);
@@ -91,7 +91,7 @@ impl Control {
         })
     }
 
-    /// Takes in everybody who waits to be accepted, the silent ones too: they would keep others out.
+    /// Accepts every waiting connection, also those that send nothing: they would fill the queue of the socket.
     fn accept_all(&mut self, now: u64) {
         for _ in 0..ACCEPTED {
             if !self.connections.have_room() || now < self.deaf_until {
@@ -127,14 +127,14 @@ impl Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
 fn listen(path: &Path) -> io::Result<UnixListener> {
-    if somebody_listens(path) {
+    if has_listener(path) {
         let reason = "a process of the same number listens there; is this /tmp shared between containers?";
         return Err(io::Error::new(io::ErrorKind::AddrInUse, reason));
     }
@@ -146,8 +146,8 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Whether a socket is in use. The kernel knows, whatever processes can be seen from here; nobody is waited for.
-fn somebody_listens(path: &Path) -> bool {
+/// Whether a socket is in use. The kernel knows, whatever processes can be seen from here; this does not block.
+fn has_listener(path: &Path) -> bool {
     let connect = || {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let probe = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -163,7 +163,7 @@ fn remove_orphans(folder: &Path) {
     for path in entries.take(AT_A_TIME).flatten().map(|entry| entry.path()) {
         // A process that cannot be seen from here may live in another container that shares this folder.
         let unseen = control::socket_pid(&path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-        if unseen && !somebody_listens(&path) {
+        if unseen && !has_listener(&path) {
             let _ = fs::remove_file(&path);
         }
     }
@@ -191,7 +191,7 @@ fn is_allowed(peer: &UnixStream) -> bool {
     getsockopt(peer, PeerCredentials).is_ok_and(|peer| peer.uid() == geteuid().as_raw() || peer.uid() == 0)
 }
 
-/// The answer to a question, whoever has asked it.
+/// The answer to a question, from a connection or from a hub.
 pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
     match ask {
         // The windows of hubs are their own.
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sockets_that_nobody_listens_on_are_cleared_away() {
+    fn only_sockets_without_a_listener_are_cleared_away() {
         let folder = std::env::temp_dir().join(format!("neurogc-orphans-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         // No process has such numbers here, as if both were from another container.

@@ -6,7 +6,7 @@ use nix::poll::PollFd;
 
 use super::follower::Follower;
 use super::push::Push;
-use crate::book::hub_batch::{Bulletin, News};
+use crate::book::hub_batch::{Bulletin, PendingRecords};
 use crate::lifecycle::agent::Agent;
 use crate::sys::native::monotonic_ns;
 
@@ -33,7 +33,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Nobody but the hub that the settings name.
+    /// At first only the hub that the settings name.
     pub(super) fn new(agent: &Agent) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         let push = agent.settings.hub.as_ref().map(|hub| Push::new(hub, &agent.settings.hub_token));
@@ -50,18 +50,18 @@ impl Listeners {
         }
     }
 
-    /// Whether there is anybody.
+    /// Whether there is a hub or a follower.
     pub(super) fn are_there(&self) -> bool {
         self.push.is_some() || !self.followers.is_empty()
     }
 
-    /// Whether somebody is to get figures now.
+    /// Whether a hub or a follower is to get figures now.
     pub(super) fn want_figures(&self, now: u64) -> bool {
         let backlogs = self.followers.iter().map(|follower| &follower.backlog);
         backlogs.chain(self.push.iter().map(|push| &push.backlog)).any(|backlog| backlog.wants_figures(now))
     }
 
-    /// Tells everybody what there is to tell, and waits for nobody.
+    /// Sends each hub and follower what there is to send, without blocking.
     pub(super) fn round(&mut self, agent: &Agent, now: u64) {
         if !self.are_there() {
             if now > self.heard + KEPT_NS && agent.ledger().news.take().is_some() {
@@ -71,7 +71,7 @@ impl Listeners {
         }
         self.heard = now;
         let bulletin = if now >= self.told + TOLD_NS {
-            let bulletin = agent.ledger().news.get_or_insert_with(News::default).take();
+            let bulletin = agent.ledger().news.get_or_insert_with(PendingRecords::default).take();
             (self.told, self.stirred) = (now, !bulletin.is_empty());
             bulletin
         } else {

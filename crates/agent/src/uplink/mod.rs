@@ -25,7 +25,7 @@ use nix::poll::PollFd;
 
 use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
-use crate::lifecycle::identity::Role;
+use crate::lifecycle::identity::ProcessRole;
 use crate::lifecycle::rounds::wait_until;
 use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
@@ -33,7 +33,7 @@ use crate::sense::process::{ceiling, has_room, resident};
 use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::sys::wake::{UPLINK, Waiter};
-use control::Control;
+use control::ControlSocket;
 use listeners::Listeners;
 use trace_file::TraceFile;
 
@@ -84,7 +84,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
 }
 
 /// Gives a forked child the time to become another program, as `subprocess` has it do: it would leave a socket behind
-/// that nobody listens on, and an empty trace. Somebody who asks is not kept waiting.
+/// without a listener, and an empty trace. It stops waiting when a thread asks for a round.
 fn await_exec(agent: &Agent, waiter: &Waiter) {
     let until = Instant::now() + AWAIT_EXEC;
     while Instant::now() < until && !agent.stopping() && !agent.uplink_rounds.is_asked() {
@@ -112,7 +112,7 @@ struct Uplink<'a> {
     agent: &'a Agent,
     crew: &'a Crew,
     look_due: u64,
-    control: Option<Control>,
+    control: Option<ControlSocket>,
     descriptors: Descriptors,
     trace: Option<TraceFile>,
     listeners: Listeners,
@@ -128,7 +128,7 @@ impl<'a> Uplink<'a> {
         if descriptors == Descriptors::Private {
             trace = agent.settings.trace.as_deref().and_then(|path| open_trace(agent, path));
             listeners = Listeners::new(agent);
-            worker = (agent.identity.role == Role::Worker).then(|| claim_number(agent)).flatten();
+            worker = (agent.identity.role == ProcessRole::Worker).then(|| claim_number(agent)).flatten();
         } else {
             let reason = "the kernel gives the agent no descriptors of its own: no control socket, no hub, no trace";
             agent.ledger().trouble(reason.to_owned());
@@ -151,7 +151,7 @@ impl<'a> Uplink<'a> {
 
     fn open_control(&mut self) {
         if self.descriptors == Descriptors::Private {
-            self.control = Control::open().map_err(|reason| self.agent.ledger().trouble(reason)).ok();
+            self.control = ControlSocket::open().map_err(|reason| self.agent.ledger().trouble(reason)).ok();
         }
     }
 
@@ -194,7 +194,7 @@ impl<'a> Uplink<'a> {
         self.trace.is_some() || self.listeners.are_there()
     }
 
-    /// Looks at the process. Whoever has `asked` gets fresh figures unless they are expensive.
+    /// Looks at the process. When a client has `asked`, figures are read anew unless that is expensive.
     fn look(&mut self, now: u64, asked: bool) {
         let seen = lock(&self.agent.process).look(asked);
         let least = match seen.memory.limit {
@@ -213,10 +213,10 @@ impl<'a> Uplink<'a> {
         ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
     }
 
-    /// How long the next round may wait where no peer moves. Whoever closes a block of the trace wakes this thread.
+    /// How long the next round may wait where no peer moves. A thread that closes a block of the trace wakes this one.
     fn pause(&self) -> Duration {
         let now = monotonic_ns();
-        let due = [self.control.as_ref().and_then(Control::due), self.listeners.due(now)];
+        let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now)];
         let due = due.into_iter().flatten().fold(self.look_due, u64::min);
         Duration::from_nanos(due.saturating_sub(now))
     }

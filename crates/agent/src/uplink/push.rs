@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_seen_when_something_is_written() {
+    fn a_hub_that_is_not_there_is_seen_when_something_is_written() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);

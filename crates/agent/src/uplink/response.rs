@@ -5,7 +5,7 @@ pub(super) const MOST: usize = 64 * 1024;
 
 /// A whole answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Response<'a> {
+pub(super) struct HttpResponse<'a> {
     pub(super) status: u16,
     pub(super) body: &'a [u8],
     /// Whether the hub hangs up after it.
@@ -13,7 +13,7 @@ pub(super) struct Response<'a> {
 }
 
 /// Reads an answer; `None` while it is not complete.
-pub(super) fn read(bytes: &[u8]) -> Result<Option<Response<'_>>, &'static str> {
+pub(super) fn read(bytes: &[u8]) -> Result<Option<HttpResponse<'_>>, &'static str> {
     const STRANGE: &str = "its answer is no HTTP";
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         return if bytes.len() < MOST { Ok(None) } else { Err("its answer is too long") };
@@ -33,7 +33,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Response<'_>>, &'static str> {
     if length > MOST {
         return Err("its answer is too long");
     }
-    Ok(bytes.get(end + 4..end + 4 + length).map(|body| Response { status, body, closes }))
+    Ok(bytes.get(end + 4..end + 4 + length).map(|body| HttpResponse { status, body, closes }))
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
         for cut in 0..text.len() {
             assert_eq!(read(&text[..cut]), Ok(None));
         }
-        assert_eq!(read(text), Ok(Some(Response { status: 200, body: b"{}", closes: true })));
+        assert_eq!(read(text), Ok(Some(HttpResponse { status: 200, body: b"{}", closes: true })));
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl TraceFile {
 
 /// Opens a file for this process alone and leaves its contents alone; `None` where another process has it.
 fn open_file(path: &Path) -> io::Result<Option<File>> {
-    // A pipe or a terminal that nobody reads would hold up the thread, and what is read there is not meant for us.
+    // Writing to a pipe or terminal without a reader would block the thread, and its input is not meant for us.
     let nonblocking = OFlag::O_NONBLOCK.bits();
     let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(nonblocking).open(path)?;
     let found = file.metadata()?;

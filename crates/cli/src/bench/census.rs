@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::Group;
-use super::course::{Course, Courses};
+use super::course::{Courses, MemoryCourse};
 
 /// From one look at the resident memory to the next.
 const RSS_EVERY: Duration = Duration::from_millis(50);
@@ -71,7 +71,7 @@ fn pss_of_tree(pid: u32) -> Option<u64> {
 /// Memory over time, in bytes: resident of the process itself, because a copy-on-write child shares nearly all of it,
 /// and proportional of the whole tree, where shared pages count once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct MemorySamples {
     pub(crate) rss_peak: u64,
     pub(crate) rss_mean: u64,
     /// `None` where the kernel refuses to tell.
@@ -144,7 +144,7 @@ impl<'g> Watcher<'g> {
         }
         self.rss.add(rss);
         let at = now.duration_since(self.began).as_secs_f64();
-        let add = |course: &mut Course, value: u64| course.push((at, value as f64));
+        let add = |course: &mut MemoryCourse, value: u64| course.push((at, value as f64));
         if now >= self.next_point {
             self.next_point = now + POINT_EVERY;
             add(&mut self.courses.rss, rss);
@@ -174,11 +174,11 @@ impl<'g> Watcher<'g> {
     }
 
     /// All looks together.
-    pub(crate) fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> MemorySamples {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let highest = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let highest = highest.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024;
-        Memory {
+        MemorySamples {
             rss_peak: self.rss.peak.max(highest),
             rss_mean: self.rss.mean().unwrap_or(0),
             pss_peak: Some(self.pss.peak).filter(|_| self.pss.count > 0),

@@ -2,17 +2,17 @@
 
 use serde::Serialize;
 
-use super::metrics::{Better, CATALOGUE, Metric};
+use super::metrics::{BenchMetric, Better, CATALOGUE};
 use super::record::Run;
 use super::statistics::{median, permutation};
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 
 /// Less likely than this by chance is called a difference.
 const UNLIKELY: f64 = 0.05;
 
 /// One figure of one contender in both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Change {
+pub(crate) struct FigureChange {
     pub(crate) scenario: String,
     pub(crate) contender: String,
     pub(crate) metric: &'static str,
@@ -28,14 +28,14 @@ pub(crate) struct Change {
 }
 
 /// All figures that both runs have and that can be judged.
-pub(crate) fn changes(before: &Run, after: &Run) -> Vec<Change> {
+pub(crate) fn changes(before: &Run, after: &Run) -> Vec<FigureChange> {
     let mut found = Vec::new();
     for old in &before.scenarios {
         let Some(new) = after.scenarios.iter().find(|new| new.scenario == old.scenario) else { continue };
         for old_entry in &old.entries {
             let Some(new_entry) = new.entry(&old_entry.contender) else { continue };
             for metric in CATALOGUE.iter().filter(|metric| metric.better != Better::Neither) {
-                let values = |entry: &super::record::Entry| -> Vec<f64> {
+                let values = |entry: &super::record::ContenderTrials| -> Vec<f64> {
                     entry.values(metric.name).into_iter().map(|(_, value)| value).collect()
                 };
                 let (left, right) = (values(old_entry), values(new_entry));
@@ -51,14 +51,14 @@ pub(crate) fn changes(before: &Run, after: &Run) -> Vec<Change> {
                 let (scenario, contender) = (old.scenario.clone(), old_entry.contender.clone());
                 let verdict = verdict(metric, before, after, p);
                 let ratio = after / before;
-                found.push(Change { scenario, contender, metric: metric.name, before, after, ratio, p, verdict });
+                found.push(FigureChange { scenario, contender, metric: metric.name, before, after, ratio, p, verdict });
             }
         }
     }
     found
 }
 
-fn verdict(metric: &Metric, before: f64, after: f64, p: Option<f64>) -> &'static str {
+fn verdict(metric: &BenchMetric, before: f64, after: f64, p: Option<f64>) -> &'static str {
     if p.is_none_or(|p| p >= UNLIKELY) {
         return "";
     }
@@ -77,18 +77,18 @@ pub(crate) fn text(before: &Run, after: &Run, all: bool) -> String {
         return "The two runs have no scenario and contender in common.\n".to_owned();
     }
     let mut table = Table::new(&[
-        ("SCENARIO", Side::Left),
-        ("CONTENDER", Side::Left),
-        ("FIGURE", Side::Left),
-        ("BEFORE", Side::Right),
-        ("AFTER", Side::Right),
-        ("RATIO", Side::Right),
-        ("P", Side::Right),
-        ("", Side::Left),
+        ("SCENARIO", Alignment::Left),
+        ("CONTENDER", Alignment::Left),
+        ("FIGURE", Alignment::Left),
+        ("BEFORE", Alignment::Right),
+        ("AFTER", Alignment::Right),
+        ("RATIO", Alignment::Right),
+        ("P", Alignment::Right),
+        ("", Alignment::Left),
     ]);
     let mut shown = 0;
     for change in changes.iter().filter(|change| all || !change.verdict.is_empty()) {
-        let Some(metric) = Metric::find(change.metric) else { continue };
+        let Some(metric) = BenchMetric::find(change.metric) else { continue };
         shown += 1;
         let ratio = if change.ratio.is_finite() { format!("{:.2}", change.ratio) } else { "–".to_owned() };
         table.row([
@@ -162,10 +162,10 @@ mod tests {
 
     #[test]
     fn more_is_better_for_throughput() {
-        let metric = Metric::find("per_second");
+        let metric = BenchMetric::find("per_second");
         assert!(metric.is_some_and(|it| verdict(it, 100.0, 150.0, Some(0.01)) == "better"));
         assert!(metric.is_some_and(|it| verdict(it, 150.0, 100.0, Some(0.01)) == "worse"));
-        let metric = Metric::find("p99_ms");
+        let metric = BenchMetric::find("p99_ms");
         assert!(metric.is_some_and(|it| verdict(it, 150.0, 100.0, Some(0.01)) == "better"));
         assert!(metric.is_some_and(|it| verdict(it, 100.0, 150.0, Some(0.01)) == "worse"));
         assert!(metric.is_some_and(|it| verdict(it, 100.0, 150.0, Some(0.2)).is_empty()));

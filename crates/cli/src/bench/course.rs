@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 const KEPT: usize = 300;
 
 /// Seconds since figures began to count, and bytes.
-pub(crate) type Course = Vec<(f64, f64)>;
+pub(crate) type MemoryCourse = Vec<(f64, f64)>;
 
 /// The memory of one trial over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Courses {
     /// Resident memory of the process itself.
-    pub(crate) rss: Course,
+    pub(crate) rss: MemoryCourse,
     /// The process and its children, with shared pages counted once: the usage of the cgroup where the trial had one of
     /// its own, else the proportional memory of the tree.
-    pub(crate) tree: Course,
+    pub(crate) tree: MemoryCourse,
 }
 
 impl Courses {
@@ -32,7 +32,7 @@ impl Courses {
 }
 
 /// At most so many points: of neighbours the highest is kept, so that no peak is lost.
-fn thinned(course: &[(f64, f64)], most: usize) -> Course {
+fn thinned(course: &[(f64, f64)], most: usize) -> MemoryCourse {
     let together = course.len().div_ceil(most.max(1)).max(1);
     let highest = |points: &[(f64, f64)]| points.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
     course.chunks(together).filter_map(highest).collect()
@@ -56,7 +56,7 @@ pub(crate) fn trend(course: &[(f64, f64)]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn course(values: impl Fn(f64) -> f64) -> Course {
+    fn course(values: impl Fn(f64) -> f64) -> MemoryCourse {
         (0..200).map(|step| f64::from(step) / 10.0).map(|at| (at, values(at))).collect()
     }
 

@@ -9,7 +9,7 @@ use crate::process::kernel_text;
 
 /// What a reader needs to judge a figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Machine {
+pub(crate) struct MachineFacts {
     pub(crate) date: String,
     pub(crate) python: String,
     pub(crate) processor: String,
@@ -23,7 +23,7 @@ pub(crate) struct Machine {
     pub(crate) virtual_machine: bool,
 }
 
-impl Machine {
+impl MachineFacts {
     /// This one, now.
     pub(crate) fn look(python: String) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -5,14 +5,14 @@ use super::scenario::{CATALOGUE, Scenario, Size};
 
 /// One scenario with those who take part.
 #[derive(Clone, Debug)]
-pub(crate) struct Heat {
+pub(crate) struct ScenarioPlan {
     pub(crate) scenario: &'static Scenario,
     pub(crate) contenders: Vec<Contender>,
 }
 
 /// One trial that is to be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct PlannedTrial {
     pub(crate) run: u32,
     /// Which heat.
     pub(crate) heat: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Turn {
 
 /// The heats of a bench: the scenarios that were named, or all that run by default, with the contenders that were named,
 /// or their own.
-pub(crate) fn heats(names: &[String], contenders: Option<&[Contender]>) -> Result<Vec<Heat>, String> {
+pub(crate) fn heats(names: &[String], contenders: Option<&[Contender]>) -> Result<Vec<ScenarioPlan>, String> {
     let scenarios: Vec<&'static Scenario> = if names.is_empty() {
         CATALOGUE.iter().filter(|scenario| scenario.by_default).collect()
     } else {
@@ -35,25 +35,25 @@ pub(crate) fn heats(names: &[String], contenders: Option<&[Contender]>) -> Resul
                 Some(named) => named.to_vec(),
                 None => Contender::parse_list(scenario.contenders)?,
             };
-            Ok(Heat { scenario, contenders })
+            Ok(ScenarioPlan { scenario, contenders })
         })
         .collect()
 }
 
 /// All turns. Scenarios alternate within a run too, so that a slow minute of the machine falls on different ones.
-pub(crate) fn turns(heats: &[Heat], runs: u32) -> Vec<Turn> {
+pub(crate) fn turns(heats: &[ScenarioPlan], runs: u32) -> Vec<PlannedTrial> {
     let mut all = Vec::new();
     for run in 0..runs {
         for (heat, it) in heats.iter().enumerate() {
             let count = it.contenders.len();
-            all.extend((0..count).map(|at| Turn { run, heat, contender: (at + run as usize + heat) % count }));
+            all.extend((0..count).map(|at| PlannedTrial { run, heat, contender: (at + run as usize + heat) % count }));
         }
     }
     all
 }
 
 /// About how long it takes, in seconds.
-pub(crate) fn seconds(heats: &[Heat], runs: u32, size: Size) -> f64 {
+pub(crate) fn seconds(heats: &[ScenarioPlan], runs: u32, size: Size) -> f64 {
     let trials = heats.iter().map(|heat| {
         let trials = f64::from(heat.scenario.calibrations()) + heat.contenders.len() as f64 * f64::from(runs);
         heat.scenario.trial_seconds(size) * trials
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_has_every_turn_once_and_goes_first_in_turn() {
+    fn every_contender_has_every_turn_once_and_goes_first_in_turn() {
         let contenders = Contender::parse_list("default,off,gap").unwrap();
         let two = heats(&["acyclic".to_owned(), "leak".to_owned()], Some(&contenders)).unwrap();
         let all = turns(&two, 3);

@@ -10,7 +10,7 @@ const WIDTH: usize = 24;
 
 /// Says how far things are.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct BenchProgress {
     terminal: bool,
     /// What is done and what there is, in expected seconds.
     done: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Progress {
     began: Instant,
 }
 
-impl Progress {
+impl BenchProgress {
     /// So many expected seconds of work.
     pub(crate) fn new(all: f64) -> Self {
         Self { terminal: io::stderr().is_terminal(), done: 0.0, all: all.max(f64::MIN_POSITIVE), began: Instant::now() }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_bar_follows_the_work_and_its_pace() {
-        let mut progress = Progress { terminal: false, done: 0.0, all: 100.0, began: Instant::now() };
+        let mut progress = BenchProgress { terminal: false, done: 0.0, all: 100.0, began: Instant::now() };
         assert_eq!(progress.line("a", 0.0), format!("{}   0 %  1 m 40 s left  a", "░".repeat(24)));
         progress.done = 50.0;
         let line = progress.line("attribution, gap", 100.0);

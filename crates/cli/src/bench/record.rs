@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::course::Courses;
-use super::machine::Machine;
+use super::machine::MachineFacts;
 
 /// The version of the file.
 const FORMAT: u32 = 1;
@@ -15,17 +15,17 @@ const FORMAT: u32 = 1;
 pub(crate) const FILE: &str = "run.json";
 
 /// Figures by the names of `metrics::CATALOGUE`.
-pub(crate) type Figures = BTreeMap<String, f64>;
+pub(crate) type FiguresByName = BTreeMap<String, f64>;
 
 /// One run of one contender in one scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Trial {
     /// Which repetition: trials of the same number are compared with each other.
     pub(crate) run: u32,
-    pub(crate) figures: Figures,
+    pub(crate) figures: FiguresByName,
     /// Times of the programs of a scenario that has several, in milliseconds.
-    #[serde(default, skip_serializing_if = "Figures::is_empty")]
-    pub(crate) programs: Figures,
+    #[serde(default, skip_serializing_if = "FiguresByName::is_empty")]
+    pub(crate) programs: FiguresByName,
     /// Share of requests and the latency that they do not exceed, in milliseconds.
     #[serde(default)]
     pub(crate) curve: Vec<(f64, f64)>,
@@ -42,7 +42,7 @@ pub(crate) struct Trial {
 
 /// All trials of one contender in one scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct ContenderTrials {
     pub(crate) contender: String,
     pub(crate) title: String,
     pub(crate) trials: Vec<Trial>,
@@ -65,7 +65,7 @@ pub(crate) struct Measured {
     /// The memory limit of its cgroup, in bytes.
     #[serde(default)]
     pub(crate) limit: Option<u64>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<ContenderTrials>,
 }
 
 /// A whole run.
@@ -73,7 +73,7 @@ pub(crate) struct Measured {
 pub(crate) struct Run {
     pub(crate) format: u32,
     pub(crate) neurogc: String,
-    pub(crate) machine: Machine,
+    pub(crate) machine: MachineFacts,
     /// How often each contender ran.
     pub(crate) runs: u32,
     /// A look that proves nothing.
@@ -85,7 +85,7 @@ pub(crate) struct Run {
 
 impl Run {
     /// A run that has nothing yet.
-    pub(crate) fn new(machine: Machine, runs: u32, quick: bool) -> Self {
+    pub(crate) fn new(machine: MachineFacts, runs: u32, quick: bool) -> Self {
         let neurogc = env!("CARGO_PKG_VERSION").to_owned();
         Self { format: FORMAT, neurogc, machine, runs, quick, ..Self::default() }
     }
@@ -107,12 +107,12 @@ impl Run {
 
 impl Measured {
     /// The entry of a contender.
-    pub(crate) fn entry(&self, contender: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, contender: &str) -> Option<&ContenderTrials> {
         self.entries.iter().find(|entry| entry.contender == contender)
     }
 }
 
-impl Entry {
+impl ContenderTrials {
     /// A figure of every trial, with the trial's number.
     pub(crate) fn values(&self, metric: &str) -> Vec<(u32, f64)> {
         self.trials.iter().filter_map(|trial| Some((trial.run, *trial.figures.get(metric)?))).collect()

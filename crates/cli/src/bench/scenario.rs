@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use neurogc_load::{Arrivals, Asks, Load, Part, Phase, Plan, Target, Users};
+use neurogc_load::{Arrivals, Asks, Load, LoadPlan, Phase, PlanPart, Target, Users};
 
 use super::arrivals::{Pattern, UTILISATION};
 use super::surroundings::Surroundings;
@@ -16,7 +16,7 @@ const WARM_UP: &str = "warm-up";
 
 /// How a scenario is driven.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Drive {
+pub(crate) enum DriveMode {
     /// Independent clients, at a share of what the service can do.
     Open,
     /// Users who join ten in a second, ask, and think for one to two seconds.
@@ -36,7 +36,7 @@ pub(crate) struct Scenario {
     /// One sentence for the help and the report, which add how requests arrive.
     about: &'static str,
     pub(crate) script: &'static str,
-    pub(crate) drive: Drive,
+    pub(crate) drive: DriveMode,
     pub(crate) surroundings: Surroundings,
     /// What its service is asked for.
     asks: &'static [(u32, &'static str)],
@@ -50,7 +50,7 @@ pub(crate) struct Scenario {
     pub(crate) by_default: bool,
 }
 
-const EVERYBODY: &str = "default,off,each,threshold:10000,10,10,threshold:50000,500,1000,freeze,\
+const ALL_CONTENDERS: &str = "default,off,each,threshold:10000,10,10,threshold:50000,500,1000,freeze,\
                          freeze+threshold:50000,500,1000,every:100,thread:3,gap";
 const LIMITS_AND_US: &str = "default,off,each,gap";
 
@@ -64,10 +64,10 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "attribution",
         about: "a service that explains answers token by token, beside a large feature store; open loop",
         script: "attribution.py",
-        drive: Drive::Open,
+        drive: DriveMode::Open,
         surroundings: Surroundings::Free,
         asks: &[(1, "/explain/{}")],
-        contenders: EVERYBODY,
+        contenders: ALL_CONTENDERS,
         seconds: 5,
         overhead: 1.6,
         by_default: true,
@@ -76,7 +76,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "mixed",
         about: "processor, memory, files and network in four endpoints; 100 users, of whom ten join each second",
         script: "mixed.py",
-        drive: Drive::Users(100),
+        drive: DriveMode::Users(100),
         surroundings: Surroundings::Free,
         asks: MIXED,
         contenders: LIMITS_AND_US,
@@ -88,7 +88,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "mixed-500",
         about: "the same with 500 users",
         script: "mixed.py",
-        drive: Drive::Users(500),
+        drive: DriveMode::Users(500),
         surroundings: Surroundings::Free,
         asks: MIXED,
         contenders: LIMITS_AND_US,
@@ -100,7 +100,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "mixed-open",
         about: "the same, open loop",
         script: "mixed.py",
-        drive: Drive::Open,
+        drive: DriveMode::Open,
         surroundings: Surroundings::Free,
         asks: MIXED,
         contenders: LIMITS_AND_US,
@@ -112,7 +112,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "llm-loop",
         about: "an engine's 20 ms steps that wait for an accelerator, with a million tracked objects",
         script: "llm_loop.py",
-        drive: Drive::Loop,
+        drive: DriveMode::Loop,
         surroundings: Surroundings::Free,
         asks: &[],
         contenders: LIMITS_AND_US,
@@ -124,7 +124,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "train",
         about: "a torch training loop on the processor, with callbacks and hooks",
         script: "train.py",
-        drive: Drive::Loop,
+        drive: DriveMode::Loop,
         surroundings: Surroundings::Free,
         asks: &[],
         contenders: LIMITS_AND_US,
@@ -136,7 +136,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "overload",
         about: "twice saturation, then 60 % load: does it recover? Latency counts after the rush",
         script: "overload.py",
-        drive: Drive::Overload,
+        drive: DriveMode::Overload,
         surroundings: Surroundings::Free,
         asks: &[(1, "/explain/{}")],
         contenders: "default,off,gap",
@@ -148,7 +148,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "acyclic",
         about: "programs without garbage: the cost of the agent",
         script: "acyclic.py",
-        drive: Drive::Loop,
+        drive: DriveMode::Loop,
         surroundings: Surroundings::Free,
         asks: &[],
         contenders: "default,off,observe,gap",
@@ -160,7 +160,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "leak",
         about: "memory that only grows, in cycles and not: no collection helps, and nothing may hang",
         script: "leak.py",
-        drive: Drive::Loop,
+        drive: DriveMode::Loop,
         surroundings: Surroundings::Free,
         asks: &[],
         contenders: LIMITS_AND_US,
@@ -172,7 +172,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "peers",
         about: "third-party programs: pyperformance's collector benchmarks and a type-checker, if they are installed",
         script: "peers.py",
-        drive: Drive::Loop,
+        drive: DriveMode::Loop,
         surroundings: Surroundings::Free,
         asks: &[],
         contenders: "default,gap",
@@ -184,7 +184,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "saturated",
         about: "a service with a large heap, and 64 clients that send the next request at once: it is never idle",
         script: "saturated.py",
-        drive: Drive::Closed(64),
+        drive: DriveMode::Closed(64),
         surroundings: Surroundings::Free,
         asks: &[(1, "/explain/{}")],
         contenders: WATCHED_AND_US,
@@ -196,7 +196,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "contended",
         about: "the service of `saturated` beside two busy loops",
         script: "saturated.py",
-        drive: Drive::Closed(64),
+        drive: DriveMode::Closed(64),
         surroundings: Surroundings::Busy(2),
         asks: &[(1, "/explain/{}")],
         contenders: WATCHED_AND_US,
@@ -208,7 +208,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "one-core",
         about: "the service of `saturated` and its children on one core",
         script: "saturated.py",
-        drive: Drive::Closed(64),
+        drive: DriveMode::Closed(64),
         surroundings: Surroundings::OneCore,
         asks: &[(1, "/explain/{}")],
         contenders: WATCHED_AND_US,
@@ -220,7 +220,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "container",
         about: "the service of `saturated` with 1.4 times the memory that CPython needs; open loop",
         script: "saturated.py",
-        drive: Drive::Open,
+        drive: DriveMode::Open,
         surroundings: Surroundings::Container(1.4),
         asks: &[(1, "/explain/{}")],
         contenders: WATCHED_AND_US,
@@ -232,7 +232,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "container-tight",
         about: "the service of `saturated` with 1.08 times the memory that CPython needs; open loop",
         script: "saturated.py",
-        drive: Drive::Open,
+        drive: DriveMode::Open,
         surroundings: Surroundings::Container(1.08),
         asks: &[(1, "/explain/{}")],
         contenders: WATCHED_AND_US,
@@ -244,7 +244,7 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         name: "heavy-objects",
         about: "a loop without a rest, whose garbage is few objects that hold 100 KB each",
         script: "heavy_objects.py",
-        drive: Drive::Loop,
+        drive: DriveMode::Loop,
         surroundings: Surroundings::Free,
         asks: &[],
         contenders: WATCHED_AND_US,
@@ -287,7 +287,7 @@ impl Scenario {
     /// What it does, in one sentence.
     pub(crate) fn about(&self, arrivals: &Pattern) -> String {
         match self.drive {
-            Drive::Open => format!("{}, {}", self.about, arrivals.title()),
+            DriveMode::Open => format!("{}, {}", self.about, arrivals.title()),
             _ => self.about.to_owned(),
         }
     }
@@ -298,15 +298,15 @@ impl Scenario {
     }
 
     /// The parts of its drive.
-    fn parts(&self, size: Size) -> Vec<Part> {
+    fn parts(&self, size: Size) -> Vec<PlanPart> {
         let before = match self.drive {
-            Drive::Loop => return vec![Part { name: MEASURED, lasts: self.measured(size) }],
-            Drive::Open => Part { name: WARM_UP, lasts: size.seconds(1.0) },
-            Drive::Closed(_) => Part { name: WARM_UP, lasts: size.seconds(3.0) },
-            Drive::Users(count) => Part { name: WARM_UP, lasts: size.seconds(f64::from(count) / 10.0) },
-            Drive::Overload => Part { name: OVERLOAD, lasts: size.seconds(20.0) },
+            DriveMode::Loop => return vec![PlanPart { name: MEASURED, lasts: self.measured(size) }],
+            DriveMode::Open => PlanPart { name: WARM_UP, lasts: size.seconds(1.0) },
+            DriveMode::Closed(_) => PlanPart { name: WARM_UP, lasts: size.seconds(3.0) },
+            DriveMode::Users(count) => PlanPart { name: WARM_UP, lasts: size.seconds(f64::from(count) / 10.0) },
+            DriveMode::Overload => PlanPart { name: OVERLOAD, lasts: size.seconds(20.0) },
         };
-        vec![before, Part { name: MEASURED, lasts: self.measured(size) }]
+        vec![before, PlanPart { name: MEASURED, lasts: self.measured(size) }]
     }
 
     /// What one trial takes, for the budget.
@@ -315,24 +315,26 @@ impl Scenario {
     }
 
     /// How its service is driven, given what it can do in a second.
-    pub(crate) fn plan(&self, target: Target, capacity: f64, arrivals: &Pattern, seed: u64, size: Size) -> Plan {
+    pub(crate) fn plan(&self, target: Target, capacity: f64, arrivals: &Pattern, seed: u64, size: Size) -> LoadPlan {
         let parts = self.parts(size);
         let load = match self.drive {
-            Drive::Users(count) => Load::Users(Users {
+            DriveMode::Users(count) => Load::Users(Users {
                 count: if size.quick { count / 5 } else { count },
                 per_second: 10.0,
                 think: (Duration::from_secs(1), Duration::from_secs(2)),
             }),
-            Drive::Closed(count) => Load::Users(Users::closed(count)),
-            Drive::Overload => Load::Open(Arrivals::Phases(vec![
+            DriveMode::Closed(count) => Load::Users(Users::closed(count)),
+            DriveMode::Overload => Load::Open(Arrivals::Phases(vec![
                 Phase { lasts: parts[0].lasts, per_second: 2.0 * capacity },
                 Phase { lasts: parts[1].lasts, per_second: UTILISATION * capacity },
             ])),
-            Drive::Open | Drive::Loop => Load::Open(arrivals.at(capacity, parts.iter().map(|part| part.lasts).sum())),
+            DriveMode::Open | DriveMode::Loop => {
+                Load::Open(arrivals.at(capacity, parts.iter().map(|part| part.lasts).sum()))
+            }
         };
         // Under an overload a real service stands behind something that turns requests away.
-        let overloaded = self.drive == Drive::Overload;
-        Plan {
+        let overloaded = self.drive == DriveMode::Overload;
+        LoadPlan {
             target,
             asks: Asks::weighted(self.asks),
             load,
@@ -345,14 +347,14 @@ impl Scenario {
     }
 
     /// A closed loop that shows what its service can do.
-    pub(crate) fn saturation(&self, target: Target, size: Size) -> Plan {
-        Plan {
+    pub(crate) fn saturation(&self, target: Target, size: Size) -> LoadPlan {
+        LoadPlan {
             target,
             asks: Asks::weighted(self.asks),
             load: Load::Users(Users::closed(4)),
             parts: vec![
-                Part { name: WARM_UP, lasts: size.seconds(0.5) },
-                Part { name: MEASURED, lasts: size.seconds(2.0) },
+                PlanPart { name: WARM_UP, lasts: size.seconds(0.5) },
+                PlanPart { name: MEASURED, lasts: size.seconds(2.0) },
             ],
             patience: Duration::from_secs(5),
             connections: 64,
@@ -363,7 +365,7 @@ impl Scenario {
 
     /// Whether its load follows from what its service can do.
     pub(crate) fn needs_capacity(&self) -> bool {
-        matches!(self.drive, Drive::Open | Drive::Overload)
+        matches!(self.drive, DriveMode::Open | DriveMode::Overload)
     }
 
     /// How many trials' time goes into what has to be known before the first one.

@@ -32,7 +32,7 @@ const STEP: Duration = Duration::from_millis(50);
 
 /// Pauses of one kind, as the script's own callback saw them.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(crate) struct Pauses {
+pub(crate) struct StagedPauses {
     pub(crate) count: u64,
     pub(crate) total_ms: f64,
     pub(crate) max_ms: f64,
@@ -40,10 +40,10 @@ pub(crate) struct Pauses {
 
 /// All pauses, by generation and by place.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(crate) struct Collections {
-    pub(crate) full: Pauses,
-    pub(crate) in_request: Pauses,
-    pub(crate) in_gap: Pauses,
+pub(crate) struct StagedCollections {
+    pub(crate) full: StagedPauses,
+    pub(crate) in_request: StagedPauses,
+    pub(crate) in_gap: StagedPauses,
 }
 
 /// One line of a script, or one answer of its service.
@@ -57,7 +57,7 @@ pub(crate) struct Word {
     pub(crate) seconds: f64,
     pub(crate) steps_ms: Vec<f64>,
     pub(crate) programs: std::collections::BTreeMap<String, Vec<f64>>,
-    pub(crate) collections: Collections,
+    pub(crate) collections: StagedCollections,
     pub(crate) neurogc: Option<Status>,
     pub(crate) before: Option<Status>,
     pub(crate) garbage: Option<u64>,
@@ -76,7 +76,7 @@ pub(crate) enum Silence {
 
 /// How a script is started.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting<'s> {
+pub(crate) struct ScriptSetup<'s> {
     pub(crate) python: &'s Path,
     pub(crate) home: &'s Home,
     /// The folder with the scripts.
@@ -89,7 +89,7 @@ pub(crate) struct Setting<'s> {
     pub(crate) door: Option<&'s Path>,
 }
 
-impl<'s> Setting<'s> {
+impl<'s> ScriptSetup<'s> {
     /// On all cores, and in the cgroup of the runner.
     pub(crate) fn new(python: &'s Path, home: &'s Home, scripts: &'s Path, heap: f64) -> Self {
         Self { python, home, scripts, heap, one_core: false, door: None }
@@ -119,7 +119,7 @@ pub(crate) struct Staged {
 impl Staged {
     /// Starts a script. Call it in a thread that lives as long as the script shall: the kernel ends it with that thread.
     pub(crate) fn start(
-        setting: Setting<'_>,
+        setting: ScriptSetup<'_>,
         script: &str,
         contender: &Contender,
         seconds: Duration,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use neurogc_load::{Flow, Latencies, Load, Outcome, Plan, Target, Users, drive, get, go_first};
+use neurogc_load::{Flow, Latencies, Load, LoadOutcome, LoadPlan, Target, Users, drive, get, go_first};
 use neurogc_wire::status::Status;
 
 use super::arrivals::Pattern;
@@ -13,12 +13,12 @@ use super::cgroup::Group;
 use super::contender::{Contender, DEFAULT, EACH, OFF};
 use super::course::Courses;
 use super::interrupt::Interrupt;
-use super::record::{Figures, Trial};
-use super::scenario::{Drive, MEASURED, OVERLOAD, Scenario, Size};
-use super::staged::{Setting, Silence, Staged, Word};
+use super::record::{FiguresByName, Trial};
+use super::scenario::{DriveMode, MEASURED, OVERLOAD, Scenario, Size};
+use super::staged::{ScriptSetup, Silence, Staged, Word};
 use super::statistics::median;
 use super::surroundings::{BusyLoops, OnOneCore, Surroundings};
-use super::window::{Seen, Window};
+use super::window::{MeasuredWindow, WindowFigures};
 
 /// A service stands ready for a while before its first client comes.
 const REST: Duration = Duration::from_millis(700);
@@ -35,7 +35,7 @@ const GROUP_PEAK: &str = "group_peak";
 
 /// How a trial ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum TrialEnd {
     Done(Box<Trial>),
     /// Something that the scenario needs is not here.
     Skipped(String),
@@ -43,7 +43,7 @@ pub(crate) enum Ended {
     Interrupted,
 }
 
-impl From<Silence> for Ended {
+impl From<Silence> for TrialEnd {
     fn from(silence: Silence) -> Self {
         match silence {
             Silence::Interrupted => Self::Interrupted,
@@ -55,7 +55,7 @@ impl From<Silence> for Ended {
 /// Everything that a trial needs to know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup<'s> {
-    pub(crate) setting: Setting<'s>,
+    pub(crate) setting: ScriptSetup<'s>,
     pub(crate) size: Size,
     pub(crate) arrivals: &'s Pattern,
     pub(crate) interrupt: &'s Interrupt,
@@ -63,7 +63,7 @@ pub(crate) struct Setup<'s> {
 
 /// What was found out about a scenario before its first trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Known {
+pub(crate) struct ScenarioFacts {
     /// What its service can do in a second.
     pub(crate) capacity: f64,
     /// The memory limit of its cgroup, in bytes.
@@ -76,28 +76,28 @@ fn ready(
     scenario: &Scenario,
     contender: &Contender,
     group: Option<&Group>,
-) -> Result<(Staged, Word), Ended> {
+) -> Result<(Staged, Word), TrialEnd> {
     let seconds = scenario.measured(setup.size);
     let door = group.map(Group::door);
     let one_core = scenario.surroundings == Surroundings::OneCore;
     if one_core {
         // Where that cannot be done the scenario is skipped, and not failed.
-        OnOneCore::pin().map_err(Ended::Skipped)?;
+        OnOneCore::pin().map_err(TrialEnd::Skipped)?;
     }
-    let setting = Setting { one_core, door: door.as_deref(), ..setup.setting };
-    let mut staged = Staged::start(setting, scenario.script, contender, seconds).map_err(Ended::Failed)?;
+    let setting = ScriptSetup { one_core, door: door.as_deref(), ..setup.setting };
+    let mut staged = Staged::start(setting, scenario.script, contender, seconds).map_err(TrialEnd::Failed)?;
     let word = staged.first(setup.interrupt)?;
     match word.skip {
-        Some(reason) => Err(Ended::Skipped(reason)),
+        Some(reason) => Err(TrialEnd::Skipped(reason)),
         None if word.ready => Ok((staged, word)),
-        None => Err(Ended::Failed("the script did not say that it is ready".to_owned())),
+        None => Err(TrialEnd::Failed("the script did not say that it is ready".to_owned())),
     }
 }
 
 /// Finds out what has to be known of a scenario before its first trial.
-pub(crate) fn calibrate(setup: Setup<'_>, scenario: &Scenario) -> Result<Known, Ended> {
-    let parse = |name| Contender::parse(name).map_err(Ended::Failed);
-    let mut known = Known::default();
+pub(crate) fn calibrate(setup: Setup<'_>, scenario: &Scenario) -> Result<ScenarioFacts, TrialEnd> {
+    let parse = |name| Contender::parse(name).map_err(TrialEnd::Failed);
+    let mut known = ScenarioFacts::default();
     if scenario.needs_capacity() {
         known.capacity = capacity(setup, scenario, &parse(OFF)?)?;
     }
@@ -106,20 +106,20 @@ pub(crate) fn calibrate(setup: Setup<'_>, scenario: &Scenario) -> Result<Known, 
         let group = make_group(None)?;
         let trial = serve(setup, scenario, &parse(DEFAULT)?, 0, known, Some(&group))?;
         let Some(peak) = trial.figures.get(GROUP_PEAK) else {
-            return Err(Ended::Skipped("the kernel does not report the memory usage of the cgroup".to_owned()));
+            return Err(TrialEnd::Skipped("the kernel does not report the memory usage of the cgroup".to_owned()));
         };
         known.limit = Some((peak * times) as u64);
     }
     Ok(known)
 }
 
-fn make_group(limit: Option<u64>) -> Result<Group, Ended> {
-    Group::make(Path::new("/"), limit).map_err(Ended::Skipped)
+fn make_group(limit: Option<u64>) -> Result<Group, TrialEnd> {
+    Group::make(Path::new("/"), limit).map_err(TrialEnd::Skipped)
 }
 
 /// What a scenario's service can do in a second with the collector off, at the best of two tries: others on the machine
 /// can only take from it.
-fn capacity(setup: Setup<'_>, scenario: &Scenario, off: &Contender) -> Result<f64, Ended> {
+fn capacity(setup: Setup<'_>, scenario: &Scenario, off: &Contender) -> Result<f64, TrialEnd> {
     let (mut staged, word) = ready(setup, scenario, off, None)?;
     let target = target(&word)?;
     let mut best = 0.0_f64;
@@ -128,18 +128,24 @@ fn capacity(setup: Setup<'_>, scenario: &Scenario, off: &Contender) -> Result<f6
         let (outcome, _) = load(setup, &plan, &mut staged, None, &mut || Ok(()))?;
         best = best.max(outcome.part(MEASURED).map_or(0.0, neurogc_load::PartOutcome::per_second));
     }
-    if best > 0.0 { Ok(best) } else { Err(Ended::Failed("the service answered nothing".to_owned())) }
+    if best > 0.0 { Ok(best) } else { Err(TrialEnd::Failed("the service answered nothing".to_owned())) }
 }
 
 /// Runs one trial.
-pub(crate) fn run(setup: Setup<'_>, scenario: &Scenario, contender: &Contender, run: u32, known: Known) -> Ended {
+pub(crate) fn run(
+    setup: Setup<'_>,
+    scenario: &Scenario,
+    contender: &Contender,
+    run: u32,
+    known: ScenarioFacts,
+) -> TrialEnd {
     let measured = match scenario.drive {
-        Drive::Loop => run_loop(setup, scenario, contender),
+        DriveMode::Loop => run_loop(setup, scenario, contender),
         _ => match known.limit.map(|limit| make_group(Some(limit))).transpose() {
             Ok(None) => serve(setup, scenario, contender, run, known, None),
             Ok(Some(group)) => match serve(setup, scenario, contender, run, known, Some(&group)) {
                 // It was killed before the measured part.
-                Err(Ended::Failed(reason)) if group.kills() > 0 => Ok(killed(&group, None, &reason)),
+                Err(TrialEnd::Failed(reason)) if group.kills() > 0 => Ok(killed(&group, None, &reason)),
                 other => other,
             },
             Err(ended) => Err(ended),
@@ -151,31 +157,31 @@ pub(crate) fn run(setup: Setup<'_>, scenario: &Scenario, contender: &Contender, 
             if scenario.surroundings.lack_cores() {
                 trial.doubts.retain(|doubt| !doubt.starts_with(NO_CORE));
             }
-            Ended::Done(Box::new(trial))
+            TrialEnd::Done(Box::new(trial))
         }
         Err(ended) => ended,
     }
 }
 
-fn target(word: &Word) -> Result<Target, Ended> {
-    word.port.map(Target::port).ok_or_else(|| Ended::Failed("the service did not say its port".to_owned()))
+fn target(word: &Word) -> Result<Target, TrialEnd> {
+    word.port.map(Target::port).ok_or_else(|| TrialEnd::Failed("the service did not say its port".to_owned()))
 }
 
 /// Asks a service for one of its reports.
-pub(crate) fn ask(target: Target, path: &str) -> Result<Word, Ended> {
-    let failed = |reason: String| Ended::Failed(format!("the service did not answer {path}: {reason}"));
+pub(crate) fn ask(target: Target, path: &str) -> Result<Word, TrialEnd> {
+    let failed = |reason: String| TrialEnd::Failed(format!("the service did not answer {path}: {reason}"));
     let text = get(target, path, REPORT).map_err(|error| failed(error.to_string()))?;
     serde_json::from_str(&text).map_err(|error| failed(error.to_string()))
 }
 
 /// That the program runs under the policy that we say it does.
-pub(crate) fn check(contender: &Contender, status: Option<&Status>) -> Result<(), Ended> {
+pub(crate) fn check(contender: &Contender, status: Option<&Status>) -> Result<(), TrialEnd> {
     let reported = status.map(|status| status.policy.as_str());
     if contender.is_in_force(reported) {
         return Ok(());
     }
     let found = reported.map_or_else(|| "without an agent".to_owned(), |policy| format!("under {policy}"));
-    Err(Ended::Failed(format!(
+    Err(TrialEnd::Failed(format!(
         "{} was requested, but the program runs {found}. `neurogc doctor` shows what works here",
         contender.name
     )))
@@ -185,11 +191,11 @@ pub(crate) fn check(contender: &Contender, status: Option<&Status>) -> Result<()
 /// called when that part begins. It ends early where the service does.
 fn load(
     setup: Setup<'_>,
-    plan: &Plan,
+    plan: &LoadPlan,
     staged: &mut Staged,
     group: Option<&Group>,
-    mark: &mut dyn FnMut() -> Result<(), Ended>,
-) -> Result<(Outcome, Option<Seen>), Ended> {
+    mark: &mut dyn FnMut() -> Result<(), TrialEnd>,
+) -> Result<(LoadOutcome, Option<WindowFigures>), TrialEnd> {
     const BEFORE: u8 = 0;
     const MEASURING: u8 = 1;
     const OVER: u8 = 2;
@@ -218,7 +224,7 @@ fn load(
             match state.load(Ordering::Relaxed) {
                 MEASURING if window.is_none() && seen.is_none() => {
                     marked = mark();
-                    window = Some(Window::open(staged.pid(), group));
+                    window = Some(MeasuredWindow::open(staged.pid(), group));
                 }
                 OVER => {
                     if let Some(open) = window.take() {
@@ -239,10 +245,10 @@ fn load(
         }
         marked?;
         match generator.join() {
-            _ if setup.interrupt.came() => Err(Ended::Interrupted),
+            _ if setup.interrupt.came() => Err(TrialEnd::Interrupted),
             Ok(Ok(outcome)) => Ok((outcome, seen)),
-            Ok(Err(error)) => Err(Ended::Failed(error.to_string())),
-            Err(_) => Err(Ended::Failed("the load generator failed".to_owned())),
+            Ok(Err(error)) => Err(TrialEnd::Failed(error.to_string())),
+            Err(_) => Err(TrialEnd::Failed("the load generator failed".to_owned())),
         }
     })
 }
@@ -252,9 +258,9 @@ fn serve(
     scenario: &Scenario,
     contender: &Contender,
     run: u32,
-    known: Known,
+    known: ScenarioFacts,
     group: Option<&Group>,
-) -> Result<Trial, Ended> {
+) -> Result<Trial, TrialEnd> {
     let (mut staged, word) = ready(setup, scenario, contender, group)?;
     let target = target(&word)?;
     thread::sleep(REST);
@@ -281,7 +287,7 @@ fn serve(
         return Ok(killed(group, seen, "the kernel killed the service"));
     }
     let report = ask(target, "/report").map_err(|ended| match ended {
-        Ended::Failed(reason) => Ended::Failed(staged.what_it_said(&reason)),
+        TrialEnd::Failed(reason) => TrialEnd::Failed(staged.what_it_said(&reason)),
         other => other,
     })?;
     let mut trial = of_service(&outcome, seen, before.as_ref(), &report)?;
@@ -304,7 +310,7 @@ fn group_peak(recorded: Option<u64>, courses: &Courses) -> Option<(String, f64)>
 }
 
 /// The trial of a service that did not outlive it: only its memory counts.
-fn killed(group: &Group, seen: Option<Seen>, reason: &str) -> Trial {
+fn killed(group: &Group, seen: Option<WindowFigures>, reason: &str) -> Trial {
     let mut trial = Trial::default();
     let after = seen.as_ref().map_or("before the measured part".to_owned(), |seen| {
         format!("after {:.1} s of the measured part", seen.span.as_secs_f64())
@@ -322,12 +328,12 @@ fn killed(group: &Group, seen: Option<Seen>, reason: &str) -> Trial {
 
 /// The trial of a service, from what the generator, the kernel and the service itself saw.
 pub(crate) fn of_service(
-    outcome: &Outcome,
-    seen: Option<Seen>,
+    outcome: &LoadOutcome,
+    seen: Option<WindowFigures>,
     before: Option<&Status>,
     report: &Word,
-) -> Result<Trial, Ended> {
-    let Some(part) = outcome.part(MEASURED) else { return Err(Ended::Failed("nothing was measured".to_owned())) };
+) -> Result<Trial, TrialEnd> {
+    let Some(part) = outcome.part(MEASURED) else { return Err(TrialEnd::Failed("nothing was measured".to_owned())) };
     let mut trial = Trial { curve: part.latencies.curve(), ..Trial::default() };
     let figures = &mut trial.figures;
     latency_figures(figures, &part.latencies);
@@ -351,10 +357,10 @@ pub(crate) fn of_service(
     Ok(trial)
 }
 
-fn run_loop(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Result<Trial, Ended> {
+fn run_loop(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Result<Trial, TrialEnd> {
     let (mut staged, _) = ready(setup, scenario, contender, None)?;
     thread::sleep(REST);
-    let mut window = Window::open(staged.pid(), None);
+    let mut window = MeasuredWindow::open(staged.pid(), None);
     let patience = scenario.measured(setup.size) * 4 + Duration::from_secs(600);
     let done = staged.ask("go", patience, setup.interrupt, &mut || window.look())?;
     window.look();
@@ -362,7 +368,7 @@ fn run_loop(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Res
     let report = staged.ask("report", REPORT, setup.interrupt, &mut || {})?;
     check(contender, report.neurogc.as_ref())?;
     if !done.done || done.steps_ms.is_empty() {
-        return Err(Ended::Failed("the loop made no step".to_owned()));
+        return Err(TrialEnd::Failed("the loop made no step".to_owned()));
     }
     let mut latencies = Latencies::new();
     for step in &done.steps_ms {
@@ -386,7 +392,7 @@ fn run_loop(setup: Setup<'_>, scenario: &Scenario, contender: &Contender) -> Res
     Ok(trial)
 }
 
-fn latency_figures(figures: &mut Figures, latencies: &Latencies) {
+fn latency_figures(figures: &mut FiguresByName, latencies: &Latencies) {
     let all = latencies.figures();
     for (name, value) in [
         ("p50_ms", all.p50_ms),
@@ -400,7 +406,7 @@ fn latency_figures(figures: &mut Figures, latencies: &Latencies) {
 }
 
 /// What the kernel, the script's own callback and the agent saw.
-fn finish(trial: &mut Trial, seen: Option<Seen>, done: u64, before: Option<&Status>, report: &Word) {
+fn finish(trial: &mut Trial, seen: Option<WindowFigures>, done: u64, before: Option<&Status>, report: &Word) {
     let collections = &report.collections;
     if let Some(seen) = seen {
         trial.figures.extend(seen.figures);

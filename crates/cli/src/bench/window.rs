@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::census::{Watcher, processor_time};
 use super::cgroup::Group;
 use super::course::{Courses, trend};
-use super::record::Figures;
+use super::record::FiguresByName;
 
 /// A window that is still open.
-pub(crate) struct Window<'g> {
+pub(crate) struct MeasuredWindow<'g> {
     pid: u32,
     watcher: Watcher<'g>,
     processor: Duration,
@@ -18,8 +18,8 @@ pub(crate) struct Window<'g> {
 
 /// What was seen through it.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    pub(crate) figures: Figures,
+pub(crate) struct WindowFigures {
+    pub(crate) figures: FiguresByName,
     /// Memory over time, with as few points as are kept.
     pub(crate) courses: Courses,
     /// Processor time of the whole tree.
@@ -30,7 +30,7 @@ pub(crate) struct Seen {
     pub(crate) span: Duration,
 }
 
-impl<'g> Window<'g> {
+impl<'g> MeasuredWindow<'g> {
     /// From now on. `group` is the process's cgroup, where it has one of its own.
     pub(crate) fn open(pid: u32, group: Option<&'g Group>) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl<'g> Window<'g> {
     }
 
     /// Everything that was seen.
-    pub(crate) fn close(self) -> Seen {
+    pub(crate) fn close(self) -> WindowFigures {
         let span = self.began.elapsed();
         let busy = processor_time(self.pid).saturating_sub(self.processor);
         let memory = self.watcher.memory();
@@ -68,7 +68,7 @@ impl<'g> Window<'g> {
             ("pss_mean", memory.pss_mean.map(|bytes| bytes as f64)),
         ];
         let named = |(name, value): (&str, Option<f64>)| Some((name.to_owned(), value?));
-        Seen {
+        WindowFigures {
             figures: figures.into_iter().filter_map(named).collect(),
             courses: courses.thinned(),
             busy,

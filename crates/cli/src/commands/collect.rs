@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use neurogc_wire::control::{Ask, How, Outcome as Done};
+use neurogc_wire::control::{Ask, How, Outcome};
 use serde_json::json;
 
 use crate::agents::Rendezvous;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::{figures, process};
 
 /// How long the agent may take to answer, and the collection to be over: one of 41 s has been seen.
@@ -37,13 +37,13 @@ fn ways() -> impl TypedValueParser<Value = How> {
     PossibleValuesParser::new(How::ALL.map(|(_, name)| name)).map(named)
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let Arguments { pid, how, json } = arguments;
     match Rendezvous::of_this_machine()
         .have_done(*pid, Ask::Collect(*how), PATIENCE, LONGEST)
         .map_err(Failure::failed)?
     {
-        Done::Collected { how, found, pause_ms } => {
+        Outcome::Collected { how, found, pause_ms } => {
             let how = How::ALL.iter().find(|(each, _)| *each == how).map_or("", |(_, name)| *name);
             if *json {
                 writeln!(out, "{}", json!({"how": how, "found": found, "pause_ms": pause_ms}))?;

@@ -7,24 +7,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use neurogc_load::{Arrivals, Asks, Flow, Load, Outcome as Drove, Part, Plan, Target, Users, drive, go_first};
+use neurogc_load::{
+    Arrivals, Asks, Flow, Load, LoadOutcome as Drove, LoadPlan, PlanPart, Target, Users, drive, go_first,
+};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use crate::bench::contender::{Contender, DEFAULT};
 use crate::bench::interrupt::{self, Interrupt};
-use crate::bench::machine::Machine;
-use crate::bench::record::{Entry, Measured, Run, Trial};
+use crate::bench::machine::MachineFacts;
+use crate::bench::record::{ContenderTrials, Measured, Run, Trial};
 use crate::bench::scenario::MEASURED;
 use crate::bench::scripts;
-use crate::bench::staged::{Setting, Silence, Staged};
-use crate::bench::trial::{self, Ended};
-use crate::bench::window::Window;
+use crate::bench::staged::{ScriptSetup, Silence, Staged};
+use crate::bench::trial::{self, TrialEnd};
+use crate::bench::window::MeasuredWindow;
 use crate::commands::bench::moment;
 use crate::demo::dashboard::{Dashboard, browse, has_screen};
-use crate::demo::side::Side;
+use crate::demo::side::DemoSide;
 use crate::demo::{lines, report, screen};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::home::Home;
 use crate::probe;
 
@@ -68,7 +70,7 @@ pub(crate) struct Arguments {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let with_dashboard = arguments.dashboard || (!arguments.no_dashboard && io::stdout().is_terminal() && has_screen());
     let default = if with_dashboard { MEASURED_DEFAULT } else { DEFAULT };
     let contenders = [Contender::parse(default), Contender::parse(&arguments.policy)];
@@ -83,11 +85,11 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     let home = Home::find().map_err(Failure::failed)?;
     let python = arguments.python.clone().unwrap_or_else(probe::default_python);
     let facts = probe::ask(&python, &home).map_err(Failure::failed)?;
-    let machine = Machine::look(format!("{} {}", facts.implementation, facts.version));
+    let machine = MachineFacts::look(format!("{} {}", facts.implementation, facts.version));
     let folder = arguments.out.clone().unwrap_or_else(|| Path::new("neurogc-bench").join(format!("demo-{}", moment())));
     fs::create_dir_all(&folder)?;
     let scripts = scripts::write(&folder)?;
-    let setting = Setting::new(&python, &home, &scripts, 1.0);
+    let setting = ScriptSetup::new(&python, &home, &scripts, 1.0);
     let demo = Demo { seconds: arguments.seconds, interrupt: &interrupt };
     writeln!(out, "starting the same service twice, without and with NeuroGC ({})…", with.name)?;
     out.flush()?;
@@ -104,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         browse(&address);
     }
     let rate = demo.rate(&services)?;
-    let sides = [Side::default(), Side::default()];
+    let sides = [DemoSide::default(), DemoSide::default()];
     let trials = demo.drive(&mut services, &sides, rate, [&without, &with], out)?;
     drop(services);
     let mut measured = Measured {
@@ -114,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     };
     for (contender, trial) in [&without, &with].into_iter().zip(trials) {
         let (contender, title) = (contender.name.clone(), contender.title());
-        measured.entries.push(Entry { contender, title, trials: vec![trial], failed: None });
+        measured.entries.push(ContenderTrials { contender, title, trials: vec![trial], failed: None });
     }
     let mut run = Run::new(machine, 1, false);
     run.seconds = arguments.seconds as f64;
@@ -150,7 +152,7 @@ struct Demo<'d> {
 
 impl Demo<'_> {
     /// Both at once, because building their heaps takes a moment.
-    fn start(&self, setting: Setting<'_>, contenders: [&Contender; 2]) -> Result<[Service; 2], Failure> {
+    fn start(&self, setting: ScriptSetup<'_>, contenders: [&Contender; 2]) -> Result<[Service; 2], Failure> {
         let length = Duration::from_secs(self.seconds);
         let begin = |contender| Staged::start(setting, SCRIPT, contender, length).map_err(Failure::failed);
         let [without, with] = contenders;
@@ -168,9 +170,9 @@ impl Demo<'_> {
     fn rate(&self, services: &[Service; 2]) -> Result<f64, Failure> {
         let mut best = 0.0_f64;
         for service in services {
-            let trying = Plan {
+            let trying = LoadPlan {
                 load: Load::Users(Users::closed(2)),
-                parts: vec![Part { name: MEASURED, lasts: TRYING }],
+                parts: vec![PlanPart { name: MEASURED, lasts: TRYING }],
                 ..self.plan(service.target, 1.0)
             };
             let outcome = drive(&trying, &mut |_| self.flow())?;
@@ -189,12 +191,12 @@ impl Demo<'_> {
         if self.interrupt.came() { Flow::Stop } else { Flow::On }
     }
 
-    fn plan(&self, target: Target, per_second: f64) -> Plan {
-        Plan {
+    fn plan(&self, target: Target, per_second: f64) -> LoadPlan {
+        LoadPlan {
             target,
             asks: Asks::of("/explain/{}"),
             load: Load::Open(Arrivals::Poisson { per_second }),
-            parts: vec![Part { name: MEASURED, lasts: Duration::from_secs(self.seconds) }],
+            parts: vec![PlanPart { name: MEASURED, lasts: Duration::from_secs(self.seconds) }],
             patience: Duration::from_secs(5),
             connections: 512,
             shed: false,
@@ -206,7 +208,7 @@ impl Demo<'_> {
     fn drive(
         &self,
         services: &mut [Service; 2],
-        sides: &[Side; 2],
+        sides: &[DemoSide; 2],
         rate: f64,
         contenders: [&Contender; 2],
         out: &mut dyn Write,
@@ -217,8 +219,8 @@ impl Demo<'_> {
             trial::check(contender, word.neurogc.as_ref()).map_err(failed)?;
             before.push(word.neurogc);
         }
-        let mut windows: Vec<Window<'_>> =
-            services.iter().map(|service| Window::open(service.staged.pid(), None)).collect();
+        let mut windows: Vec<MeasuredWindow<'_>> =
+            services.iter().map(|service| MeasuredWindow::open(service.staged.pid(), None)).collect();
         let enough = std::sync::atomic::AtomicBool::new(false);
         let drove = thread::scope(|scope| {
             let generators: Vec<_> = services
@@ -270,7 +272,7 @@ impl Demo<'_> {
     /// Shows both sides until they are done, or the user ends the demo.
     fn show(
         &self,
-        sides: &[Side; 2],
+        sides: &[DemoSide; 2],
         rate: f64,
         look: &mut dyn FnMut() -> bool,
         out: &mut dyn Write,
@@ -300,7 +302,7 @@ impl Demo<'_> {
 
     fn show_screen(
         &self,
-        sides: &[Side; 2],
+        sides: &[DemoSide; 2],
         rate: f64,
         look: &mut dyn FnMut() -> bool,
         terminal: &mut DefaultTerminal,
@@ -308,7 +310,7 @@ impl Demo<'_> {
         let began = Instant::now();
         while look() && !self.interrupt.came() {
             let second = usize::try_from(began.elapsed().as_secs()).unwrap_or(0);
-            let head = screen::Head { second, seconds: self.seconds, per_second: rate };
+            let head = screen::ScreenHead { second, seconds: self.seconds, per_second: rate };
             terminal.draw(|frame| screen::draw(head, &sides[0].seen(), &sides[1].seen(), frame))?;
             if !event::poll(STEP)? {
                 continue;
@@ -338,9 +340,9 @@ fn silent(silence: Silence) -> Failure {
     }
 }
 
-fn failed(ended: Ended) -> Failure {
+fn failed(ended: TrialEnd) -> Failure {
     match ended {
-        Ended::Failed(reason) | Ended::Skipped(reason) => Failure::failed(reason),
-        Ended::Interrupted | Ended::Done(_) => interrupted(),
+        TrialEnd::Failed(reason) | TrialEnd::Skipped(reason) => Failure::failed(reason),
+        TrialEnd::Interrupted | TrialEnd::Done(_) => interrupted(),
     }
 }

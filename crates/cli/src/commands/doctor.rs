@@ -10,13 +10,13 @@ use neurogc_wire::control;
 use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::figures::{bytes, plain};
 use crate::home::Home;
 use crate::kernel::{self, Check, Verdict};
-use crate::probe::{self, Facts};
+use crate::probe::{self, InterpreterFacts};
 use crate::process::{kernel_text, own_uid};
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 use crate::{agents, sources};
 
 /// Show what works here, what is degraded and why
@@ -41,7 +41,7 @@ struct Findings {
     works: bool,
     reason: Option<String>,
     package: Option<PathBuf>,
-    python: Option<Facts>,
+    python: Option<InterpreterFacts>,
     checks: Vec<Check>,
     settings: Vec<Setting>,
     settings_error: Option<String>,
@@ -55,7 +55,7 @@ struct Setting {
     help: &'static str,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let findings = look(arguments);
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&findings)?)?;
@@ -98,8 +98,8 @@ fn look(arguments: &Arguments) -> Findings {
 }
 
 /// Why the agent does not run in an interpreter that answered.
-fn failure(facts: &Facts) -> Option<String> {
-    let Facts { version, implementation, executable, status, error } = facts;
+fn failure(facts: &InterpreterFacts) -> Option<String> {
+    let InterpreterFacts { version, implementation, executable, status, error } = facts;
     if status.is_some() {
         return None;
     }
@@ -182,7 +182,7 @@ impl fmt::Display for Findings {
         if let Some(error) = &self.settings_error {
             return writeln!(to, "  {}", plain(error));
         }
-        let columns = ["NAME", "VALUE", "FROM", "MEANING"].map(|name| (name, Side::Left));
+        let columns = ["NAME", "VALUE", "FROM", "MEANING"].map(|name| (name, Alignment::Left));
         let mut table = Table::new(&columns);
         for setting in &self.settings {
             let value = if setting.value.is_empty() { "-".to_owned() } else { plain(&setting.value) };
@@ -192,7 +192,7 @@ impl fmt::Display for Findings {
     }
 }
 
-fn write_python(to: &mut fmt::Formatter<'_>, facts: &Facts) -> fmt::Result {
+fn write_python(to: &mut fmt::Formatter<'_>, facts: &InterpreterFacts) -> fmt::Result {
     writeln!(to, "  {} {} ({})", plain(&facts.implementation), plain(&facts.version), plain(&facts.executable))?;
     let Some(status) = &facts.status else { return Ok(()) };
     writeln!(to, "  neurogc {}, policy {}", plain(&status.neurogc), plain(&status.policy_shown()))?;
@@ -208,8 +208,8 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    fn facts(version: &str, works: bool) -> Facts {
-        Facts {
+    fn facts(version: &str, works: bool) -> InterpreterFacts {
+        InterpreterFacts {
             version: version.to_owned(),
             implementation: "CPython".to_owned(),
             executable: "/usr/bin/python3".to_owned(),
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    fn findings(python: Facts) -> Findings {
+    fn findings(python: InterpreterFacts) -> Findings {
         let reason = failure(&python);
         Findings {
             works: reason.is_none(),

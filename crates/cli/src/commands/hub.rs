@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use neurogc_hub::{Access, Collector, Config, HubError, Listening};
+use neurogc_hub::{Access, Config, HubError, Listening, OtlpCollector};
 use neurogc_settings::HUB_PORT;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::agents::{Rendezvous, check_folder, sockets_in};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::notice::say;
 use crate::{own_hub, process};
 
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     recordings: Option<PathBuf>,
     /// Send metrics to this OpenTelemetry collector every 10 s
     #[arg(long, value_name = "URL")]
-    otlp: Option<Collector>,
+    otlp: Option<OtlpCollector>,
     /// Follow the agents whose sockets are in this directory instead of those of this user; for containers
     #[arg(long, value_name = "DIR")]
     sockets: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     let data = arguments
         .data
         .or_else(default_data)

@@ -18,7 +18,7 @@ use std::io::Write;
 
 use clap::Subcommand;
 
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 
 /// All verbs.
 #[derive(Debug, Subcommand)]
@@ -31,7 +31,7 @@ pub(crate) enum Verb {
     Collect(collect::Arguments),
     Doctor(doctor::Arguments),
     #[command(subcommand)]
-    Trace(trace::Verb),
+    Trace(trace::TraceVerb),
     Simulate(simulate::Arguments),
     Train(train::Arguments),
     Bench(bench::Arguments),
@@ -41,7 +41,7 @@ pub(crate) enum Verb {
 
 impl Verb {
     /// Does what was asked, and writes what there is to report to `out`.
-    pub(crate) fn run(self, out: &mut dyn Write) -> Outcome {
+    pub(crate) fn run(self, out: &mut dyn Write) -> CommandResult {
         match self {
             Self::Run(arguments) => run::run(arguments),
             Self::Ps(arguments) => ps::run(&arguments, out),

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use neurogc_policy::Name;
-use neurogc_wire::control::{Ask, Outcome as Done};
+use neurogc_wire::control::{Ask, Outcome};
 use neurogc_wire::status::{Status, shown_policy};
 use serde_json::json;
 
 use crate::agents::Rendezvous;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::{figures, models, process};
 
 /// How long the agent may take to answer, and to come to it.
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let Arguments { pid, policy, json } = arguments;
     let rendezvous = Rendezvous::of_this_machine();
     let Some(policy) = policy else {
@@ -46,8 +46,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     };
     let ask = Ask::Policy(models::checked(policy.clone())?.to_string());
     match rendezvous.have_done(*pid, ask, PATIENCE, LONGEST).map_err(Failure::failed)? {
-        Done::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
-        Done::Policy { before, after } => {
+        Outcome::Policy { before, after } if *json => writeln!(out, "{}", json!({"before": before, "after": after}))?,
+        Outcome::Policy { before, after } => {
             let shown = shown_policy(&policy.to_string(), &after);
             writeln!(
                 out,
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-fn show(status: &Status, json: bool, out: &mut dyn Write) -> Outcome {
+fn show(status: &Status, json: bool, out: &mut dyn Write) -> CommandResult {
     let acts = status.conduct.acting;
     if json {
         writeln!(out, "{}", json!({"policy": status.policy, "policy_set": status.policy_set, "acting": acts}))?;

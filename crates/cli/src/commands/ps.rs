@@ -8,11 +8,11 @@ use neurogc_wire::status::Status;
 
 use crate::agents::Rendezvous;
 use crate::columns::{self, Column};
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::figures::{self, plain};
 use crate::notice::say;
 use crate::paint;
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 
 /// How long one agent may take: a listing should not hang on one stopped process.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     columns: Vec<Column>,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let (reports, warnings) = Rendezvous::of_this_machine().ask_all(PATIENCE);
     warnings.iter().for_each(say);
     if arguments.json {
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
 }
 
 fn listing(reports: &[Status], more: &[Column], room: Option<usize>) -> String {
-    use Side::{Left, Right};
+    use Alignment::{Left, Right};
     // A narrow terminal needs its room for the command; `status` has what is left out.
     let narrow = room.is_some_and(|room| room < NARROW);
     let wanted = |column: &str| !(narrow && ["ROLE", "PYTHON", "POLICY"].contains(&column));

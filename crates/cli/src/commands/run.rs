@@ -12,10 +12,10 @@ use clap::Args;
 use nix::unistd::{AccessFlags, access};
 
 use crate::commands::hub;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::home::Home;
 use crate::notice::say;
-use crate::program::{self, Program};
+use crate::program::{self, ProgramFacts};
 use crate::{injection, models, own_hub, sources};
 
 /// What a shell answers for a command that cannot be executed.
@@ -53,7 +53,7 @@ fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-pub(crate) fn run(arguments: Arguments) -> Outcome {
+pub(crate) fn run(arguments: Arguments) -> CommandResult {
     let (settings, policy) = settings(&arguments)?;
     let home = Home::find().map_err(Failure::failed)?;
     let Some((name, rest)) = arguments.command.split_first() else {
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if path.is_dir() || !program::is_executable(&path) {
         return Err(not_executable(name, &path));
     }
-    if let Some(remark) = Program::look_at(&path, rest).remark(&shown) {
+    if let Some(remark) = ProgramFacts::look_at(&path, rest).remark(&shown) {
         say(remark);
     }
     let mut command = Command::new(name);

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use neurogc_learn::{DEFAULT_LAMBDA, Model, Scene, Shape, Start, Workload, fit_with, imagined};
+use neurogc_learn::{DEFAULT_LAMBDA, HeapModel, Scene, Start, TrafficShape, Workload, fit_with, imagined};
 use neurogc_policy::Name;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::simulation::{Comparison, Rules};
 use crate::trace::load;
 
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Arrivals instead of those of the trace: poisson:RATE, bursty:RATE, diurnal:RATE or closed:USERS. Without a
     /// trace, a made-up service is simulated
     #[arg(long, value_name = "SHAPE")]
-    workload: Option<Shape>,
+    workload: Option<TrafficShape>,
     /// Number of requests of the workload
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     requests: u32,
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
 /// What a made-up service has: so many objects that stay, and so many new ones for each request.
 const IMAGINED: (f64, f64) = (500_000.0, 700.0);
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let names = policies(&arguments.policies).map_err(Failure::usage)?;
     if arguments.traces.is_empty() && arguments.workload.is_none() {
         return Err(Failure::usage(
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
         let (live, objects) = IMAGINED;
         let mut like = Workload::new(Start { at: 0, tenured: live, pending: 0.0 });
         like.requests = imagined(1000, objects, arguments.seed);
-        let (model, workload) = (Model::default(), made_up(arguments, shape, &like));
+        let (model, workload) = (HeapModel::default(), made_up(arguments, shape, &like));
         comparisons.push(Comparison::of("a made-up service", &scene(&model, &workload), &rules)?);
     }
     if arguments.json {
@@ -111,12 +111,12 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-fn scene<'s>(model: &'s Model, workload: &'s Workload) -> Scene<'s> {
+fn scene<'s>(model: &'s HeapModel, workload: &'s Workload) -> Scene<'s> {
     Scene::new(model, workload)
 }
 
 /// A workload of another shape, with requests and a heap like those of a recorded one.
-fn made_up(arguments: &Arguments, shape: Shape, like: &Workload) -> Workload {
+fn made_up(arguments: &Arguments, shape: TrafficShape, like: &Workload) -> Workload {
     let mut workload = shape.requests(arguments.requests as usize, &like.requests, like.start, arguments.seed);
     workload.thresholds = like.thresholds;
     workload.counted_from = like.start.at + (arguments.warm_up * 1e9) as u64;

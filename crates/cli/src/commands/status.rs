@@ -7,7 +7,7 @@ use clap::Args;
 use neurogc_wire::status::Status;
 
 use crate::agents::Rendezvous;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::notice::say;
 use crate::{figures, paint, process, report, verdict};
 
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let rendezvous = Rendezvous::of_this_machine();
     let ask = || rendezvous.ask_since(arguments.pid, arguments.since, PATIENCE);
     let mut status = ask().map_err(Failure::failed)?;
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     }
 }
 
-fn show(status: &Status, arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+fn show(status: &Status, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     if arguments.json && arguments.watch {
         writeln!(out, "{}", serde_json::to_string(status)?)?;
     } else if arguments.json {

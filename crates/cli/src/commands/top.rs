@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::agents::Rendezvous;
 use crate::columns::Column;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::live::draw::draw;
 use crate::live::poller::Poller;
 use crate::live::screen::{Action, Screen};
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     columns: Vec<Column>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let instead = match arguments.pid {
             Some(pid) => format!("`neurogc status {pid}`"),

@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use neurogc_learn::DEFAULT_LAMBDA;
 use neurogc_neural::Family;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::trace::load;
-use crate::training::{self, Order, Recording};
+use crate::training::{self, RecordingPlan, TrainingOptions};
 
 /// Train a model on recorded traces to decide when to collect
 ///
@@ -92,10 +92,10 @@ impl Choice {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let mut traces = arguments.traces.clone();
     if let (Some(command), Some(url)) = (&arguments.record, &arguments.load) {
-        let recording = Recording::new(command, url, arguments.rate, arguments.seconds)?;
+        let recording = RecordingPlan::new(command, url, arguments.rate, arguments.seconds)?;
         traces.push(recording.record(&arguments.out.with_extension("ngct"))?);
     }
     let mut named = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Failure::usage(format!("there is no folder {}. Create it first", folder.display())));
     }
-    let order = Order {
+    let order = TrainingOptions {
         families: arguments.model.families(),
         to: arguments.out.clone(),
         lambda: arguments.lambda,

@@ -1,11 +1,11 @@
 //! What the demo leaves: a table on the terminal, and an HTML page.
 
-use super::side::Seen;
-use crate::bench::metrics::{Better, Metric};
+use super::side::SideFigures;
+use crate::bench::metrics::{BenchMetric, Better};
 use crate::bench::record::{Measured, Run};
 use crate::bench::report::html;
 use crate::bench::report::plots::{self, Curve, escape};
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 
 /// What the table shows.
 const SHOWN: [&str; 13] = [
@@ -27,9 +27,13 @@ const SHOWN: [&str; 13] = [
 /// Both sides in a table. The first entry is the one without.
 pub(crate) fn table(measured: &Measured) -> String {
     let [without, with] = measured.entries.as_slice() else { return String::new() };
-    let mut table =
-        Table::new(&[("", Side::Left), ("WITHOUT", Side::Right), ("WITH", Side::Right), ("RATIO", Side::Right)]);
-    for metric in SHOWN.iter().filter_map(|name| Metric::find(name)) {
+    let mut table = Table::new(&[
+        ("", Alignment::Left),
+        ("WITHOUT", Alignment::Right),
+        ("WITH", Alignment::Right),
+        ("RATIO", Alignment::Right),
+    ]);
+    for metric in SHOWN.iter().filter_map(|name| BenchMetric::find(name)) {
         let (Some(before), Some(after)) = (without.median(metric.name), with.median(metric.name)) else { continue };
         let title = match metric.name {
             "in_request_ms" => "GC in requests",
@@ -47,9 +51,10 @@ pub(crate) fn table(measured: &Measured) -> String {
 }
 
 /// The page.
-pub(crate) fn page(run: &Run, without: &Seen, with: &Seen) -> String {
-    let curves = |of: fn(&Seen) -> Vec<f64>| {
-        let points = |seen: &Seen| of(seen).into_iter().enumerate().map(|(at, value)| (at as f64, value)).collect();
+pub(crate) fn page(run: &Run, without: &SideFigures, with: &SideFigures) -> String {
+    let curves = |of: fn(&SideFigures) -> Vec<f64>| {
+        let points =
+            |seen: &SideFigures| of(seen).into_iter().enumerate().map(|(at, value)| (at as f64, value)).collect();
         [("without NeuroGC", without), ("with NeuroGC", with)]
             .map(|(name, seen)| Curve { name: name.to_owned(), points: points(seen) })
     };
@@ -84,7 +89,8 @@ mod tests {
 
     #[test]
     fn the_page_has_all_courses_and_loads_nothing() {
-        let seen = |slowest: f64| Seen { slowest: vec![slowest; 3], rss: vec![1 << 28; 3], ..Seen::default() };
+        let seen =
+            |slowest: f64| SideFigures { slowest: vec![slowest; 3], rss: vec![1 << 28; 3], ..SideFigures::default() };
         let page = page(&two(), &seen(130.0), &seen(5.0));
         // Slowest answers, latency, resident memory, and memory with children: two lines each.
         assert_eq!(page.matches("<polyline").count(), 8);

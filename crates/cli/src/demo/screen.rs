@@ -6,7 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Sparkline};
 
-use super::side::Seen;
+use super::side::SideFigures;
 use crate::figures::{bytes, ms};
 
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -14,14 +14,14 @@ const FAINT: Style = Style::new().fg(Color::DarkGray);
 
 /// What stands above both sides.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
+pub(crate) struct ScreenHead {
     pub(crate) second: usize,
     pub(crate) seconds: u64,
     pub(crate) per_second: f64,
 }
 
 /// Draws both sides.
-pub(crate) fn draw(head: Head, without: &Seen, with: &Seen, frame: &mut Frame<'_>) {
+pub(crate) fn draw(head: ScreenHead, without: &SideFigures, with: &SideFigures, frame: &mut Frame<'_>) {
     let [top, body, foot] =
         Layout::vertical([Constraint::Length(2), Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
     let title = Line::from(vec![
@@ -31,7 +31,7 @@ pub(crate) fn draw(head: Head, without: &Seen, with: &Seen, frame: &mut Frame<'_
     frame.render_widget(Paragraph::new(title), top);
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).spacing(1).areas(body);
     // One scale for both, or the picture would lie.
-    let highest = |side: fn(&Seen) -> f64| side(without).max(side(with));
+    let highest = |side: fn(&SideFigures) -> f64| side(without).max(side(with));
     let slowest = highest(|seen| seen.slowest.iter().copied().fold(1.0, f64::max));
     let memory = highest(|seen| seen.rss.iter().copied().max().unwrap_or(1).max(seen.rss_now) as f64);
     side("without NeuroGC", Color::Red, without, (slowest, memory), frame, left);
@@ -40,7 +40,7 @@ pub(crate) fn draw(head: Head, without: &Seen, with: &Seen, frame: &mut Frame<'_
     frame.render_widget(Paragraph::new(Line::styled(keys, FAINT)), foot);
 }
 
-fn side(title: &str, colour: Color, seen: &Seen, scale: (f64, f64), frame: &mut Frame<'_>, area: Rect) {
+fn side(title: &str, colour: Color, seen: &SideFigures, scale: (f64, f64), frame: &mut Frame<'_>, area: Rect) {
     let block = Block::new().borders(Borders::ALL).title(Span::styled(format!(" {title} "), STRONG.fg(colour)));
     let inner = block.inner(area);
     frame.render_widget(block, area);
@@ -83,14 +83,19 @@ mod tests {
     #[test]
     fn both_sides_live() {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-        let without = Seen {
+        let without = SideFigures {
             slowest: vec![5.0, 130.0, 6.0, 128.0, 5.0],
             rss: vec![300 << 20; 5],
             rss_now: 300 << 20,
-            ..Seen::default()
+            ..SideFigures::default()
         };
-        let with = Seen { slowest: vec![5.0; 5], rss: vec![310 << 20; 5], rss_now: 310 << 20, ..Seen::default() };
-        let head = Head { second: 5, seconds: 60, per_second: 90.0 };
+        let with = SideFigures {
+            slowest: vec![5.0; 5],
+            rss: vec![310 << 20; 5],
+            rss_now: 310 << 20,
+            ..SideFigures::default()
+        };
+        let head = ScreenHead { second: 5, seconds: 60, per_second: 90.0 };
         terminal.draw(|frame| draw(head, &without, &with, frame)).unwrap();
         insta::assert_snapshot!(terminal.backend());
     }

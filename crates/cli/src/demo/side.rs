@@ -7,7 +7,7 @@ use neurogc_load::{Latencies, Live};
 
 /// What a person sees of one side.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SideFigures {
     /// Latencies since the load began, and of the running second.
     pub(super) all: Latencies,
     pub(super) second: Latencies,
@@ -20,7 +20,7 @@ pub(crate) struct Seen {
     pub(crate) rss_now: u64,
 }
 
-impl Seen {
+impl SideFigures {
     /// Takes what the generator saw since the last time.
     pub(crate) fn take(&mut self, live: &Live<'_>) {
         self.all.add(&live.tick.latencies);
@@ -39,7 +39,7 @@ impl Seen {
     }
 
     /// The figures since the load began.
-    pub(crate) fn figures(&self) -> neurogc_load::Figures {
+    pub(crate) fn figures(&self) -> neurogc_load::LatencyFigures {
         self.all.figures()
     }
 
@@ -51,26 +51,26 @@ impl Seen {
 
 /// One side, as the generator's thread and the screen share it.
 #[derive(Debug, Default)]
-pub(crate) struct Side(Mutex<Seen>);
+pub(crate) struct DemoSide(Mutex<SideFigures>);
 
-impl Side {
+impl DemoSide {
     /// Looks at it. It is never held for long.
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(crate) fn seen(&self) -> MutexGuard<'_, SideFigures> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use neurogc_load::Tick;
+    use neurogc_load::LoadTick;
 
     use super::*;
 
     #[test]
     fn seconds_close_with_their_slowest_answer() {
-        let mut seen = Seen { rss_now: 7, ..Seen::default() };
+        let mut seen = SideFigures { rss_now: 7, ..SideFigures::default() };
         let mut at = |milliseconds: u64, latency: u64| {
-            let mut tick = Tick::default();
+            let mut tick = LoadTick::default();
             tick.latencies.record(Duration::from_millis(latency));
             seen.take(&Live { elapsed: Duration::from_millis(milliseconds), part: 0, in_flight: 0, tick: &tick });
         };

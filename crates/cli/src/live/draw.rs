@@ -261,7 +261,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::poller::News;
+    use super::super::poller::PollResult;
     use super::*;
     use crate::samples;
 
@@ -293,7 +293,7 @@ mod tests {
             }
             let over = |stall: &&Stall| stall.at_s + stall.ms / 1000.0 < status.uptime_s;
             status.stalls.recent = recent.iter().filter(over).cloned().collect();
-            screen.take(News::Report(Box::new(status.clone())));
+            screen.take(PollResult::Report(Box::new(status.clone())));
         }
         screen
     }
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn an_ended_process_keeps_its_last_report() {
         let mut screen = watched();
-        screen.take(News::Ended(4242));
+        screen.take(PollResult::Ended(4242));
         let text = render(&screen, 80, 24);
         assert!(text.contains("The process has ended") && text.contains("4242 CPython 3.12.1"), "{text}");
     }

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(900);
 
 /// What was found.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum PollResult {
     Processes(Vec<Status>),
     Report(Box<Status>),
     /// The process is gone.
@@ -29,7 +29,7 @@ pub(crate) enum News {
 #[derive(Debug)]
 pub(crate) struct Poller {
     watch: Sender<Option<u32>>,
-    news: Receiver<News>,
+    news: Receiver<PollResult>,
 }
 
 impl Poller {
@@ -48,12 +48,12 @@ impl Poller {
     }
 
     /// News, if there are any.
-    pub(crate) fn news(&self) -> Option<News> {
+    pub(crate) fn news(&self) -> Option<PollResult> {
         self.news.try_recv().ok()
     }
 }
 
-fn poll(rendezvous: &Rendezvous, mut watched: Option<u32>, orders: &Receiver<Option<u32>>, to: &Sender<News>) {
+fn poll(rendezvous: &Rendezvous, mut watched: Option<u32>, orders: &Receiver<Option<u32>>, to: &Sender<PollResult>) {
     let mut next = Instant::now();
     loop {
         match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -63,11 +63,11 @@ fn poll(rendezvous: &Rendezvous, mut watched: Option<u32>, orders: &Receiver<Opt
         }
         next = Instant::now() + EVERY;
         let news = match watched {
-            None => News::Processes(rendezvous.ask_all(PATIENCE).0),
+            None => PollResult::Processes(rendezvous.ask_all(PATIENCE).0),
             Some(pid) => match rendezvous.ask(pid, PATIENCE) {
-                Ok(status) => News::Report(Box::new(status)),
-                Err(_) if process::look_up(pid).is_none() => News::Ended(pid),
-                Err(trouble) => News::Trouble(pid, trouble),
+                Ok(status) => PollResult::Report(Box::new(status)),
+                Err(_) if process::look_up(pid).is_none() => PollResult::Ended(pid),
+                Err(trouble) => PollResult::Trouble(pid, trouble),
             },
         };
         if to.send(news).is_err() {

@@ -4,7 +4,7 @@ use neurogc_wire::status::Status;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::history::History;
-use super::poller::News;
+use super::poller::PollResult;
 use crate::columns::Column;
 
 /// The state of the view.
@@ -51,21 +51,21 @@ impl Screen {
     }
 
     /// Takes in what the poller found.
-    pub(crate) fn take(&mut self, news: News) {
+    pub(crate) fn take(&mut self, news: PollResult) {
         if self.paused {
             return;
         }
         match news {
-            News::Processes(processes) if self.watched.is_none() => {
+            PollResult::Processes(processes) if self.watched.is_none() => {
                 self.selected = self.selected.min(processes.len().saturating_sub(1));
                 self.processes = processes;
             }
-            News::Report(status) if self.watched == Some(status.pid) => {
+            PollResult::Report(status) if self.watched == Some(status.pid) => {
                 self.history.take(*status);
                 self.trouble = None;
             }
-            News::Ended(pid) if self.watched == Some(pid) => self.ended = true,
-            News::Trouble(pid, trouble) if self.watched == Some(pid) => self.trouble = Some(trouble),
+            PollResult::Ended(pid) if self.watched == Some(pid) => self.ended = true,
+            PollResult::Trouble(pid, trouble) if self.watched == Some(pid) => self.trouble = Some(trouble),
             // What was asked before the view changed.
             _ => {}
         }
@@ -150,19 +150,19 @@ mod tests {
     fn a_paused_view_stands_still() {
         let mut screen = Screen::watching(samples::service());
         press(&mut screen, KeyCode::Char('p'));
-        screen.take(News::Ended(4242));
+        screen.take(PollResult::Ended(4242));
         assert!(!screen.ended);
         press(&mut screen, KeyCode::Char('p'));
-        screen.take(News::Ended(4242));
+        screen.take(PollResult::Ended(4242));
         assert!(screen.ended);
     }
 
     #[test]
     fn news_of_another_process_are_passed_over() {
         let mut screen = Screen::watching(samples::service());
-        screen.take(News::Ended(77));
-        screen.take(News::Trouble(77, "x".to_owned()));
-        screen.take(News::Processes(Vec::new()));
+        screen.take(PollResult::Ended(77));
+        screen.take(PollResult::Trouble(77, "x".to_owned()));
+        screen.take(PollResult::Processes(Vec::new()));
         assert!(!screen.ended && screen.trouble.is_none());
     }
 

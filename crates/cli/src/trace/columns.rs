@@ -6,7 +6,7 @@ use super::kind;
 
 /// One column: its name and how a record fills it. An empty cell is one that the record's kind does not have.
 #[derive(Debug)]
-pub(crate) struct Column {
+pub(crate) struct TraceColumn {
     pub(crate) name: &'static str,
     pub(crate) cell: Cell,
 }
@@ -18,16 +18,16 @@ pub(crate) enum Cell {
     Text(fn(&Record) -> Option<&str>),
 }
 
-const fn number(name: &'static str, cell: fn(&Record) -> Option<u64>) -> Column {
-    Column { name, cell: Cell::Number(cell) }
+const fn number(name: &'static str, cell: fn(&Record) -> Option<u64>) -> TraceColumn {
+    TraceColumn { name, cell: Cell::Number(cell) }
 }
 
-const fn text(name: &'static str, cell: fn(&Record) -> Option<&str>) -> Column {
-    Column { name, cell: Cell::Text(cell) }
+const fn text(name: &'static str, cell: fn(&Record) -> Option<&str>) -> TraceColumn {
+    TraceColumn { name, cell: Cell::Text(cell) }
 }
 
 /// All columns, in their order.
-pub(crate) const COLUMNS: &[Column] = &[
+pub(crate) const COLUMNS: &[TraceColumn] = &[
     text("kind", |record| Some(kind(record))),
     number("at_ns", |record| Some(record.at())),
     number("id", |record| match record {

@@ -10,14 +10,14 @@ use serde::Serialize;
 
 use super::{end, kind};
 use crate::figures::{bytes, count, ms, plain, shorten_front, utc};
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 
 /// Stalls that are named one by one.
 const LONGEST: usize = 10;
 
 /// The figures of one trace. Times are milliseconds and sizes bytes, as in a status report.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct TraceSummary {
     header: Header,
     duration_ms: f64,
     records: BTreeMap<&'static str, u64>,
@@ -124,7 +124,7 @@ fn to_ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-impl Summary {
+impl TraceSummary {
     /// Sums a trace up.
     pub(crate) fn of(trace: &Trace) -> Self {
         let records = &trace.records;
@@ -270,7 +270,7 @@ fn cpu_percent(records: &[Record]) -> Option<f64> {
 }
 
 /// The width asked for, if any, is the room that a line has.
-impl fmt::Display for Summary {
+impl fmt::Display for TraceSummary {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = &self.header;
         writeln!(to, "trace of process {}: {}", header.pid, plain(&header.command))?;
@@ -298,7 +298,7 @@ impl fmt::Display for Summary {
     }
 }
 
-impl Summary {
+impl TraceSummary {
     fn write_requests(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Requests { unfinished, per_second, latency, wait, service } = &self.requests;
         writeln!(to, "\nrequests")?;
@@ -325,7 +325,7 @@ impl Summary {
     }
 
     fn write_collections(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use Side::{Left, Right};
+        use Alignment::{Left, Right};
         writeln!(to, "\ncollections")?;
         if self.collections.is_empty() {
             return writeln!(to, "  none");
@@ -365,7 +365,12 @@ impl Summary {
         if self.longest_stalls.is_empty() {
             return Ok(());
         }
-        let columns = [("AT", Side::Right), ("LASTED", Side::Right), ("CAUSE", Side::Left), ("SITE", Side::Left)];
+        let columns = [
+            ("AT", Alignment::Right),
+            ("LASTED", Alignment::Right),
+            ("CAUSE", Alignment::Left),
+            ("SITE", Alignment::Left),
+        ];
         let mut table = Table::new(&columns);
         for stall in &self.longest_stalls {
             let site = if stall.site.is_empty() { "-".to_owned() } else { plain(&stall.site) };
@@ -399,7 +404,7 @@ impl Summary {
 }
 
 fn durations_table<const N: usize>(order: [&'static str; N], found: &BTreeMap<&'static str, Durations>) -> String {
-    use Side::{Left, Right};
+    use Alignment::{Left, Right};
     if found.is_empty() {
         return "  none\n".to_owned();
     }
@@ -424,12 +429,12 @@ mod tests {
 
     #[test]
     fn summary_of_a_small_trace() {
-        insta::assert_snapshot!(Summary::of(&samples::trace()).to_string());
+        insta::assert_snapshot!(TraceSummary::of(&samples::trace()).to_string());
     }
 
     #[test]
     fn summary_of_a_trace_without_records() {
-        insta::assert_snapshot!(Summary::of(&Trace { records: Vec::new(), ..samples::trace() }).to_string());
+        insta::assert_snapshot!(TraceSummary::of(&Trace { records: Vec::new(), ..samples::trace() }).to_string());
     }
 
     #[test]

@@ -10,17 +10,17 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use neurogc_learn::course::{Audience, Plan, Program, Training};
+use neurogc_learn::course::{Audience, RecordedProgram, Training, TrainingPlan};
 use neurogc_learn::fit;
 use neurogc_learn::models::{Options, Split, evaluate};
 use neurogc_neural::{Family, Model};
 use neurogc_policy::Name;
 use neurogc_wire::trace::Trace;
 
-pub(crate) use self::recording::Recording;
-use self::report::{Entry, Report};
-use self::store::Store;
-use crate::bench::progress::Progress;
+pub(crate) use self::recording::RecordingPlan;
+use self::report::{ReportedPolicy, TrainingReport};
+use self::store::TrainingFolder;
+use crate::bench::progress::BenchProgress;
 use crate::bench::report::plots::{Curve, calibration};
 use crate::failure::Failure;
 
@@ -36,7 +36,7 @@ const PREDICTIONS: u32 = 2_000;
 
 /// What to do.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct TrainingOptions {
     pub(crate) families: Vec<Family>,
     pub(crate) to: PathBuf,
     pub(crate) lambda: f64,
@@ -46,7 +46,7 @@ pub(crate) struct Order {
 }
 
 /// Trains all that was asked for and writes the best.
-pub(crate) fn train(order: &Order, traces: &[(String, Trace)]) -> Result<Report, Failure> {
+pub(crate) fn train(order: &TrainingOptions, traces: &[(String, Trace)]) -> Result<TrainingReport, Failure> {
     let began = Instant::now();
     let options = Options {
         seed: order.seed,
@@ -55,10 +55,11 @@ pub(crate) fn train(order: &Order, traces: &[(String, Trace)]) -> Result<Report,
         ..Options::default()
     };
     let programs = programs(traces, order.seed)?;
-    let plan = Plan { programs, lambda: order.lambda, lessons: LESSONS, families: order.families.clone(), options };
+    let plan =
+        TrainingPlan { programs, lambda: order.lambda, lessons: LESSONS, families: order.families.clone(), options };
     let mut witness = Witness {
-        store: Store::open(&order.to, &about(order, traces), order.fresh)?,
-        progress: Progress::new(2.0 * order.families.len() as f64 + 2.0),
+        store: TrainingFolder::open(&order.to, &about(order, traces), order.fresh)?,
+        progress: BenchProgress::new(2.0 * order.families.len() as f64 + 2.0),
     };
     let training = plan.carry_out(&mut witness).map_err(|error| Failure::failed(error.to_string()))?;
     witness.progress.begin("what decisions cost on the test part");
@@ -70,13 +71,13 @@ pub(crate) fn train(order: &Order, traces: &[(String, Trace)]) -> Result<Report,
 }
 
 /// What there is to learn from; what is missing is said for all traces at once.
-fn programs(traces: &[(String, Trace)], seed: u64) -> Result<Vec<Program>, Failure> {
+fn programs(traces: &[(String, Trace)], seed: u64) -> Result<Vec<RecordedProgram>, Failure> {
     let mut programs = Vec::new();
     let mut wrong = Vec::new();
     for (name, trace) in traces {
         match fit(trace, 0, seed) {
             Ok(fit) => {
-                programs.push(Program { name: name.clone(), model: fit.model, workload: fit.workload });
+                programs.push(RecordedProgram { name: name.clone(), model: fit.model, workload: fit.workload });
             }
             Err(error) => wrong.push(format!("{name}: {error}")),
         }
@@ -97,15 +98,15 @@ fn programs(traces: &[(String, Trace)], seed: u64) -> Result<Vec<Program>, Failu
 }
 
 /// What a state belongs to: the data and everything that was asked for.
-fn about(order: &Order, traces: &[(String, Trace)]) -> String {
+fn about(order: &TrainingOptions, traces: &[(String, Trace)]) -> String {
     let traces: Vec<_> = traces.iter().map(|(name, trace)| (name, trace.records.len(), trace.header.clone())).collect();
     format!("{traces:?} {} {} {}", order.lambda, order.epochs, order.seed)
 }
 
 /// Shows how far it is, and keeps what an interrupted training can go on from.
 struct Witness {
-    store: Store,
-    progress: Progress,
+    store: TrainingFolder,
+    progress: BenchProgress,
 }
 
 impl Audience for Witness {
@@ -131,13 +132,13 @@ impl Audience for Witness {
 }
 
 /// Judges all of them on the part that no model was trained on, and writes the best.
-fn report(order: &Order, training: &Training, began: Instant) -> Result<Report, Failure> {
+fn report(order: &TrainingOptions, training: &Training, began: Instant) -> Result<TrainingReport, Failure> {
     let Training { split, candidates, .. } = training;
     let mut entries = Vec::new();
     for judgement in training.judgements(&[Name::Gap]) {
         let model = candidates.iter().find(|candidate| candidate.family.name() == judgement.name);
         let quality = model.map(|candidate| quality(&candidate.bytes, split)).transpose()?;
-        entries.push(Entry::new(&judgement, quality));
+        entries.push(ReportedPolicy::new(&judgement, quality));
     }
     let best = candidates.first().ok_or_else(|| Failure::failed("nothing was trained"))?;
     fs::write(&order.to, &best.bytes)?;
@@ -146,7 +147,7 @@ fn report(order: &Order, training: &Training, began: Instant) -> Result<Report, 
     let curve = coverage.iter().zip(neurogc_neural::GAP_LEVELS);
     let points = curve.filter_map(|(seen, level)| Some((f64::from(level), (*seen)?))).collect();
     fs::write(&plot, calibration(&[Curve { name: best.family.name().to_owned(), points }]))?;
-    Ok(Report::new(order, best.family, entries, split, plot, began.elapsed()))
+    Ok(TrainingReport::new(order, best.family, entries, split, plot, began.elapsed()))
 }
 
 fn quality(bytes: &[u8], split: &Split) -> Result<report::Quality, Failure> {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use neurogc_load::{Arrivals, Asks, Flow, Load, Part, Plan, Target, drive, get};
+use neurogc_load::{Arrivals, Asks, Flow, Load, LoadPlan, PlanPart, Target, drive, get};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
@@ -24,7 +24,7 @@ const END: Duration = Duration::from_secs(10);
 
 /// What is recorded.
 #[derive(Debug)]
-pub(crate) struct Recording {
+pub(crate) struct RecordingPlan {
     command: String,
     target: Target,
     path: String,
@@ -32,7 +32,7 @@ pub(crate) struct Recording {
     seconds: u64,
 }
 
-impl Recording {
+impl RecordingPlan {
     /// A program, and where it answers.
     pub(crate) fn new(command: &str, url: &str, rate: f64, seconds: u64) -> Result<Self, Failure> {
         let wrong = |reason: &str| Failure::usage(format!("cannot load {url}: {reason}"));
@@ -94,11 +94,11 @@ impl Recording {
         // A pause in which it can settle, as services have when they are started.
         thread::sleep(Duration::from_secs(2));
         say(format_args!("recording {} s with {} requests a second", self.seconds, self.rate));
-        let plan = Plan {
+        let plan = LoadPlan {
             target: self.target,
             asks: Asks::of(&self.path),
             load: Load::Open(Arrivals::Poisson { per_second: self.rate }),
-            parts: vec![Part { name: "recorded", lasts: Duration::from_secs(self.seconds) }],
+            parts: vec![PlanPart { name: "recorded", lasts: Duration::from_secs(self.seconds) }],
             patience: Duration::from_secs(5),
             connections: 512,
             shed: false,

@@ -9,16 +9,16 @@ use neurogc_learn::models::Split;
 use neurogc_neural::Family;
 use serde::Serialize;
 
-use super::Order;
+use super::TrainingOptions;
 use crate::figures::{bytes, count, ms, span};
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 
 /// A model that costs less than this share of what rules cost is worth the change.
 const BETTER: f64 = 0.97;
 
 /// One policy or model.
 #[derive(Debug, Serialize)]
-pub(super) struct Entry {
+pub(super) struct ReportedPolicy {
     name: String,
     cost: f64,
     over_gap: f64,
@@ -40,7 +40,7 @@ pub(super) struct Quality {
     pub(super) microseconds: f64,
 }
 
-impl Entry {
+impl ReportedPolicy {
     pub(super) fn new(judgement: &Judgement, quality: Option<Quality>) -> Self {
         Self {
             name: judgement.name.clone(),
@@ -56,7 +56,7 @@ impl Entry {
 
 /// Everything that there is to say.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct TrainingReport {
     file: PathBuf,
     calibration_plot: PathBuf,
     best: &'static str,
@@ -64,14 +64,14 @@ pub(crate) struct Report {
     seconds: f64,
     took_s: f64,
     lambda: f64,
-    entries: Vec<Entry>,
+    entries: Vec<ReportedPolicy>,
 }
 
-impl Report {
+impl TrainingReport {
     pub(super) fn new(
-        order: &Order,
+        order: &TrainingOptions,
         best: Family,
-        entries: Vec<Entry>,
+        entries: Vec<ReportedPolicy>,
         split: &Split,
         calibration_plot: PathBuf,
         took: Duration,
@@ -96,9 +96,9 @@ impl Report {
             span(self.seconds),
             span(self.took_s)
         );
-        let right = Side::Right;
+        let right = Alignment::Right;
         let mut table = Table::new(&[
-            ("MODEL", Side::Left),
+            ("MODEL", Alignment::Left),
             ("COST", right),
             ("÷ GAP", right),
             ("REGRET", right),

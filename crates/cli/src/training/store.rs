@@ -11,11 +11,11 @@ const ABOUT: &str = "about";
 
 /// A folder beside the model's file, which goes away when training is over.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct TrainingFolder {
     folder: PathBuf,
 }
 
-impl Store {
+impl TrainingFolder {
     /// The folder of a model's file, emptied if it is about something else.
     pub(super) fn open(model: &Path, about: &str, fresh: bool) -> io::Result<Self> {
         let mut name = model.as_os_str().to_owned();
@@ -61,12 +61,15 @@ mod tests {
     fn states_are_found_again_unless_they_are_about_something_else() {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("model.safetensors");
-        let store = Store::open(&model, "one", false).unwrap();
+        let store = TrainingFolder::open(&model, "one", false).unwrap();
         store.keep(Family::Gru, b"state").unwrap();
-        assert_eq!(Store::open(&model, "one", false).unwrap().state(Family::Gru).as_deref(), Some(&b"state"[..]));
-        assert_eq!(Store::open(&model, "one", true).unwrap().state(Family::Gru), None);
+        assert_eq!(
+            TrainingFolder::open(&model, "one", false).unwrap().state(Family::Gru).as_deref(),
+            Some(&b"state"[..])
+        );
+        assert_eq!(TrainingFolder::open(&model, "one", true).unwrap().state(Family::Gru), None);
         store.keep(Family::Gru, b"state").unwrap();
-        let other = Store::open(&model, "two", false).unwrap();
+        let other = TrainingFolder::open(&model, "two", false).unwrap();
         assert_eq!(other.state(Family::Gru), None);
         other.remove();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

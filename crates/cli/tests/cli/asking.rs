@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
-use crate::scene::{NEUROGC, Scene, check, text};
+use crate::scene::{CliScene, NEUROGC, check, text};
 
 #[test]
 fn a_listing_never_fails() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.check(&["ps"], 0, "");
     let json = scene.check(&["ps", "--json"], 0, "");
     assert!(serde_json::from_slice::<Vec<serde_json::Value>>(&json.stdout).is_ok());
@@ -16,7 +16,7 @@ fn a_listing_never_fails() {
 
 #[test]
 fn a_process_without_an_agent_is_said() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let own = std::process::id().to_string();
     scene.check(&["status", &own], 1, "Start it with `neurogc run -- …`");
     scene.check(&["status", "4190000"], 1, "there is no process 4190000");
@@ -30,7 +30,7 @@ fn a_process_without_an_agent_is_said() {
 
 #[test]
 fn another_users_process_is_said() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     if !nix::unistd::geteuid().is_root() {
         // Only root can become another user.
         return;
@@ -46,14 +46,14 @@ fn another_users_process_is_said() {
 
 #[test]
 fn the_live_view_needs_a_terminal() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.check(&["top", "77"], 1, "`neurogc status 77`");
     scene.check(&["top"], 1, "`neurogc ps`");
 }
 
 #[test]
 fn every_verb_has_help_with_an_example() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let verbs: [&[&str]; 10] = [
         &[],
         &["run"],

@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use crate::scene::{Scene, text};
+use crate::scene::{CliScene, text};
 
 /// One quick trial of CPython by itself.
 const QUICK: [&str; 8] = ["bench", "acyclic", "--quick", "--runs", "1", "--policies", "default", "--out"];
 
 #[test]
 fn wrong_usage_says_what_would_be_right() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.check(&["bench", "atribution"], 2, "Did you mean attribution?");
     scene.check(&["bench", "acyclic", "--policies", "default,gip"], 2, "Did you mean gap?");
     scene.check(&["bench", "acyclic", "--policies", "thread:"], 2, "thread:30");
@@ -25,7 +25,7 @@ fn wrong_usage_says_what_would_be_right() {
 
 #[test]
 fn every_scenario_is_listed_with_its_sentence() {
-    let list = text(&Scene::new().check(&["bench", "--list"], 0, ""));
+    let list = text(&CliScene::new().check(&["bench", "--list"], 0, ""));
     for name in [
         "attribution",
         "mixed",
@@ -48,7 +48,7 @@ fn every_scenario_is_listed_with_its_sentence() {
 
 #[test]
 fn a_run_is_kept_with_its_reports_and_can_be_compared() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     for folder in ["a", "b"] {
         let output = scene.check(&[&QUICK[..], &[folder]].concat(), 0, "100 %  acyclic, run 1/1, default: time");
         assert!(text(&output).contains("| CPython default |"), "{}", text(&output));
@@ -69,7 +69,7 @@ fn a_run_is_kept_with_its_reports_and_can_be_compared() {
 #[test]
 fn a_policy_that_is_not_in_force_is_a_failure_and_not_a_figure() {
     // The package of the scene loads no agent.
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let arguments = ["bench", "acyclic", "--quick", "--runs", "1", "--policies", "gap", "--json", "--out", "a"];
     let output = scene.check(&arguments, 1, "gap was requested, but the program runs without an agent");
     let run: serde_json::Value = serde_json::from_str(&text(&output)).unwrap();
@@ -78,7 +78,7 @@ fn a_policy_that_is_not_in_force_is_a_failure_and_not_a_figure() {
 
 #[test]
 fn a_scenario_without_what_it_needs_is_skipped_with_a_reason() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     // An interpreter that finds nothing but its own library.
     scene.program("bare", "#!/bin/sh\nexec python3 -S -E \"$@\"\n");
     let arguments = ["bench", "train", "--quick", "--runs", "1", "--python", "./bare", "--out", "a"];

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::scene::{Scene, check, text};
+use crate::scene::{CliScene, check, text};
 
 /// An interpreter of pyenv, where this machine has it.
 fn pyenv(version: &str) -> Option<PathBuf> {
@@ -15,7 +15,7 @@ fn pyenv(version: &str) -> Option<PathBuf> {
 
 #[test]
 fn a_working_interpreter_is_reported_with_its_degradations() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let output = scene.check(&["doctor"], 0, "");
     let text = text(&output);
     for part in
@@ -27,7 +27,7 @@ fn a_working_interpreter_is_reported_with_its_degradations() {
 
 #[test]
 fn the_report_is_json_where_asked() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("neurogc.toml", "stall_ms = 7\n");
     let output = scene.check(&["doctor", "--json"], 0, "");
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -40,7 +40,7 @@ fn the_report_is_json_where_asked() {
 
 #[test]
 fn a_look_leaves_the_trace_of_the_settings_alone() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let package =
         "import os\ndef install(): pass\ndef status(): return {'degraded': ['trace=' + os.environ['NEUROGC_TRACE']]}\n";
     fs::write(scene.home().join("__init__.py"), package).unwrap();
@@ -51,21 +51,21 @@ fn a_look_leaves_the_trace_of_the_settings_alone() {
 
 #[test]
 fn an_interpreter_without_a_working_agent_fails() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     fs::write(scene.home().join("__init__.py"), "raise ImportError('the agent is broken')").unwrap();
     scene.check(&["doctor"], 1, "ImportError: the agent is broken");
 }
 
 #[test]
 fn a_missing_or_foreign_interpreter_is_said() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.check(&["doctor", "--python", "/nowhere/python3"], 1, "there is no interpreter /nowhere/python3");
     scene.check(&["doctor", "--python", "true"], 1, "true did not answer");
 }
 
 #[test]
 fn old_interpreters_are_said_to_be_unsupported() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     for version in ["2.7", "3.9"] {
         if let Some(python) = pyenv(version) {
             let expect = format!("CPython {version}");
@@ -77,7 +77,7 @@ fn old_interpreters_are_said_to_be_unsupported() {
 
 #[test]
 fn wrong_settings_are_part_of_the_diagnosis() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("neurogc.toml", "stall_ms = 0\n");
     let output = scene.check(&["doctor"], 1, "the settings are wrong");
     assert!(text(&output).contains("a number from 1 to 60000"), "{}", text(&output));

@@ -3,11 +3,11 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use crate::scene::{NEUROGC, Scene, check, text};
+use crate::scene::{CliScene, NEUROGC, check, text};
 
 #[test]
 fn exit_code_signal_and_pid_are_the_commands_own() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.check(&["run", "--", "sh", "-c", "exit 7"], 7, "");
     let killed = scene.neurogc(&["run", "--", "sh", "-c", "kill -TERM $$"]).output().unwrap();
     assert_eq!(killed.status.signal(), Some(15));
@@ -18,7 +18,7 @@ fn exit_code_signal_and_pid_are_the_commands_own() {
 
 #[test]
 fn signals_are_handled_as_if_started_directly() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     // What is ignored and what is blocked must go through: nohup and job managers rely on it.
     for prepare in ["", "trap '' HUP USR1;"] {
         let signals = |prefix: &str| {
@@ -33,7 +33,7 @@ fn signals_are_handled_as_if_started_directly() {
 
 #[test]
 fn blocked_signals_stay_blocked() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let masked = |prefix: &[&str]| {
         let code = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2]); \
                     os.execvp(sys.argv[1], sys.argv[1:])";
@@ -46,7 +46,7 @@ fn blocked_signals_stay_blocked() {
 
 #[test]
 fn a_broken_pipe_kills_the_command_as_usual() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let mut child = scene.neurogc(&["run", "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().signal(), Some(13));
@@ -54,7 +54,7 @@ fn a_broken_pipe_kills_the_command_as_usual() {
 
 #[test]
 fn the_environment_names_the_agent_and_the_settings() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let arguments =
         ["run", "--policy", "observe", "--trace", "t.ngct", "--set", "stall_ms=20", "--", "sh", "-c", "echo $$; env"];
     let output = scene.neurogc(&arguments).env("PYTHONPATH", "/elsewhere").output().unwrap();
@@ -78,27 +78,27 @@ fn the_environment_names_the_agent_and_the_settings() {
 
 #[test]
 fn nested_runs_inject_once() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let output = scene.neurogc(&["run", "--", NEUROGC, "run", "--", "sh", "-c", "echo $PYTHONPATH"]).output().unwrap();
     assert_eq!(text(&output).trim(), scene.home().join("_inject").display().to_string());
 }
 
 #[test]
 fn the_dashes_may_be_left_out() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let output = scene.neurogc(&["run", "echo", "--policy", "-x"]).output().unwrap();
     assert_eq!(text(&output), "--policy -x\n");
 }
 
 #[test]
 fn commands_are_found_without_a_path() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     check(scene.neurogc(&["run", "--", "sh", "-c", "exit 3"]).env_remove("PATH"), 3, "");
 }
 
 #[test]
 fn wrong_usage_is_said_before_anything_starts() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let cases: &[(&[&str], &str)] = &[
         (&["run"], "CMD"),
         (&["run", "--policy", "obsrve", "--", "touch", "started"], "Did you mean observe?"),
@@ -118,7 +118,7 @@ fn wrong_usage_is_said_before_anything_starts() {
 
 #[test]
 fn a_wrong_environment_or_settings_file_is_said_and_stops_nothing() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let run = || scene.neurogc(&["run", "--", "true"]);
     check(run().env("NEUROGC_POLICY", "nope"), 0, "(from environment)");
     check(run().env("NEUROGC_POLICI", "observe"), 0, "Did you mean policy");
@@ -139,7 +139,7 @@ fn a_wrong_environment_or_settings_file_is_said_and_stops_nothing() {
 
 #[test]
 fn a_command_that_cannot_start_has_the_shells_exit_code() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.check(&["run", "--", "no-such-command-here"], 127, "there is no command no-such-command-here on PATH");
     scene.check(&["run", "--", "./missing"], 127, "there is no file ./missing");
     scene.file("app.py", "print()");
@@ -156,14 +156,14 @@ fn a_command_that_cannot_start_has_the_shells_exit_code() {
 
 #[test]
 fn a_missing_package_is_said_with_the_way_to_get_it() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let mut command = scene.neurogc(&["run", "--", "true"]);
     check(command.env("NEUROGC_HOME", scene.work()), 1, "__init__.py is missing");
 }
 
 #[test]
 fn programs_that_will_not_be_observed_run_all_the_same() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let other = scene.check(&["run", "--", "sh", "-c", "echo ran"], 0, "sh is not a Python program; Python programs");
     assert_eq!(text(&other), "ran\n");
     let path = scene.program("python3.12", "#!/bin/sh\necho ran\n");
@@ -173,7 +173,7 @@ fn programs_that_will_not_be_observed_run_all_the_same() {
 
 #[test]
 fn a_python_program_is_left_in_peace() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let output = scene.neurogc(&["run", "--", "python3", "-c", "import sys; print(sys.argv)"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(text(&output), "['-c']\n");

@@ -15,11 +15,11 @@ def status(): return {"pid": 1, "python": "CPython", "neurogc": "0.1.0", "policy
                       "degraded": ["this is a stand-in"], "memory": {"rss": 1, "limit": 1048576}}
 "#;
 
-pub(crate) struct Scene {
+pub(crate) struct CliScene {
     folder: tempfile::TempDir,
 }
 
-impl Scene {
+impl CliScene {
     pub(crate) fn new() -> Self {
         let scene = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir_all(scene.home().join("_inject")).unwrap();

@@ -1,10 +1,10 @@
 //! `neurogc simulate`: recorded and made-up workloads, and traces that say too little.
 
-use neurogc_learn::{Model, Scene as Stage, Shape, Start, imagined, record};
+use neurogc_learn::{HeapModel, Scene, Start, TrafficShape, imagined, record};
 use neurogc_policy::Name;
 use neurogc_wire::trace::{Record, encode};
 
-use crate::scene::{Scene, check, text};
+use crate::scene::{CliScene, check, text};
 
 /// A trace as an agent would have written it, without the records that `keep` leaves out.
 fn trace(keep: fn(&Record) -> bool) -> Vec<u8> {
@@ -18,15 +18,15 @@ fn trace_under(name: Name, keep: fn(&Record) -> bool) -> Vec<u8> {
 /// The same of so many requests, 250 in a second.
 pub(crate) fn trace_of(requests: usize, name: Name, keep: fn(&Record) -> bool) -> Vec<u8> {
     let start = Start { at: 2_000_000_000, tenured: 300_000.0, pending: 0.0 };
-    let workload = Shape::Poisson { rate: 250.0 }.requests(requests, &imagined(100, 700.0, 1), start, 3);
-    let model = Model::default();
-    let trace = record(&Stage::new(&model, &workload), name);
+    let workload = TrafficShape::Poisson { rate: 250.0 }.requests(requests, &imagined(100, 700.0, 1), start, 3);
+    let model = HeapModel::default();
+    let trace = record(&Scene::new(&model, &workload), name);
     encode(&trace.header, trace.records.iter().filter(|record| keep(record)))
 }
 
 #[test]
 fn a_trace_is_played_under_every_policy() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", trace(|_| true));
     let output = text(&scene.check(&["simulate", "t.ngct", "--policies", "cpython,gap"], 0, ""));
     for word in ["1,500 requests", "(oracle)", "(never)", "cpython", "gap", "REGRET", "not in the trace"] {
@@ -42,7 +42,7 @@ fn a_trace_is_played_under_every_policy() {
 
 #[test]
 fn another_trace_shows_what_one_does_not() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", trace(|_| true));
     scene.file("gap.ngct", trace_under(Name::Gap, |_| true));
     let output = text(&scene.check(&["simulate", "t.ngct", "--with", "gap.ngct", "--policies", "gap"], 0, ""));
@@ -51,7 +51,7 @@ fn another_trace_shows_what_one_does_not() {
 
 #[test]
 fn classic_has_its_model_in_the_package() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let arguments = [
         "simulate",
         "--workload",
@@ -75,7 +75,7 @@ fn classic_has_its_model_in_the_package() {
 
 #[test]
 fn a_made_up_workload_repeats_itself() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let played = |seed: &str| {
         let arguments = ["simulate", "--workload", "bursty:150", "--requests", "2000", "--seed", seed];
         text(&scene.check(&arguments, 0, ""))
@@ -88,7 +88,7 @@ fn a_made_up_workload_repeats_itself() {
 
 #[test]
 fn what_cannot_be_played_says_what_is_missing() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.check(&["simulate"], 2, "--workload poisson:200");
     scene.check(&["simulate", "--workload", "sine:5"], 2, "for instance poisson:200");
     scene.check(&["simulate", "--workload", "poisson:5", "--policies", "gip"], 2, "Did you mean gap?");

@@ -9,7 +9,7 @@ use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{BlockWriter, Header, Place, Record, encode_header};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use crate::scene::{Scene, check, text};
+use crate::scene::{CliScene, check, text};
 
 /// A trace of two blocks: 1000 requests, then a collection and a stall.
 fn bytes() -> Vec<u8> {
@@ -31,7 +31,7 @@ fn bytes() -> Vec<u8> {
 
 #[test]
 fn a_whole_trace_is_summed_up() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", bytes());
     let output = scene.check(&["trace", "show", "t.ngct"], 0, "");
     assert!(output.stderr.is_empty());
@@ -45,7 +45,7 @@ fn a_whole_trace_is_summed_up() {
 
 #[test]
 fn a_cut_trace_gives_what_is_whole() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let whole = bytes();
     scene.file("t.ngct", &whole[..whole.len() - 3]);
     let output = scene.check(&["trace", "show", "t.ngct"], 0, "warning: t.ngct is damaged");
@@ -55,7 +55,7 @@ fn a_cut_trace_gives_what_is_whole() {
 
 #[test]
 fn a_file_of_another_kind_is_an_error() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", "PK");
     scene.check(&["trace", "show", "t.ngct"], 1, "this is not a NeuroGC trace");
     scene.file("t.ngct", &bytes()[..12]);
@@ -67,7 +67,7 @@ fn a_file_of_another_kind_is_an_error() {
 
 #[test]
 fn every_export_reads_back() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", bytes());
     for format in ["csv", "parquet", "perfetto"] {
         scene.check(&["trace", "export", "t.ngct", "--to", format], 0, "wrote 2002 records");
@@ -85,7 +85,7 @@ fn every_export_reads_back() {
 
 #[test]
 fn a_trace_is_never_overwritten_by_its_own_export() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", bytes());
     std::os::unix::fs::symlink("t.ngct", scene.work().join("link")).unwrap();
     for path in ["t.ngct", "./t.ngct", "link"] {
@@ -97,7 +97,7 @@ fn a_trace_is_never_overwritten_by_its_own_export() {
 
 #[test]
 fn an_existing_file_is_kept_unless_forced() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", bytes());
     let export = ["trace", "export", "t.ngct", "--to", "csv", "-o", "out.csv"];
     scene.file("out.csv", "mine");
@@ -118,7 +118,7 @@ fn an_existing_file_is_kept_unless_forced() {
 
 #[test]
 fn standard_output_takes_text_only() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", bytes());
     let csv = scene.check(&["trace", "export", "t.ngct", "--to", "csv", "-o", "-"], 0, "");
     assert_eq!(text(&csv).lines().count(), 1 + 2002);
@@ -127,7 +127,7 @@ fn standard_output_takes_text_only() {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", bytes());
     let mut command = scene.neurogc(&["trace", "export", "t.ngct", "--to", "perfetto", "-o", "-"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -4,12 +4,12 @@ use std::fs;
 
 use neurogc_policy::Name;
 
-use crate::scene::{Scene, text};
+use crate::scene::{CliScene, text};
 use crate::simulate::trace_of;
 
 #[test]
 fn a_model_is_trained_and_can_be_used() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", trace_of(12_000, Name::Gap, |_| true));
     let arguments = ["train", "t.ngct", "--model", "linear", "--epochs", "2", "-o", "m.safetensors"];
     let output = text(&scene.check(&arguments, 0, ""));
@@ -25,7 +25,7 @@ fn a_model_is_trained_and_can_be_used() {
 
 #[test]
 fn the_same_seed_gives_the_same_model_in_json_too() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("t.ngct", trace_of(9_000, Name::Gap, |_| true));
     let train = |to: &str| {
         let arguments = ["train", "t.ngct", "--model", "linear", "--epochs", "1", "--json", "-o", to];
@@ -39,7 +39,7 @@ fn the_same_seed_gives_the_same_model_in_json_too() {
 
 #[test]
 fn too_short_and_bad_traces_are_refused_with_what_is_missing() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.file("short.ngct", trace_of(800, Name::Gap, |_| true));
     scene.file("bad.ngct", b"no trace");
     for (trace, reason) in [("short.ngct", "Record for longer"), ("bad.ngct", "bad.ngct"), ("none.ngct", "cannot read")]
@@ -52,7 +52,7 @@ fn too_short_and_bad_traces_are_refused_with_what_is_missing() {
 
 #[test]
 fn wrong_usage_says_what_would_be_right() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.check(&["train"], 2, "TRACE");
     scene.check(&["train", "t.ngct", "--model", "lstn"], 2, "lstm");
     scene.check(&["train", "--record", "python app.py"], 2, "--load");

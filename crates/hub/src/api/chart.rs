@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::row::Row;
+use crate::row::FigureRow;
 use crate::series::CATALOGUE;
 
 /// Values of several series at the same times.
@@ -16,7 +16,7 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    pub(crate) fn of(rows: &[Row], places: &[usize], (from_ms, to_ms): (u64, u64), step_ms: u64) -> Self {
+    pub(crate) fn of(rows: &[FigureRow], places: &[usize], (from_ms, to_ms): (u64, u64), step_ms: u64) -> Self {
         let column = |place: &usize| (*place, rows.iter().map(|row| row.value(*place)).collect());
         let series = Columns(places.iter().map(column).collect());
         Self { from_ms, to_ms, step_ms, t: rows.iter().map(|row| row.t).collect(), series }

@@ -9,18 +9,18 @@ use serde::Serialize;
 
 use super::chart::Columns;
 use super::error::ApiError;
-use super::parameters::Parameters;
+use super::parameters::QueryParameters;
 use super::processes::known;
 use super::{App, blocking, json_text};
-use crate::facts::Facts;
+use crate::facts::ProcessFacts;
 use crate::hub::to_text;
-use crate::row::{Folder, Row, fold_into_steps};
+use crate::row::{FigureRow, Folder, fold_into_steps};
 use crate::store::Span;
 
 #[derive(Serialize)]
 struct Comparison<'c> {
-    a: &'c Facts,
-    b: &'c Facts,
+    a: &'c ProcessFacts,
+    b: &'c ProcessFacts,
     align: &'static str,
     from_ms: u64,
     to_ms: u64,
@@ -44,7 +44,7 @@ struct Whole {
     percent: Option<f32>,
 }
 
-pub(super) async fn compare(State(app): State<Arc<App>>, parameters: Parameters) -> Result<Response, ApiError> {
+pub(super) async fn compare(State(app): State<Arc<App>>, parameters: QueryParameters) -> Result<Response, ApiError> {
     let id =
         |name: &str| parameters.get(name).ok_or_else(|| ApiError::bad_request(format!("{name} must name a process")));
     let (a, b) = (known(&app, id("a")?).await?, known(&app, id("b")?).await?);
@@ -55,13 +55,13 @@ pub(super) async fn compare(State(app): State<Arc<App>>, parameters: Parameters)
         Some(_) => return Err(ApiError::bad_request("align must be clock or start")),
     };
     blocking(move || {
-        let course = |facts: &Facts| {
+        let course = |facts: &ProcessFacts| {
             let own = if from_start { since_start(facts, span) } else { span };
             app.hub.store.course(&facts.id, own).map_err(ApiError::unavailable)
         };
         let (course_a, course_b) = (course(&a)?, course(&b)?);
         let step_ms = course_a.step_ms.max(course_b.step_ms);
-        let steps = |rows: Vec<Row>, facts: &Facts| {
+        let steps = |rows: Vec<FigureRow>, facts: &ProcessFacts| {
             let start = if from_start { facts.started_ms } else { 0 };
             let shifted = rows.into_iter().map(|mut row| {
                 row.t = row.t.saturating_sub(start);
@@ -83,13 +83,13 @@ pub(super) async fn compare(State(app): State<Arc<App>>, parameters: Parameters)
 }
 
 /// The same length, from the start of a process on.
-fn since_start(facts: &Facts, span: Span) -> Span {
+fn since_start(facts: &ProcessFacts, span: Span) -> Span {
     Span { from_ms: facts.started_ms, to_ms: facts.started_ms + (span.to_ms - span.from_ms), ..span }
 }
 
-type Both<'r> = (Option<&'r Row>, Option<&'r Row>);
+type Both<'r> = (Option<&'r FigureRow>, Option<&'r FigureRow>);
 
-fn side_by_side<'r>(a: &'r [Row], b: &'r [Row]) -> (Vec<u64>, Vec<Both<'r>>) {
+fn side_by_side<'r>(a: &'r [FigureRow], b: &'r [FigureRow]) -> (Vec<u64>, Vec<Both<'r>>) {
     let mut steps: BTreeMap<u64, Both<'r>> = BTreeMap::new();
     a.iter().for_each(|row| steps.entry(row.t).or_default().0 = Some(row));
     b.iter().for_each(|row| steps.entry(row.t).or_default().1 = Some(row));
@@ -107,19 +107,19 @@ fn columns(pairs: &[Both<'_>], place: usize) -> Pair<Vec<Option<f32>>> {
     columns
 }
 
-fn pair(a: Option<&Row>, b: Option<&Row>, place: usize) -> Pair<Option<f32>> {
-    let value = |row: Option<&Row>| row.and_then(|row| row.value(place));
+fn pair(a: Option<&FigureRow>, b: Option<&FigureRow>, place: usize) -> Pair<Option<f32>> {
+    let value = |row: Option<&FigureRow>| row.and_then(|row| row.value(place));
     let (a, b) = (value(a), value(b));
     Pair { a, b, diff: a.zip(b).map(|(a, b)| b - a) }
 }
 
-fn folded(rows: &[Row]) -> Option<Row> {
+fn folded(rows: &[FigureRow]) -> Option<FigureRow> {
     let mut folder = Folder::default();
     rows.iter().for_each(|row| folder.add(row));
     folder.fold(0)
 }
 
-fn whole(a: Option<&Row>, b: Option<&Row>, place: usize) -> Whole {
+fn whole(a: Option<&FigureRow>, b: Option<&FigureRow>, place: usize) -> Whole {
     let pair = pair(a, b, place);
     let percent = pair.diff.zip(pair.a).filter(|(_, a)| *a != 0.0).map(|(diff, a)| 100.0 * diff / a);
     Whole { pair, percent }

@@ -3,11 +3,11 @@
 use neurogc_wire::buckets::group_begins_ms;
 use serde::Serialize;
 
-use crate::row::Row;
+use crate::row::FigureRow;
 
 /// Counts of requests by step and by latency.
 #[derive(Debug, Serialize)]
-pub(crate) struct Heat {
+pub(crate) struct LatencyHeat {
     from_ms: u64,
     to_ms: u64,
     step_ms: u64,
@@ -18,8 +18,8 @@ pub(crate) struct Heat {
     counts: Vec<Vec<(u16, u64)>>,
 }
 
-impl Heat {
-    pub(crate) fn of(rows: &[Row], (from_ms, to_ms): (u64, u64), step_ms: u64) -> Self {
+impl LatencyHeat {
+    pub(crate) fn of(rows: &[FigureRow], (from_ms, to_ms): (u64, u64), step_ms: u64) -> Self {
         let mut counts: Vec<_> = rows.iter().map(|row| row.latency().groups()).collect();
         let least = counts.iter().filter_map(|step| step.first()).map(|(group, _)| *group).min();
         let most = counts.iter().filter_map(|step| step.last()).map(|(group, _)| *group).max();

@@ -7,14 +7,14 @@ use neurogc_wire::status::Orders;
 use neurogc_wire::trace::{BlockWriter, Record};
 use serde_json::{Value, json};
 
-use super::tests::{Scene, about, check_error};
+use super::tests::{TestHub, about, check_error};
 use crate::budget::{FIGURES, FIGURES_EACH, PROCESSES};
 use crate::hub::Refusal;
 use crate::peer::Peer;
 use crate::process::Source;
-use crate::row::Row;
+use crate::row::FigureRow;
 
-fn take(scene: &Scene, report: Report, source: &Source) -> Result<(), Refusal> {
+fn take(scene: &TestHub, report: Report, source: &Source) -> Result<(), Refusal> {
     scene.app.hub.take(Frame { report, records: vec![], blocks: &[] }, source).map(drop)
 }
 
@@ -30,7 +30,7 @@ fn socket(pid: u32) -> Source {
 
 #[tokio::test]
 async fn a_report_in_the_name_of_another_process_is_refused_and_counted() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let own = |key: &str, at_s| Report { key: key.to_owned(), ..about(7, at_s) };
     take(&scene, own("a", 1.0), &socket(7)).unwrap();
     // Another process of this machine, and an agent that posts with another key or none.
@@ -49,7 +49,7 @@ async fn a_report_in_the_name_of_another_process_is_refused_and_counted() {
 
 #[tokio::test]
 async fn commands_reach_only_the_agent_that_reported_first() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let own = |key: &str, at_s| Report { key: key.to_owned(), ..about(7, at_s) };
     take(&scene, own("a", 1.0), &Source::Push).unwrap();
     let ask = neurogc_wire::control::Ask::Policy("gap".to_owned());
@@ -62,7 +62,7 @@ async fn commands_reach_only_the_agent_that_reported_first() {
 
 #[test]
 fn absurd_numbers_are_refused() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let absurd = |report| assert!(matches!(take(&scene, report, &Source::Push), Err(Refusal::Absurd(_))));
     for at_s in [f64::NAN, f64::INFINITY, -1.0, 1e18] {
         absurd(about(7, at_s));
@@ -80,7 +80,7 @@ fn absurd_numbers_are_refused() {
 
 #[tokio::test]
 async fn figures_over_the_budget_are_dropped_counted_and_named() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     take(&scene, with_sample(7, 1.0, |sample| sample.status.policy = "gap".to_owned()), &Source::Push).unwrap();
     let long = with_sample(7, 2.0, |sample| sample.status.degraded = vec!["x".repeat(FIGURES_EACH)]);
     take(&scene, long, &Source::Push).unwrap();
@@ -113,7 +113,7 @@ fn numbers_at_their_ends_make_no_row_fail() {
     most.stalls = most.latency.clone();
     let none = Sample::default();
     for (before, after) in [(&none, &most), (&most, &none), (&most, &most)] {
-        let text = serde_json::to_string(&Row::between(before, after, 1e-300, 7)).unwrap();
+        let text = serde_json::to_string(&FigureRow::between(before, after, 1e-300, 7)).unwrap();
         assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
     }
 }
@@ -121,7 +121,7 @@ fn numbers_at_their_ends_make_no_row_fail() {
 /// As `bench/hub.py hostile` with 5000 processes: each report is as long as it may be, and all together are over the budget.
 #[tokio::test]
 async fn many_hostile_processes_stay_within_the_budgets() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let heavy = "x".repeat(FIGURES_EACH * 9 / 10);
     let mut taken = 0;
     for round in 0..2_u32 {

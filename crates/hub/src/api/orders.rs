@@ -16,7 +16,7 @@ use super::App;
 use super::error::ApiError;
 use super::processes::known;
 use crate::follow::have_done;
-use crate::process::{Source, State as Presence};
+use crate::process::{Presence, Source};
 
 /// How long a process may take to come to it.
 const LONGEST: Duration = Duration::from_secs(30);

@@ -19,10 +19,10 @@ use crate::budget;
 use crate::clock::unix_ms;
 use crate::follow::kilobytes;
 use crate::hub::Refusal;
-use crate::process::{Source, State as Presence};
-use crate::tokens::Role;
+use crate::process::{Presence, Source};
+use crate::tokens::TokenRole;
 
-pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<Role>) -> Response {
+pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<TokenRole>) -> Response {
     let hub = &app.hub;
     let now_ms = unix_ms();
     let (live, known) = {
@@ -38,7 +38,7 @@ pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<
         "now_ms": now_ms,
         "started_ms": hub.started_ms,
         "token": app.gate.wants_token(),
-        "may_order": role == Role::Full,
+        "may_order": role == TokenRole::Full,
         "processes": {"live": live, "known": known},
         "ingest": {
             "reports": count(&hub.counts.reports),

@@ -20,9 +20,9 @@ const MOST_EVENTS: usize = 20_000;
 
 /// The parameters of one request.
 #[derive(Debug, Default)]
-pub(crate) struct Parameters(HashMap<String, String>);
+pub(crate) struct QueryParameters(HashMap<String, String>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Parameters {
+impl<S: Send + Sync> FromRequestParts<S> for QueryParameters {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -31,7 +31,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
     }
 }
 
-impl Parameters {
+impl QueryParameters {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
@@ -133,8 +133,8 @@ fn range_ms(text: &str) -> Result<u64, ApiError> {
 mod tests {
     use super::*;
 
-    fn parameters(pairs: &[(&str, &str)]) -> Parameters {
-        Parameters(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    fn parameters(pairs: &[(&str, &str)]) -> QueryParameters {
+        QueryParameters(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 
     #[test]

@@ -11,33 +11,33 @@ use serde_json::json;
 
 use super::chart::Chart;
 use super::error::ApiError;
-use super::heat::Heat;
-use super::parameters::Parameters;
+use super::heat::LatencyHeat;
+use super::parameters::QueryParameters;
 use super::{App, blocking, json_text};
 use crate::clock::unix_ms;
 use crate::event::Event;
-use crate::facts::Facts;
+use crate::facts::ProcessFacts;
 use crate::hub::to_text;
-use crate::process::{State as Presence, Summary};
+use crate::process::{Presence, ProcessSummary};
 use crate::series::CATALOGUE;
 
 #[derive(Serialize)]
 struct List<'p> {
     now_ms: u64,
-    processes: Vec<Summary<'p>>,
+    processes: Vec<ProcessSummary<'p>>,
 }
 
 #[derive(Serialize)]
 struct One<'p> {
     #[serde(flatten)]
-    summary: Summary<'p>,
+    summary: ProcessSummary<'p>,
     status: Option<&'p Status>,
     status_ms: Option<u64>,
 }
 
 /// Series as they are told, of processes and of recordings.
 #[derive(Serialize)]
-pub(crate) struct Course<'c> {
+pub(crate) struct SeriesAnswer<'c> {
     pub(crate) id: &'c str,
     #[serde(flatten)]
     pub(crate) chart: Chart,
@@ -48,7 +48,7 @@ pub(crate) struct Course<'c> {
 struct Latency<'l> {
     id: &'l str,
     #[serde(flatten)]
-    heat: Heat,
+    heat: LatencyHeat,
 }
 
 /// Events as they are told, of processes and of recordings.
@@ -61,7 +61,7 @@ pub(crate) struct Events<'e> {
     pub(crate) events: Vec<Event>,
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>, parameters: Parameters) -> Result<Response, ApiError> {
+pub(super) async fn list(State(app): State<Arc<App>>, parameters: QueryParameters) -> Result<Response, ApiError> {
     let gone = parameters.is_on("gone");
     let history = if gone { past(&app).await? } else { Vec::new() };
     blocking(move || {
@@ -70,8 +70,8 @@ pub(super) async fn list(State(app): State<Arc<App>>, parameters: Parameters) ->
         let there = views.iter().filter(|view| gone || view.state != Presence::Gone);
         let known: BTreeSet<_> = views.iter().map(|view| view.facts.id.as_str()).collect();
         let past = history.iter().filter(|(facts, _)| !known.contains(facts.id.as_str()));
-        let past = past.map(|(facts, seen_ms)| Summary::of_history(facts, *seen_ms));
-        let processes = there.map(Summary::of).chain(past).collect();
+        let past = past.map(|(facts, seen_ms)| ProcessSummary::of_history(facts, *seen_ms));
+        let processes = there.map(ProcessSummary::of).chain(past).collect();
         Ok(json_text(to_text(&List { now_ms, processes })))
     })
     .await
@@ -83,24 +83,24 @@ pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> 
     if let Some(view) = view {
         let status = view.sample.as_ref().map(|sample| &sample.status);
         let status_ms = status.map(|_| view.sample_ms);
-        return Ok(json_text(to_text(&One { summary: Summary::of(&view), status, status_ms })));
+        return Ok(json_text(to_text(&One { summary: ProcessSummary::of(&view), status, status_ms })));
     }
     let (facts, seen_ms) = of_history(&app, &id).await?;
-    let summary = Summary::of_history(&facts, seen_ms);
+    let summary = ProcessSummary::of_history(&facts, seen_ms);
     Ok(json_text(to_text(&One { summary, status: None, status_ms: None })))
 }
 
 pub(super) async fn series(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    parameters: Parameters,
+    parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let (span, places) = (parameters.span()?, parameters.series()?);
     known(&app, &id).await?;
     blocking(move || {
         let course = app.hub.store.course(&id, span).map_err(ApiError::unavailable)?;
         let chart = Chart::of(&course.rows, &places, (span.from_ms, span.to_ms), course.step_ms);
-        Ok(json_text(to_text(&Course { id: &id, chart })))
+        Ok(json_text(to_text(&SeriesAnswer { id: &id, chart })))
     })
     .await
 }
@@ -108,13 +108,13 @@ pub(super) async fn series(
 pub(super) async fn latency(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    parameters: Parameters,
+    parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let span = parameters.span()?;
     known(&app, &id).await?;
     blocking(move || {
         let course = app.hub.store.course(&id, span).map_err(ApiError::unavailable)?;
-        let heat = Heat::of(&course.rows, (span.from_ms, span.to_ms), course.step_ms);
+        let heat = LatencyHeat::of(&course.rows, (span.from_ms, span.to_ms), course.step_ms);
         Ok(json_text(to_text(&Latency { id: &id, heat })))
     })
     .await
@@ -123,7 +123,7 @@ pub(super) async fn latency(
 pub(super) async fn events(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    parameters: Parameters,
+    parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let wish = parameters.wish(parameters.bounds_until_now()?)?;
     known(&app, &id).await?;
@@ -140,19 +140,19 @@ pub(super) async fn catalogue() -> Response {
 }
 
 /// The process, wherever it is known from.
-pub(super) async fn known(app: &Arc<App>, id: &str) -> Result<Facts, ApiError> {
+pub(super) async fn known(app: &Arc<App>, id: &str) -> Result<ProcessFacts, ApiError> {
     if let Some(process) = app.hub.processes().get(id) {
-        return Ok(Facts::clone(&process.facts));
+        return Ok(ProcessFacts::clone(&process.facts));
     }
     Ok(of_history(app, id).await?.0)
 }
 
-async fn past(app: &Arc<App>) -> Result<Vec<(Facts, u64)>, ApiError> {
+async fn past(app: &Arc<App>) -> Result<Vec<(ProcessFacts, u64)>, ApiError> {
     let app = Arc::clone(app);
     blocking(move || app.hub.store.processes().map_err(ApiError::unavailable)).await
 }
 
-async fn of_history(app: &Arc<App>, id: &str) -> Result<(Facts, u64), ApiError> {
+async fn of_history(app: &Arc<App>, id: &str) -> Result<(ProcessFacts, u64), ApiError> {
     let (app, id) = (Arc::clone(app), id.to_owned());
     blocking(move || {
         let found = app.hub.store.process(&id).map_err(ApiError::unavailable)?;

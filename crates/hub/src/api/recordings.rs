@@ -16,12 +16,12 @@ use tokio::task::JoinHandle;
 
 use super::chart::Chart;
 use super::error::ApiError;
-use super::parameters::Parameters;
-use super::processes::{Course, Events};
+use super::parameters::QueryParameters;
+use super::processes::{Events, SeriesAnswer};
 use super::{App, blocking, json_text};
 use crate::hub::to_text;
 use crate::recording;
-use crate::shelf::{Entry, Kind, UploadError, is_run};
+use crate::shelf::{Kind, ShelfEntry, UploadError, is_run};
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     blocking(move || Ok(json_text(to_text(&json!({"recordings": app.shelf.list()}))))).await
@@ -29,7 +29,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiErr
 
 pub(super) async fn add(
     State(app): State<Arc<App>>,
-    parameters: Parameters,
+    parameters: QueryParameters,
     request: Request,
 ) -> Result<Response, ApiError> {
     let _turn = app.uploading.try_acquire().map_err(|_| ApiError::busy("another recording is being uploaded"))?;
@@ -72,7 +72,7 @@ enum Part {
 /// An upload that a thread writes to the disk while it comes.
 struct Keeping {
     parts: Sender<Part>,
-    done: JoinHandle<Result<Entry, UploadError>>,
+    done: JoinHandle<Result<ShelfEntry, UploadError>>,
 }
 
 impl Keeping {
@@ -183,7 +183,7 @@ impl axum::body::HttpBody for Parts {
 pub(super) async fn series(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    parameters: Parameters,
+    parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let (places, points) = (parameters.series()?, parameters.points()?);
     traced(app, id, move |entry, bytes| {
@@ -192,7 +192,7 @@ pub(super) async fn series(
         let step_ms = (to - from).div_ceil(points).div_ceil(1000).max(1) * 1000;
         let rows = recording::rows(bytes, (from, to), step_ms).map_err(unreadable)?;
         let chart = Chart::of(&rows, &places, (from, to), step_ms);
-        Ok(json_text(to_text(&Course { id: &entry.id, chart })))
+        Ok(json_text(to_text(&SeriesAnswer { id: &entry.id, chart })))
     })
     .await
 }
@@ -200,7 +200,7 @@ pub(super) async fn series(
 pub(super) async fn events(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    parameters: Parameters,
+    parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let wish = parameters.wish(parameters.bounds((0, u64::MAX))?)?;
     traced(app, id, move |entry, bytes| {
@@ -212,7 +212,7 @@ pub(super) async fn events(
     .await
 }
 
-fn find(app: &App, id: &str) -> Result<Entry, ApiError> {
+fn find(app: &App, id: &str) -> Result<ShelfEntry, ApiError> {
     app.shelf
         .find(id)
         .ok_or_else(|| ApiError::not_found("there is no such recording; GET /api/v1/recordings lists them"))
@@ -225,7 +225,7 @@ fn unreadable(error: impl std::fmt::Display) -> ApiError {
 async fn traced(
     app: Arc<App>,
     id: String,
-    answer: impl FnOnce(&Entry, &[u8]) -> Result<Response, ApiError> + Send + 'static,
+    answer: impl FnOnce(&ShelfEntry, &[u8]) -> Result<Response, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     opened(app, id, |entry, bytes| match entry.kind {
         Kind::Trace => answer(entry, bytes),
@@ -238,7 +238,7 @@ async fn traced(
 async fn opened(
     app: Arc<App>,
     id: String,
-    answer: impl FnOnce(&Entry, &[u8]) -> Result<Response, ApiError> + Send + 'static,
+    answer: impl FnOnce(&ShelfEntry, &[u8]) -> Result<Response, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let turn = Arc::clone(&app.reading).acquire_owned().await.map_err(|_| ApiError::busy("the hub is ending"))?;
     blocking(move || {

@@ -15,7 +15,7 @@ use super::{App, blocking};
 use crate::clock::unix_ms;
 use crate::gate::PROTOCOL;
 use crate::hub::to_text;
-use crate::live::{Client, MOST_WATCHED, Watch};
+use crate::live::{Client, MOST_WATCHED, Subscription};
 
 /// Browsers at once.
 const MOST_CLIENTS: usize = 64;
@@ -110,13 +110,13 @@ async fn send(socket: &mut WebSocket, message: Message) -> bool {
     matches!(timeout(PATIENCE, socket.send(message)).await, Ok(Ok(())))
 }
 
-fn watch(text: &str) -> Result<Watch, String> {
+fn watch(text: &str) -> Result<Subscription, String> {
     let Wish::Watch { processes, ids } =
         serde_json::from_str(text).map_err(|error| format!("the message was not understood: {error}"))?;
     if ids.len() > MOST_WATCHED {
         return Err(format!("at most {MOST_WATCHED} processes can be watched at once"));
     }
-    Ok(Watch { processes, ids: ids.into_iter().collect() })
+    Ok(Subscription { processes, ids: ids.into_iter().collect() })
 }
 
 #[cfg(test)]

@@ -18,13 +18,13 @@ use crate::tokens::Tokens;
 use neurogc_wire::report::MAX_FRAME;
 
 /// A hub in a folder of its own.
-pub(super) struct Scene {
+pub(super) struct TestHub {
     pub(super) app: Arc<App>,
     router: Router,
     _folder: tempfile::TempDir,
 }
 
-impl Scene {
+impl TestHub {
     pub(super) fn new() -> Self {
         Self::with_token(None)
     }
@@ -107,7 +107,7 @@ pub(super) fn check_error((status, body): (StatusCode, Value), expect: u16, code
 
 #[tokio::test]
 async fn a_process_that_reports_is_listed_drawn_and_told_of() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let id = scene.report(7, "gap");
     let (_, list) = scene.get("/api/v1/processes").await;
     let process = &list["processes"][0];
@@ -130,7 +130,7 @@ async fn a_process_that_reports_is_listed_drawn_and_told_of() {
 
 #[tokio::test]
 async fn latencies_are_counted_by_step_and_level() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let id = scene.report(7, "gap");
     let heat =
         scene.eventually(&format!("/api/v1/processes/{id}/latency?range=1m"), |body| body["t"] != json!([])).await;
@@ -145,7 +145,7 @@ async fn latencies_are_counted_by_step_and_level() {
 
 #[tokio::test]
 async fn another_policy_is_an_event() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let id = scene.report(7, "observe");
     let mut sample = Sample::default();
     sample.status.policy = "gap".to_owned();
@@ -158,7 +158,7 @@ async fn another_policy_is_an_event() {
 
 #[tokio::test]
 async fn two_processes_are_compared() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let (a, b) = (scene.report(10, "observe"), scene.report(5, "gap"));
     let path = format!("/api/v1/compare?a={a}&b={b}&range=1m&names=requests.p50_ms,memory.rss");
     let found = scene.eventually(&path, |body| !body["whole"]["memory.rss"]["diff"].is_null()).await;
@@ -171,7 +171,7 @@ async fn two_processes_are_compared() {
 
 #[tokio::test]
 async fn an_agent_that_posts_gets_its_orders_with_the_reply() {
-    let scene = Arc::new(Scene::new());
+    let scene = Arc::new(TestHub::new());
     let id = scene.report(7, "observe");
     let asking = {
         let (scene, id) = (Arc::clone(&scene), id.clone());
@@ -201,7 +201,7 @@ async fn an_agent_that_posts_gets_its_orders_with_the_reply() {
 
 #[tokio::test]
 async fn every_policy_is_offered_as_it_can_be_asked_for() {
-    let (_, offered) = Scene::new().get("/api/v1/policies").await;
+    let (_, offered) = TestHub::new().get("/api/v1/policies").await;
     let offers = offered["policies"].as_array().unwrap();
     assert_eq!(offers.len(), neurogc_policy::POLICIES.len());
     for offer in offers {
@@ -213,7 +213,7 @@ async fn every_policy_is_offered_as_it_can_be_asked_for() {
 
 #[tokio::test]
 async fn what_comes_by_two_ways_is_taken_once() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let socket = |connection| Source::Socket { path: "/x.sock".into(), connection, peer: Peer::of_test(7, 1) };
     let report = |at_s, missed, source: &Source| {
         let records = vec![collection((at_s * 1e9) as u64, 1_000_000)];
@@ -237,7 +237,7 @@ async fn what_comes_by_two_ways_is_taken_once() {
 
 #[tokio::test]
 async fn wrong_requests_are_told_what_is_wrong() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let id = scene.report(7, "gap");
     let process = format!("/api/v1/processes/{id}");
     for path in [
@@ -250,8 +250,8 @@ async fn wrong_requests_are_told_what_is_wrong() {
     ] {
         check_error(scene.get(&format!("{process}/{path}")).await, 400, "bad_request");
     }
-    check_error(scene.get("/api/v1/processes/nobody").await, 404, "not_found");
-    check_error(scene.get("/api/v1/processes/nobody/series").await, 404, "not_found");
+    check_error(scene.get("/api/v1/processes/unknown").await, 404, "not_found");
+    check_error(scene.get("/api/v1/processes/unknown/series").await, 404, "not_found");
     check_error(scene.get("/api/v1/processes/%2e%2e%2f%2e%2e/series").await, 404, "not_found");
     check_error(scene.get("/api/v2").await, 404, "not_found");
     let policy = format!("{process}/policy");
@@ -260,7 +260,7 @@ async fn wrong_requests_are_told_what_is_wrong() {
     check_error(scene.post(&policy, "application/json", "{").await, 400, "bad_request");
     check_error(scene.post(&policy, "text/plain", r#"{"policy": "gap"}"#).await, 400, "bad_request");
     check_error(
-        scene.post("/api/v1/processes/nobody/policy", "application/json", r#"{"policy": "gap"}"#).await,
+        scene.post("/api/v1/processes/unknown/policy", "application/json", r#"{"policy": "gap"}"#).await,
         404,
         "not_found",
     );
@@ -269,7 +269,7 @@ async fn wrong_requests_are_told_what_is_wrong() {
 
 #[tokio::test]
 async fn no_size_of_a_request_can_hurt() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let long = vec![b' '; SHORT_BODY + 1];
     check_error(scene.post("/api/v1/processes/x/policy", "application/json", long).await, 413, "too_large");
     let long = vec![0; MAX_FRAME + 5];
@@ -295,8 +295,8 @@ async fn a_body_that_never_ends_is_not_waited_for() {
             std::task::Poll::Pending
         }
     }
-    let scene = Arc::new(Scene::new());
-    let upload = |scene: Arc<Scene>| async move {
+    let scene = Arc::new(TestHub::new());
+    let upload = |scene: Arc<TestHub>| async move {
         scene.post("/api/v1/recordings", "application/octet-stream", Body::new(Endless)).await
     };
     let slow = tokio::spawn(upload(Arc::clone(&scene)));
@@ -311,7 +311,7 @@ async fn a_body_that_never_ends_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_recording_is_uploaded_drawn_and_deleted() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let mut trace = encode_header(&Header { started_unix_ns: 1_000_000_000, pid: 3, ..Header::default() });
     let mut writer = BlockWriter::new();
     writer.push(&Record::Process { at: 0, rss: 55, cpu_us: 0 });
@@ -334,7 +334,7 @@ async fn a_recording_is_uploaded_drawn_and_deleted() {
 
 #[tokio::test]
 async fn without_the_token_there_are_no_data() {
-    let scene = Scene::with_token(Some("0123456789abcdef"));
+    let scene = TestHub::with_token(Some("0123456789abcdef"));
     for path in ["/api/v1/hub", "/api/v1/processes", "/metrics", "/api/v1/live"] {
         check_error(scene.get(path).await, 401, "unauthorized");
     }
@@ -346,7 +346,7 @@ async fn without_the_token_there_are_no_data() {
 
 #[tokio::test]
 async fn a_read_only_token_looks_and_does_not_order() {
-    let scene = Scene::with_token(Some("0123456789abcdef"));
+    let scene = TestHub::with_token(Some("0123456789abcdef"));
     let id = scene.report(7, "gap");
     let order = async |token: &str| {
         let request = Request::post(format!("/api/v1/processes/{id}/policy"))
@@ -367,7 +367,7 @@ async fn a_read_only_token_looks_and_does_not_order() {
 
 #[tokio::test]
 async fn the_address_with_the_token_opens_the_page_and_loses_the_token() {
-    let scene = Scene::with_token(Some("0123456789abcdef"));
+    let scene = TestHub::with_token(Some("0123456789abcdef"));
     let open = async |path: &str| {
         let request = Request::get(path).header("host", "localhost").body(Body::empty()).unwrap();
         scene.router.clone().oneshot(request).await.unwrap()
@@ -383,7 +383,7 @@ async fn the_address_with_the_token_opens_the_page_and_loses_the_token() {
 
 #[tokio::test]
 async fn too_many_processes_are_refused_and_the_others_stay() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     let mut refused = 0;
     for pid in 0..6000 {
         let frame = Frame { report: about(pid, 1.0), records: vec![], blocks: &[] };

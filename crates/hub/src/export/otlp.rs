@@ -18,9 +18,9 @@ use tokio::time::{interval, timeout};
 
 use super::{BOUNDS_MS, cumulative};
 use crate::clock::unix_ms;
-use crate::facts::Facts;
+use crate::facts::ProcessFacts;
 use crate::hub::Hub;
-use crate::process::State;
+use crate::process::Presence;
 
 /// How often, and how long a collector may take.
 const EVERY: Duration = Duration::from_secs(10);
@@ -34,12 +34,12 @@ static METRICS: LazyLock<Vec<OtlpMetric>> = LazyLock::new(catalogue::metrics::ot
 
 /// A collector.
 #[derive(Clone, Debug)]
-pub struct Collector {
+pub struct OtlpCollector {
     address: String,
     path: String,
 }
 
-impl std::str::FromStr for Collector {
+impl std::str::FromStr for OtlpCollector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -56,7 +56,7 @@ impl std::str::FromStr for Collector {
 }
 
 /// Sends metrics for ever. A collector that is away is told of on stderr once, and tried again.
-pub(crate) async fn export(hub: Arc<Hub>, collector: Collector) {
+pub(crate) async fn export(hub: Arc<Hub>, collector: OtlpCollector) {
     let mut ticks = interval(EVERY);
     let mut away = false;
     loop {
@@ -75,7 +75,7 @@ pub(crate) async fn export(hub: Arc<Hub>, collector: Collector) {
     }
 }
 
-async fn send(collector: &Collector, message: String) -> Result<(), String> {
+async fn send(collector: &OtlpCollector, message: String) -> Result<(), String> {
     const LONGEST: usize = 64 * 1024;
     let stream = TcpStream::connect(&collector.address).await.map_err(|error| error.to_string())?;
     let (mut sender, connection) =
@@ -98,7 +98,7 @@ async fn send(collector: &Collector, message: String) -> Result<(), String> {
 fn message(hub: &Hub) -> String {
     let now_ms = unix_ms();
     let views = hub.views();
-    let live = views.iter().filter(|view| view.state == State::Live);
+    let live = views.iter().filter(|view| view.state == Presence::Live);
     let resources: Vec<_> = live
         .filter_map(|view| Some((&view.facts, view.sample.as_ref()?, view.epoch_ms)))
         .map(|(facts, sample, epoch_ms)| resource(facts, sample, (epoch_ms * 1e6) as u64, now_ms * 1_000_000))
@@ -107,7 +107,7 @@ fn message(hub: &Hub) -> String {
 }
 
 /// One process. Numbers of 64 bits are texts in this format.
-fn resource(facts: &Facts, sample: &Sample, started: u64, now: u64) -> Value {
+fn resource(facts: &ProcessFacts, sample: &Sample, started: u64, now: u64) -> Value {
     let (name, version) = facts.python.split_once(' ').unwrap_or((&facts.python, ""));
     let attributes = attributes(&[
         ("service.name", if facts.service.is_empty() { "python" } else { &facts.service }),
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn collectors_are_read() {
-        let read = |text: &str| text.parse::<Collector>().map(|it| format!("{}{}", it.address, it.path));
+        let read = |text: &str| text.parse::<OtlpCollector>().map(|it| format!("{}{}", it.address, it.path));
         assert_eq!(read("http://127.0.0.1").unwrap(), "127.0.0.1:4318/v1/metrics");
         assert_eq!(read("http://otel:80/x/metrics").unwrap(), "otel:80/x/metrics");
         assert!(read("https://otel").is_err() && read("otel:80").is_err());

@@ -15,8 +15,8 @@ use neurogc_wire::report::Sample;
 
 use super::{BOUNDS_MS, cumulative};
 use crate::api::{App, blocking};
-use crate::facts::Facts;
-use crate::process::State as Presence;
+use crate::facts::ProcessFacts;
+use crate::process::Presence;
 
 /// The metric that says which process has the labels of a worker now.
 const INFO: &str = "neurogc_process_info";
@@ -50,15 +50,15 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
 /// A process with the label that tells it from the others of its service. The label stays the same over restarts.
 #[derive(Clone, Copy, Debug)]
 struct Labelled<'f> {
-    facts: &'f Facts,
+    facts: &'f ProcessFacts,
     worker: &'f str,
 }
 
 /// What tells each process from the others of its service on its host: the number of a worker, else the role. Of several
 /// that have the same, the later ones get a number behind it.
-fn workers<'f>(processes: impl Iterator<Item = &'f Facts>) -> Vec<String> {
+fn workers<'f>(processes: impl Iterator<Item = &'f ProcessFacts>) -> Vec<String> {
     let processes: Vec<_> = processes.collect();
-    let plain = |facts: &Facts| {
+    let plain = |facts: &ProcessFacts| {
         let role = facts.role.strip_prefix("worker ").unwrap_or(&facts.role);
         if role.starts_with("child of ") { "child".to_owned() } else { role.replace(' ', "_") }
     };
@@ -183,14 +183,22 @@ impl std::fmt::Display for Escaped<'_> {
 mod tests {
     use super::*;
 
-    fn facts(pid: u32, service: &str, role: &str, started_ms: u64) -> Facts {
+    fn facts(pid: u32, service: &str, role: &str, started_ms: u64) -> ProcessFacts {
         let (host, id) = ("a".to_owned(), format!("a-{pid}-{started_ms}"));
-        Facts { id, host, pid, service: service.to_owned(), role: role.to_owned(), started_ms, ..Facts::default() }
+        ProcessFacts {
+            id,
+            host,
+            pid,
+            service: service.to_owned(),
+            role: role.to_owned(),
+            started_ms,
+            ..ProcessFacts::default()
+        }
     }
 
     #[test]
     fn labels_are_those_of_the_process_that_was_there_before_and_never_given_twice() {
-        let check = |processes: &[Facts], expected: &[&str]| assert_eq!(workers(processes.iter()), expected);
+        let check = |processes: &[ProcessFacts], expected: &[&str]| assert_eq!(workers(processes.iter()), expected);
         check(&[facts(10, "shop", "master", 1), facts(11, "shop", "worker 1", 2)], &["master", "1"]);
         check(&[facts(10, "shop", "master", 1), facts(99, "shop", "worker 1", 9)], &["master", "1"]);
         let twins = [facts(5, "job", "main", 9), facts(6, "job", "main", 4), facts(7, "other", "main", 1)];

@@ -21,14 +21,14 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 pub(crate) use batch::Batch;
-pub(crate) use reader::{Choice, Course, Found, Span, Wish};
+pub(crate) use reader::{Choice, Found, Span, StoredRows, Wish};
 pub(crate) use tiers::MAX_AGE_S;
-pub(crate) use writer::{Entry, Write};
+pub(crate) use writer::{StoreEntry, Write};
 
 use crate::clock::unix_ms;
-use crate::facts::Facts;
+use crate::facts::ProcessFacts;
 use schema::Unfit;
-use writer::{Progress, Writer};
+use writer::{Writer, WriterProgress};
 
 /// What may wait to be written: a few seconds of hundreds of agents.
 const QUEUE: usize = 16_384;
@@ -78,7 +78,7 @@ pub(crate) struct Store {
     limit: u64,
     queue: Option<SyncSender<Write>>,
     writer: Option<JoinHandle<()>>,
-    progress: Arc<Progress>,
+    progress: Arc<WriterProgress>,
     readers: Mutex<Vec<Connection>>,
     /// Held for as long as the store is open: two hubs would write over each other.
     _lock: File,
@@ -98,7 +98,7 @@ impl Store {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let path = folder.join("hub.db");
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(WriterProgress::default());
         let writer = match open_writer(&path, limit, &progress) {
             Err(unfit) if unfit.is_broken() => {
                 let aside = move_aside(&path).map_err(|error| wrong(format!("hub.db is broken: {error}")))?;
@@ -135,17 +135,17 @@ impl Store {
     }
 
     /// The latest processes with history, and when each was last seen.
-    pub(crate) fn processes(&self) -> rusqlite::Result<Vec<(Facts, u64)>> {
+    pub(crate) fn processes(&self) -> rusqlite::Result<Vec<(ProcessFacts, u64)>> {
         self.read(reader::processes)
     }
 
     /// One process with history, and when it was last seen.
-    pub(crate) fn process(&self, id: &str) -> rusqlite::Result<Option<(Facts, u64)>> {
+    pub(crate) fn process(&self, id: &str) -> rusqlite::Result<Option<(ProcessFacts, u64)>> {
         self.read(|db| reader::process(db, id))
     }
 
     /// The course of a process over a while.
-    pub(crate) fn course(&self, id: &str, span: Span) -> rusqlite::Result<Course> {
+    pub(crate) fn course(&self, id: &str, span: Span) -> rusqlite::Result<StoredRows> {
         self.read(|db| reader::course(db, id, span, unix_ms()))
     }
 
@@ -185,7 +185,7 @@ impl Store {
     }
 }
 
-fn open_writer(path: &Path, limit: u64, progress: &Arc<Progress>) -> Result<Writer, Unfit> {
+fn open_writer(path: &Path, limit: u64, progress: &Arc<WriterProgress>) -> Result<Writer, Unfit> {
     // Command lines are private, whatever folder was named. SQLite's other files follow this one.
     let private = File::options().create(true).append(true).mode(0o600).open(path);
     private.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;

@@ -7,8 +7,8 @@ use neurogc_wire::report::read_blocks;
 use super::schema::{Layouts, layouts};
 use super::tiers::{TIERS, choose, last_of};
 use crate::event::Event;
-use crate::facts::Facts;
-use crate::row::{Row, fold_into_steps};
+use crate::facts::ProcessFacts;
+use crate::row::{FigureRow, fold_into_steps};
 
 /// A while of which so many points are wanted.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,9 @@ pub(crate) struct Span {
 
 /// Rows of a while, and the length of their steps.
 #[derive(Debug, Default)]
-pub(crate) struct Course {
+pub(crate) struct StoredRows {
     pub(crate) step_ms: u64,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<FigureRow>,
 }
 
 /// Which events are wanted.
@@ -58,7 +58,7 @@ pub(super) fn key_of(db: &Connection, id: &str) -> rusqlite::Result<Option<i64>>
 }
 
 /// The latest processes with history, and when each was last seen.
-pub(super) fn processes(db: &Connection) -> rusqlite::Result<Vec<(Facts, u64)>> {
+pub(super) fn processes(db: &Connection) -> rusqlite::Result<Vec<(ProcessFacts, u64)>> {
     let mut select = db.prepare_cached(
         "SELECT id, host, pid, command, python, neurogc, policy, started, seen FROM processes ORDER BY seen DESC LIMIT 1000",
     )?;
@@ -66,15 +66,15 @@ pub(super) fn processes(db: &Connection) -> rusqlite::Result<Vec<(Facts, u64)>> 
 }
 
 /// One process with history, and when it was last seen.
-pub(super) fn process(db: &Connection, id: &str) -> rusqlite::Result<Option<(Facts, u64)>> {
+pub(super) fn process(db: &Connection, id: &str) -> rusqlite::Result<Option<(ProcessFacts, u64)>> {
     let mut select = db.prepare_cached(
         "SELECT id, host, pid, command, python, neurogc, policy, started, seen FROM processes WHERE id = ?1",
     )?;
     select.query_row(params![id], read_process).optional()
 }
 
-fn read_process(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Facts, u64)> {
-    let facts = Facts {
+fn read_process(row: &rusqlite::Row<'_>) -> rusqlite::Result<(ProcessFacts, u64)> {
+    let facts = ProcessFacts {
         id: row.get(0)?,
         host: row.get(1)?,
         pid: row.get(2)?,
@@ -84,19 +84,19 @@ fn read_process(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Facts, u64)> {
         policy: row.get(6)?,
         started_ms: row.get::<_, i64>(7)? as u64,
         // A process that has ended is listed by its command.
-        ..Facts::default()
+        ..ProcessFacts::default()
     };
     Ok((facts, row.get::<_, i64>(8)? as u64))
 }
 
 /// The course of a process over a while, down-sampled to the number of points that is wanted.
-pub(super) fn course(db: &Connection, id: &str, span: Span, now_ms: u64) -> rusqlite::Result<Course> {
+pub(super) fn course(db: &Connection, id: &str, span: Span, now_ms: u64) -> rusqlite::Result<StoredRows> {
     let length = span.to_ms.saturating_sub(span.from_ms).max(1);
     let wanted = length.div_ceil(span.points.max(1));
     let tier = choose(span.from_ms, now_ms, wanted);
     let tier_ms = tier.step_s * 1000;
     let step_ms = wanted.div_ceil(tier_ms).max(1) * tier_ms;
-    let Some(process) = key_of(db, id)? else { return Ok(Course { step_ms, rows: Vec::new() }) };
+    let Some(process) = key_of(db, id)? else { return Ok(StoredRows { step_ms, rows: Vec::new() }) };
     let layouts = layouts(db)?;
     let mut rows = read_rows(db, &layouts, process, tier.step_s, span.from_ms, span.to_ms)?;
     if tier != TIERS[0] {
@@ -104,7 +104,7 @@ pub(super) fn course(db: &Connection, id: &str, span: Span, now_ms: u64) -> rusq
         let done = last_of(db, process, tier.step_s)?.max(span.from_ms);
         rows.extend(read_rows(db, &layouts, process, TIERS[0].step_s, done, span.to_ms)?);
     }
-    Ok(Course { step_ms, rows: fold_into_steps(rows, step_ms) })
+    Ok(StoredRows { step_ms, rows: fold_into_steps(rows, step_ms) })
 }
 
 /// The rows of one tier after one moment and up to another.
@@ -115,7 +115,7 @@ pub(super) fn read_rows(
     step_s: u64,
     after: u64,
     until: u64,
-) -> rusqlite::Result<Vec<Row>> {
+) -> rusqlite::Result<Vec<FigureRow>> {
     let mut select = db.prepare_cached(
         "SELECT t, layout, figures, latency FROM samples
          WHERE process = ?1 AND step = ?2 AND t > ?3 AND t <= ?4 ORDER BY t",
@@ -127,7 +127,7 @@ pub(super) fn read_rows(
         let order = layouts.iter().find(|(id, _)| *id == layout).map(|(_, order)| order);
         let (figures, latency) = (row.get_ref(2)?.as_blob()?, row.get_ref(3)?.as_blob()?);
         rows.extend(
-            order.and_then(|order| Row::from_bytes(row.get::<_, i64>(0).ok()? as u64, figures, latency, order)),
+            order.and_then(|order| FigureRow::from_bytes(row.get::<_, i64>(0).ok()? as u64, figures, latency, order)),
         );
     }
     Ok(rows)

@@ -9,21 +9,21 @@ use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Place, Record};
 
 use super::*;
-use crate::row::Row;
+use crate::row::FigureRow;
 use crate::series::position;
 
 const ROOMY: u64 = 64 << 20;
 
-fn facts(id: &str) -> Arc<Facts> {
-    Arc::new(Facts { id: id.to_owned(), policy: "gap".to_owned(), ..Facts::default() })
+fn facts(id: &str) -> Arc<ProcessFacts> {
+    Arc::new(ProcessFacts { id: id.to_owned(), policy: "gap".to_owned(), ..ProcessFacts::default() })
 }
 
-fn row(t: u64, rss: u64) -> Row {
+fn row(t: u64, rss: u64) -> FigureRow {
     let mut sample = Sample::default();
     sample.status.memory.rss = rss;
     sample.status.requests.count = 1;
     sample.latency.buckets.add(1_000_000, 1);
-    Row::between(&Sample::default(), &sample, 1.0, t)
+    FigureRow::between(&Sample::default(), &sample, 1.0, t)
 }
 
 fn collection(at_ms: u64, pause_ms: u64) -> Record {
@@ -42,18 +42,19 @@ impl Store {
     /// Waits until everything before this has been written, or dropped.
     fn settle(&self) {
         let (done, settled) = channel();
-        self.put(Write { facts: facts("mark"), what: Entry::Mark(done), held: None });
+        self.put(Write { facts: facts("mark"), what: StoreEntry::Mark(done), held: None });
         settled.recv_timeout(Duration::from_secs(20)).unwrap();
     }
 
-    fn put_rows(&self, facts: &Arc<Facts>, rows: impl IntoIterator<Item = Row>) {
-        rows.into_iter()
-            .for_each(|row| self.put(Write { facts: Arc::clone(facts), what: Entry::Row(Arc::new(row)), held: None }));
+    fn put_rows(&self, facts: &Arc<ProcessFacts>, rows: impl IntoIterator<Item = FigureRow>) {
+        rows.into_iter().for_each(|row| {
+            self.put(Write { facts: Arc::clone(facts), what: StoreEntry::Row(Arc::new(row)), held: None })
+        });
     }
 
-    fn put_events(&self, facts: &Arc<Facts>, records: &[Record], epoch_ms: u64) {
+    fn put_events(&self, facts: &Arc<ProcessFacts>, records: &[Record], epoch_ms: u64) {
         let batch = Batch::of_records(records, epoch_ms as f64).unwrap();
-        self.put(Write { facts: Arc::clone(facts), what: Entry::Events(batch), held: None });
+        self.put(Write { facts: Arc::clone(facts), what: StoreEntry::Events(batch), held: None });
     }
 }
 
@@ -167,7 +168,7 @@ fn a_long_while_is_drawn_from_coarse_rows_and_ends_with_the_latest_second() {
     let store = Store::open(folder.path(), ROOMY).unwrap();
     let course = store.course("a", Span { from_ms: now - 86_400_000, to_ms: now + 1000, points: 600 }).unwrap();
     assert_eq!(course.step_ms % 60_000, 0);
-    let rss = |row: &Row| row.value(position("memory.rss").unwrap()).unwrap();
+    let rss = |row: &FigureRow| row.value(position("memory.rss").unwrap()).unwrap();
     assert_eq!(course.rows.last().map(rss), Some(600.0));
     let requests: f32 =
         course.rows.iter().map(|row| row.value(position("requests.rps").unwrap()).unwrap()).sum::<f32>();

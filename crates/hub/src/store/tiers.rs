@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::reader::read_rows;
 use super::schema::Layouts;
-use crate::row::{Row, fold_into_steps};
+use crate::row::{FigureRow, fold_into_steps};
 
 /// Rows of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,7 +62,13 @@ pub(super) fn last_of(db: &Connection, process: i64, step_s: u64) -> rusqlite::R
 }
 
 /// Writes rows of one process.
-pub(super) fn insert(db: &Connection, layout: i64, process: i64, step_s: u64, rows: &[Row]) -> rusqlite::Result<()> {
+pub(super) fn insert(
+    db: &Connection,
+    layout: i64,
+    process: i64,
+    step_s: u64,
+    rows: &[FigureRow],
+) -> rusqlite::Result<()> {
     let mut insert = db.prepare_cached(
         "INSERT OR REPLACE INTO samples (process, step, t, layout, figures, latency) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;

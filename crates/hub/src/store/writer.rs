@@ -14,8 +14,8 @@ use super::schema::{Layouts, forget_processes, layouts, own_layout};
 use super::tiers::{TIERS, expire, insert, roll_up};
 use crate::budget::Held;
 use crate::clock::unix_ms;
-use crate::facts::Facts;
-use crate::row::Row;
+use crate::facts::ProcessFacts;
+use crate::row::FigureRow;
 
 /// How often is committed. What is lost when the hub is killed is at most this.
 const COMMIT_EVERY: Duration = Duration::from_millis(500);
@@ -33,8 +33,8 @@ const FULL_PERCENT: u64 = 85;
 /// Something to write about a process.
 #[derive(Debug)]
 pub(crate) struct Write {
-    pub(crate) facts: Arc<Facts>,
-    pub(crate) what: Entry,
+    pub(crate) facts: Arc<ProcessFacts>,
+    pub(crate) what: StoreEntry,
     /// The memory that it takes of the budgets. It is given back with this, when it has been written.
     #[expect(dead_code, reason = "it is there to be dropped")]
     pub(crate) held: Option<Held>,
@@ -42,15 +42,15 @@ pub(crate) struct Write {
 
 /// What is written.
 #[derive(Debug)]
-pub(crate) enum Entry {
-    Row(Arc<Row>),
+pub(crate) enum StoreEntry {
+    Row(Arc<FigureRow>),
     Events(Batch),
     /// For tests: tells when everything before it has been dealt with.
     #[cfg(test)]
     Mark(std::sync::mpsc::Sender<()>),
 }
 
-impl Entry {
+impl StoreEntry {
     /// Whether a test waits for it to be written.
     fn is_awaited(&self) -> bool {
         #[cfg(test)]
@@ -62,7 +62,7 @@ impl Entry {
 
 /// How writing goes.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct WriterProgress {
     pub(crate) written: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) bytes: AtomicU64,
@@ -71,7 +71,7 @@ pub(crate) struct Progress {
     pub(crate) notice: Mutex<Option<String>>,
 }
 
-impl Progress {
+impl WriterProgress {
     pub(super) fn note(&self, notice: String) {
         *self.notice.lock().unwrap_or_else(PoisonError::into_inner) = Some(notice);
     }
@@ -84,7 +84,7 @@ impl Progress {
 /// A process in the database: its key, what is said there about it, and when it was last written about.
 struct Known {
     key: i64,
-    facts: Arc<Facts>,
+    facts: Arc<ProcessFacts>,
     written: Instant,
 }
 
@@ -97,11 +97,11 @@ pub(super) struct Writer {
     known: HashMap<String, Known>,
     roll_at: Instant,
     expire_at: Instant,
-    progress: Arc<Progress>,
+    progress: Arc<WriterProgress>,
 }
 
 impl Writer {
-    pub(super) fn new(db: Connection, limit: u64, progress: Arc<Progress>) -> rusqlite::Result<Self> {
+    pub(super) fn new(db: Connection, limit: u64, progress: Arc<WriterProgress>) -> rusqlite::Result<Self> {
         let layout = own_layout(&db)?;
         let layouts = layouts(&db)?;
         let now = Instant::now();
@@ -169,7 +169,7 @@ impl Writer {
         }
         #[cfg(test)]
         for write in waiting.iter() {
-            if let Entry::Mark(done) = &write.what {
+            if let StoreEntry::Mark(done) = &write.what {
                 let _ = done.send(());
             }
         }
@@ -194,13 +194,13 @@ impl Writer {
                 }
             };
             match what {
-                Entry::Row(row) => {
+                StoreEntry::Row(row) => {
                     insert(&transaction, self.layout, key, TIERS[0].step_s, std::slice::from_ref(row))?;
                     seen.insert(key, row.t);
                 }
-                Entry::Events(batch) => batches.entry(key).or_default().push(batch),
+                StoreEntry::Events(batch) => batches.entry(key).or_default().push(batch),
                 #[cfg(test)]
-                Entry::Mark(_) => {}
+                StoreEntry::Mark(_) => {}
             }
         }
         for (key, batches) in batches {
@@ -288,13 +288,13 @@ impl Writer {
     }
 }
 
-fn upsert(db: &Connection, facts: &Facts) -> rusqlite::Result<i64> {
+fn upsert(db: &Connection, facts: &ProcessFacts) -> rusqlite::Result<i64> {
     let mut upsert = db.prepare_cached(
         "INSERT INTO processes (id, host, pid, command, python, neurogc, policy, started, seen)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
          ON CONFLICT (id) DO UPDATE SET command = ?4, python = ?5, neurogc = ?6, policy = ?7 RETURNING key",
     )?;
-    let Facts { id, host, pid, command, python, neurogc, policy, started_ms, .. } = facts;
+    let ProcessFacts { id, host, pid, command, python, neurogc, policy, started_ms, .. } = facts;
     upsert.query_row(
         params![id, host, pid, command, python, neurogc, policy, *started_ms as i64, unix_ms() as i64],
         |row| row.get(0),

@@ -1,11 +1,11 @@
 //! What policies cost on excerpts, and how far each is from the best that could have been done.
 
-use neurogc_neural::Model as Net;
+use neurogc_neural::Model;
 use neurogc_policy::{Name, Neural, Policy, Weights, policy};
 
 use super::{Course, Excerpt, LEAST_COST};
 use crate::oracle::{Resolution, oracle};
-use crate::outcome::Outcome;
+use crate::outcome::SimulationOutcome;
 use crate::simulate::simulate_policy;
 
 /// What came of a policy on all excerpts.
@@ -18,7 +18,7 @@ pub struct Judgement {
     /// The geometric mean of its costs over those of `gap`.
     pub over_rules: f64,
     /// How much more it costs than the oracle's schedule, as a share of that: all excerpts added up for which there is
-    /// one. Nothing where nobody has one.
+    /// one; `None` where no excerpt has one.
     pub regret: Option<f64>,
     /// The worst 99.9th percentile of an excerpt, in milliseconds.
     pub p999_ms: f64,
@@ -34,7 +34,7 @@ pub(super) fn judge(
     models: &[(String, Vec<u8>)],
 ) -> Vec<Judgement> {
     let lambda = course.tuning.memory_price;
-    let best: Vec<Option<Outcome>> = excerpts
+    let best: Vec<Option<SimulationOutcome>> = excerpts
         .iter()
         .map(|excerpt| {
             let undivided = excerpt.workload.undivided();
@@ -43,7 +43,7 @@ pub(super) fn judge(
         })
         .collect();
     let least: f64 = best.iter().flatten().map(|outcome| outcome.cost(lambda)).sum();
-    let judged = |name: &str, outcomes: &[Option<Outcome>]| {
+    let judged = |name: &str, outcomes: &[Option<SimulationOutcome>]| {
         let count = outcomes.iter().flatten().count().max(1) as f64;
         let (mut sum, mut comparable, mut logarithms) = (0.0, 0.0, 0.0);
         for ((outcome, best), excerpt) in outcomes.iter().zip(&best).zip(excerpts) {
@@ -53,7 +53,7 @@ pub(super) fn judge(
             comparable += if best.is_some() { cost } else { 0.0 };
             logarithms += excerpt.over_rules(outcome, lambda);
         }
-        let most = |of: fn(&Outcome) -> f64| outcomes.iter().flatten().map(of).fold(0.0, f64::max);
+        let most = |of: fn(&SimulationOutcome) -> f64| outcomes.iter().flatten().map(of).fold(0.0, f64::max);
         Judgement {
             name: name.to_owned(),
             cost: sum / count,
@@ -63,7 +63,7 @@ pub(super) fn judge(
             peak_mb: most(|outcome| outcome.peak_mb),
         }
     };
-    let play = |make: &dyn Fn() -> Option<Box<dyn Policy>>| -> Vec<Option<Outcome>> {
+    let play = |make: &dyn Fn() -> Option<Box<dyn Policy>>| -> Vec<Option<SimulationOutcome>> {
         let play = |excerpt: &Excerpt<'_>| {
             let scene = course.scene(&excerpt.program.model, &excerpt.workload);
             Some(simulate_policy(&scene, make()?, true))
@@ -79,7 +79,7 @@ pub(super) fn judge(
     }
     for (name, bytes) in models {
         let outcomes = play(&|| {
-            let model = Net::load(bytes).ok()?;
+            let model = Model::load(bytes).ok()?;
             let weights = Weights::named(&model.metadata().weights);
             Some(Box::new(Neural::new(course.tuning, model, weights)))
         });

@@ -1,5 +1,5 @@
-//! From recorded programs to a policy: lessons for models, weights for decisions, and how good it all is on what nobody
-//! learned from.
+//! From recorded programs to a policy: lessons for models, weights for decisions, and how good both are on held-out
+//! data.
 //!
 //! Every program is divided by time: models and weights learn from the first part, the choice among models is made on
 //! the second, and what the report says comes from the third. Decisions are tried in the simulator on excerpts, each
@@ -14,29 +14,29 @@ mod services;
 
 use std::collections::BTreeMap;
 
-use neurogc_neural::{Contents, LoadError, Model as Net, write};
+use neurogc_neural::{Contents, Model, ModelError, write};
 use neurogc_policy::features::NAMES;
 use neurogc_policy::{Name, Neural, Policy, Tuning, WEIGHT_NAMES, WEIGHTS, Weights, policy};
 
 pub use self::judge::Judgement;
-pub use self::pipeline::{Plan, Training};
+pub use self::pipeline::{Training, TrainingPlan};
 use self::rl::reinforce;
-pub use self::school::{Audience, Candidate, SchoolError};
+pub use self::school::{Audience, SchoolError, TrainedModel};
 use self::search::Effort;
 pub use self::services::services;
-use crate::model::Model;
-use crate::models::{Dataset, Sample, Split, TrainError};
-use crate::outcome::Outcome;
+use crate::model::HeapModel;
+use crate::models::{Dataset, Split, TrainError, TrainingSample};
+use crate::outcome::SimulationOutcome;
 use crate::simulate::{Scene, lessons, simulate_policy};
 use crate::workload::Workload;
 
 /// A program to learn from.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct RecordedProgram {
     /// What it is called.
     pub name: String,
     /// What its heap is like.
-    pub model: Model,
+    pub model: HeapModel,
     /// What is asked of it.
     pub workload: Workload,
 }
@@ -56,7 +56,7 @@ const TRIED_OF_EACH: u64 = 60_000_000_000;
 /// Everything that is learned from.
 #[derive(Clone, Debug)]
 pub struct Course {
-    programs: Vec<Program>,
+    programs: Vec<RecordedProgram>,
     /// What policies are told; the price of memory is that of the cost.
     tuning: Tuning,
 }
@@ -64,7 +64,7 @@ pub struct Course {
 impl Course {
     /// A course about these programs, at a price of memory.
     #[must_use]
-    pub fn new(programs: Vec<Program>, lambda: f64) -> Self {
+    pub fn new(programs: Vec<RecordedProgram>, lambda: f64) -> Self {
         Self { programs, tuning: Tuning { memory_price: lambda, ..Tuning::default() } }
     }
 
@@ -85,14 +85,19 @@ impl Course {
             }
             met.sort_by(|a, b| a.at.total_cmp(&b.at));
             for lesson in &met {
-                all.push(Sample { window: &lesson.window, targets: lesson.targets, weight: 1.0, at: lesson.at });
+                all.push(TrainingSample {
+                    window: &lesson.window,
+                    targets: lesson.targets,
+                    weight: 1.0,
+                    at: lesson.at,
+                });
             }
             joined.join(&all.split()?);
         }
         Ok(joined)
     }
 
-    fn scene<'s>(&self, model: &'s Model, workload: &'s Workload) -> Scene<'s> {
+    fn scene<'s>(&self, model: &'s HeapModel, workload: &'s Workload) -> Scene<'s> {
         Scene { tuning: self.tuning, ..Scene::new(model, workload) }
     }
 
@@ -130,7 +135,7 @@ impl Course {
     /// The score of a model with weights.
     fn score_of(&self, excerpts: &[Excerpt<'_>], bytes: &[u8], weights: Weights) -> f64 {
         self.score(excerpts, &|| {
-            let model = Net::load(bytes).ok()?;
+            let model = Model::load(bytes).ok()?;
             Some(Box::new(Neural::new(self.tuning, model, weights)))
         })
     }
@@ -165,16 +170,16 @@ const PEAK: f64 = 5.0;
 #[derive(Debug)]
 pub struct Excerpt<'c> {
     /// Of which program.
-    program: &'c Program,
+    program: &'c RecordedProgram,
     /// What is asked in it.
     workload: Workload,
     /// What comes of it under `gap`.
-    by_rules: Outcome,
+    by_rules: SimulationOutcome,
 }
 
 impl Excerpt<'_> {
     /// The logarithm of what something costs over what rules cost.
-    fn over_rules(&self, outcome: &Outcome, lambda: f64) -> f64 {
+    fn over_rules(&self, outcome: &SimulationOutcome, lambda: f64) -> f64 {
         (outcome.cost(lambda).max(LEAST_COST) / self.by_rules.cost(lambda).max(LEAST_COST)).ln()
     }
 }
@@ -194,7 +199,7 @@ fn from_logarithms(point: &[f64]) -> Weights {
 }
 
 /// The same file with other weights.
-fn reweighted(bytes: &[u8], weights: Weights) -> Result<Vec<u8>, LoadError> {
+fn reweighted(bytes: &[u8], weights: Weights) -> Result<Vec<u8>, ModelError> {
     let contents = Contents::read(bytes)?;
     let mut metadata = contents.metadata().clone();
     metadata.weights = named(weights);

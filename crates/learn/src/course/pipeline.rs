@@ -4,15 +4,15 @@ use neurogc_neural::Family;
 use neurogc_policy::Name;
 
 use super::judge::{Judgement, judge};
-use super::school::{Audience, Candidate, SchoolError, school};
-use super::{Course, Program, TEST};
+use super::school::{Audience, SchoolError, TrainedModel, school};
+use super::{Course, RecordedProgram, TEST};
 use crate::models::{Options, Split};
 
 /// What to train.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct TrainingPlan {
     /// What is learned from.
-    pub programs: Vec<Program>,
+    pub programs: Vec<RecordedProgram>,
     /// The price of memory.
     pub lambda: f64,
     /// How many lessons are drawn at most.
@@ -31,10 +31,10 @@ pub struct Training {
     /// The lessons.
     pub split: Split,
     /// The models, the best first, by what decisions cost on the validation part.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<TrainedModel>,
 }
 
-impl Plan {
+impl TrainingPlan {
     /// Trains.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! It begins as the linear model that examples gave, and changes how long gaps are expected to be, by each feature, and
 //! the weights of decisions, all at once, towards what costs least.
 
-use neurogc_neural::{Contents, Family, LoadError, OUTPUTS, Tensor, Values, write};
+use neurogc_neural::{Contents, Family, ModelError, OUTPUTS, Tensor, Values, write};
 use neurogc_policy::{WEIGHTS, Weights};
 
 use super::search::search;
@@ -22,7 +22,7 @@ pub(super) fn reinforce(
     linear: &[u8],
     effort: Effort,
     tell: &mut dyn FnMut(usize, f64),
-) -> Result<(Vec<u8>, f64), LoadError> {
+) -> Result<(Vec<u8>, f64), ModelError> {
     let contents = Contents::read(linear)?;
     let mut metadata = contents.metadata().clone();
     let inputs = 2 * metadata.features.len();

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use neurogc_neural::{Contents, Family, LoadError, Model as Net};
+use neurogc_neural::{Contents, Family, Model, ModelError};
 use neurogc_policy::Weights;
 
 use super::{Course, Effort, Excerpt, TRAINING, VALIDATION, reinforce, reweighted};
@@ -36,7 +36,7 @@ pub trait Audience {
 
 /// A model that was trained, with its weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct TrainedModel {
     /// What it is.
     pub family: Family,
     /// Its file.
@@ -51,7 +51,7 @@ pub enum SchoolError {
     Train(#[from] TrainError),
     /// A file that was just made cannot be read.
     #[error(transparent)]
-    Load(#[from] LoadError),
+    Load(#[from] ModelError),
 }
 
 /// Trains a model of each family. The best comes first, by what decisions cost on the validation part.
@@ -61,7 +61,7 @@ pub(super) fn school(
     families: &[Family],
     options: &Options,
     audience: &mut dyn Audience,
-) -> Result<Vec<Candidate>, SchoolError> {
+) -> Result<Vec<TrainedModel>, SchoolError> {
     School { course, split, options, audience, excerpts: course.excerpts(TRAINING) }.run(families)
 }
 
@@ -74,7 +74,7 @@ struct School<'s> {
 }
 
 impl School<'_> {
-    fn run(&mut self, families: &[Family]) -> Result<Vec<Candidate>, SchoolError> {
+    fn run(&mut self, families: &[Family]) -> Result<Vec<TrainedModel>, SchoolError> {
         let mut candidates = Vec::new();
         let mut linear = None;
         for family in families.iter().copied() {
@@ -90,7 +90,7 @@ impl School<'_> {
             if family == Family::Linear {
                 linear = Some(bytes.clone());
             }
-            candidates.push(Candidate { family, bytes });
+            candidates.push(TrainedModel { family, bytes });
         }
         self.best_first(candidates)
     }
@@ -120,7 +120,7 @@ impl School<'_> {
         if let Some(trouble) = trouble {
             self.audience.say(&format!("an interrupted training could not go on: {trouble}"));
         }
-        let metrics = evaluate(&mut Net::load(&trained.to_bytes()?)?, &self.split.test);
+        let metrics = evaluate(&mut Model::load(&trained.to_bytes()?)?, &self.split.test);
         trained.set_metrics(&metrics);
         let loss = metrics.mean_pinball().unwrap_or(f64::NAN);
         self.audience.done(1.0, &format!("{family}: trained, loss of gaps {loss:.4} on the test part"));
@@ -138,7 +138,7 @@ impl School<'_> {
     }
 
     /// The best gets weights that are looked for more thoroughly.
-    fn best_first(&mut self, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, SchoolError> {
+    fn best_first(&mut self, candidates: Vec<TrainedModel>) -> Result<Vec<TrainedModel>, SchoolError> {
         let excerpts = self.course.excerpts(VALIDATION);
         let mut scored = Vec::new();
         for candidate in candidates {
@@ -146,7 +146,7 @@ impl School<'_> {
             scored.push((self.course.score_of(&excerpts, &candidate.bytes, weights), candidate));
         }
         scored.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut candidates: Vec<Candidate> = scored.into_iter().map(|(_, candidate)| candidate).collect();
+        let mut candidates: Vec<TrainedModel> = scored.into_iter().map(|(_, candidate)| candidate).collect();
         if let Some(first) = candidates.first_mut().filter(|first| first.family != Family::Rl) {
             self.audience.begin(&format!("{}: better weights", first.family));
             let start = weights_of(&first.bytes)?;
@@ -158,6 +158,6 @@ impl School<'_> {
     }
 }
 
-fn weights_of(bytes: &[u8]) -> Result<Weights, LoadError> {
+fn weights_of(bytes: &[u8]) -> Result<Weights, ModelError> {
     Ok(Weights::named(&Contents::read(bytes)?.metadata().weights))
 }

@@ -2,10 +2,10 @@
 
 use neurogc_wire::stop::StopKind;
 
-use super::seen::{Seen, Stop};
+use super::seen::{RecordedStop, TraceContents};
 use crate::line::{Line, median};
 use crate::machine::PAGE;
-use crate::model::{Costs, Disturbed, FEW, Memory, Sweep};
+use crate::model::{Costs, Disturbed, FEW, ObjectSizes, Sweep};
 
 /// What the kernel takes to copy a page.
 const COPY_NS: f64 = 5_000.0;
@@ -16,7 +16,7 @@ const GROWTH: f64 = 0.02;
 /// No object weighs less, in bytes.
 const LIGHTEST: f64 = 16.0;
 
-impl Seen {
+impl TraceContents {
     /// What collections cost here, and where there were none, in other traces.
     pub(super) fn costs(&self, others: &[Self], busy: f64, assumed: &mut Vec<&'static str>) -> Costs {
         let usual = Costs::default();
@@ -58,7 +58,7 @@ impl Seen {
     /// Objects looked at, objects freed, and pauses of a kind of collection. Where there were few, also those of others;
     /// and what was before the first request is better than nothing.
     fn sweeps(&self, kind: StopKind, others: &[Self]) -> Vec<(f64, f64, f64)> {
-        let of = |stop: &Stop| stop.heap.map(|heap| (heap.looked, stop.freed, stop.pause as f64));
+        let of = |stop: &RecordedStop| stop.heap.map(|heap| (heap.looked, stop.freed, stop.pause as f64));
         let after = |seen: &Self, from: u64| -> Vec<(f64, f64, f64)> {
             let stops = seen.stops.iter().filter(|stop| stop.kind == kind && stop.at >= from);
             undisturbed(stops.filter_map(of).collect())
@@ -94,8 +94,8 @@ impl Seen {
     }
 
     /// Resident memory follows the objects that there are, and those that there have been.
-    pub(super) fn memory(&self, assumed: &mut Vec<&'static str>) -> Memory {
-        let usual = Memory::default();
+    pub(super) fn memory(&self, assumed: &mut Vec<&'static str>) -> ObjectSizes {
+        let usual = ObjectSizes::default();
         let mut stops = self.stops.iter().filter_map(|stop| Some((stop.at, stop.heap?.left))).peekable();
         let (mut objects, mut most) = (0.0, 0.0_f64);
         let mut points = Vec::new();
@@ -126,10 +126,10 @@ impl Seen {
         let drop = if told_apart { (mr * mf - fr * mm) / spread } else { 0.0 };
         if most - points.first().map_or(0.0, |first| first.1) < GROWTH * most || object.is_nan() || object < LIGHTEST {
             assumed.push("the bytes of an object");
-            return Memory { base: resident_mean - usual.object * most_mean, ..usual };
+            return ObjectSizes { base: resident_mean - usual.object * most_mean, ..usual };
         }
         let base = resident_mean - object * most_mean + drop * fewer_mean;
-        Memory { base, object, returned: (drop / object).clamp(0.0, 1.0) }
+        ObjectSizes { base, object, returned: (drop / object).clamp(0.0, 1.0) }
     }
 
     /// How far each pause was from what its cost says: the machine, and a heap whose objects lie ever less in order. Of a

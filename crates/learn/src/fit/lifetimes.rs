@@ -2,19 +2,19 @@
 
 use neurogc_wire::stop::StopKind;
 
-use super::seen::{HeapThen, Seen, Stop};
+use super::seen::{HeapThen, RecordedStop, TraceContents};
 use crate::line::median;
 use crate::model::Lifetimes;
 
 /// What dies within the allocations of so many requests dies with its own.
 const SOON: f64 = 20.0;
 
-impl Seen {
+impl TraceContents {
     pub(super) fn lifetimes(&self, assumed: &mut Vec<&'static str>) -> Lifetimes {
         // Where collections are as small as a few requests, the middle ones find the rest of what has died young: young
         // ones in the middle of a request leave what that still holds.
         let small = SOON * self.objects.iter().sum::<f64>() / self.served.len() as f64;
-        let soon = |stop: &Stop, heap: &HeapThen| {
+        let soon = |stop: &RecordedStop, heap: &HeapThen| {
             stop.kind == StopKind::Young || (stop.kind == StopKind::Middle && heap.looked <= small)
         };
         let (mut gathered, mut freed, mut promoted, mut in_hand, mut middles) = (0.0, 0.0, 0.0, 0.0, 0.0_f64);

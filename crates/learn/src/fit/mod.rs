@@ -19,15 +19,15 @@ mod seen;
 use neurogc_wire::trace::Trace;
 use serde::Serialize;
 
-use crate::model::Model;
+use crate::model::HeapModel;
 use crate::workload::Workload;
-use seen::Seen;
+use seen::TraceContents;
 
 /// What a trace says about its program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
     /// What its heap is like.
-    pub model: Model,
+    pub model: HeapModel,
     /// What was asked of it.
     #[serde(skip)]
     pub workload: Workload,
@@ -74,8 +74,8 @@ pub fn fit(trace: &Trace, warm_up: u64, seed: u64) -> Result<Fit, FitError> {
 /// The same, with other traces of the same program that show what this one does not: what collections cost that it has
 /// not seen, and, where they have looked much more closely, what objects live and how many each request allocates.
 pub fn fit_with(trace: &Trace, others: &[Trace], warm_up: u64, seed: u64) -> Result<Fit, FitError> {
-    let seen = Seen::read(trace)?;
-    let others = others.iter().map(Seen::read).collect::<Result<Vec<_>, _>>()?;
+    let seen = TraceContents::read(trace)?;
+    let others = others.iter().map(TraceContents::read).collect::<Result<Vec<_>, _>>()?;
     let mut assumed = Vec::new();
     let closest = others.iter().max_by(|a, b| a.closeness().total_cmp(&b.closeness()));
     let closer = closest.filter(|other| other.closeness() > CLOSER * seen.closeness());
@@ -90,5 +90,5 @@ pub fn fit_with(trace: &Trace, others: &[Trace], warm_up: u64, seed: u64) -> Res
     let costs = seen.costs(&others, busy / (seen.window.1 - seen.window.0) as f64, &mut assumed);
     let memory = seen.memory(&mut assumed);
     let disturbed = seen.disturbed(&others, &costs);
-    Ok(Fit { model: Model { costs, lifetimes, memory, disturbed }, workload, assumed })
+    Ok(Fit { model: HeapModel { costs, lifetimes, memory, disturbed }, workload, assumed })
 }

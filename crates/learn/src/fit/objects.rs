@@ -1,6 +1,6 @@
 //! The objects that each request has allocated.
 
-use super::seen::{Seen, Served};
+use super::seen::{ServedRequest, TraceContents};
 
 /// How often objects are shared out among requests, each time by what is known from the time before.
 const SHARED_OUT: usize = 10;
@@ -14,7 +14,7 @@ struct Span {
     parts: Vec<f64>,
 }
 
-impl Seen {
+impl TraceContents {
     /// The objects that each request has allocated: what has gathered from one collection to the next, shared out among
     /// those who ran meanwhile. By how long they did at first; and then again and again by how much each allocates in a
     /// time, as far as is known: who ran at many collections allocates more (expectation maximization).
@@ -54,10 +54,10 @@ impl Seen {
                 first += 1;
             }
             let within = self.served[first..].iter().take_while(|served| served.began < stop.at);
-            let work = |served: &Served| if served.shared { 1.0 - self.resting } else { 1.0 };
+            let work = |served: &ServedRequest| if served.shared { 1.0 - self.resting } else { 1.0 };
             let parts: Vec<f64> = within.map(|served| served.part(from, stop.at) * work(served)).collect();
             from = stop.at + stop.pause;
-            // Where nobody ran, somebody before or after has done it.
+            // Where no request ran, one before or after has made the objects.
             if parts.iter().any(|part| *part > 0.0) {
                 spans.push(Span { gathered, first, parts });
                 gathered = 0.0;

@@ -1,7 +1,7 @@
 //! The requests of a trace: what each took, and when it came.
 
-use super::seen::{Seen, Served, Stop, within};
-use crate::arrivals::{Turn, arrivals};
+use super::seen::{RecordedStop, ServedRequest, TraceContents, within};
+use crate::arrivals::{ServiceTurn, arrivals};
 use crate::workload::{Pace, Request, Start, Workload};
 
 /// A request that waits for others comes to the interpreter about so often: to send something, for each part of the answer,
@@ -31,7 +31,7 @@ const LOADING_NS: u64 = 50_000_000;
 /// The share of a process's time that the agent takes, about.
 const AGENT: f64 = 0.04;
 
-impl Seen {
+impl TraceContents {
     /// Finds out how long each request worked.
     pub(super) fn share_time(&mut self) {
         self.compare();
@@ -43,7 +43,7 @@ impl Seen {
     fn compare(&mut self) {
         let slack = self.slack();
         let mut queues = self.held.iter().rev().filter(|held| held.1 - held.0 >= BUSY_NS).peekable();
-        let mut next = Served { began: u64::MAX, ..Served::default() };
+        let mut next = ServedRequest { began: u64::MAX, ..ServedRequest::default() };
         for served in self.served.iter_mut().rev() {
             while queues.next_if(|queue| queue.0 > served.began).is_some() {}
             let in_queue = queues.peek().is_some_and(|queue| served.began < queue.1);
@@ -59,7 +59,8 @@ impl Seen {
 
     /// How long the program takes to go on to a request that waits already, at most.
     fn slack(&self) -> u64 {
-        let between = |pair: &[Served]| pair[1].began.checked_sub(pair[0].ended).filter(|&between| between <= SLACK_NS);
+        let between =
+            |pair: &[ServedRequest]| pair[1].began.checked_sub(pair[0].ended).filter(|&between| between <= SLACK_NS);
         let mut between: Vec<u64> = self.served.windows(2).filter_map(between).collect();
         between.sort_unstable();
         between.get((between.len() as f64 * HAD_WAITED) as usize).copied().unwrap_or(SLACK_NS)
@@ -92,7 +93,7 @@ impl Seen {
                 stopped_to = stopped_to.max(stop.at + stop.pause);
             }
             let time = (at - before).saturating_sub(stopped) as f64;
-            // Nobody else begins while this one is in flight, so it does not let go of the interpreter.
+            // No other request begins while this one is in flight, so it does not let go of the interpreter.
             match in_flight.iter().find(|&&each| !self.served[each].shared) {
                 Some(&alone) => self.served[alone].share += time,
                 None => in_flight.iter().for_each(|&each| self.served[each].share += time / in_flight.len() as f64),
@@ -183,15 +184,15 @@ impl Seen {
     }
 
     /// When each request can have come, and when its turn was.
-    fn turns(&self) -> Vec<Turn> {
-        // Until when the program was seen to do something, how many are in flight, and the last moment at which nobody can
-        // have waited.
+    fn turns(&self) -> Vec<ServiceTurn> {
+        // Until when the program was seen to do something, how many are in flight, and the last moment at which no
+        // request can have waited.
         let (mut seen, mut in_flight, mut idle) = (0, 0, 0);
         let mut stops = self.stops.iter().peekable();
         let mut ends: Vec<u64> = self.served.iter().map(|served| served.ended).collect();
         ends.sort_unstable();
         let mut ends = ends.into_iter().peekable();
-        let turn = |served: &Served| {
+        let turn = |served: &ServedRequest| {
             while let Some(end) = ends.next_if(|end| *end <= served.began) {
                 seen = seen.max(end);
                 in_flight -= 1;
@@ -208,7 +209,7 @@ impl Seen {
             }
             seen = served.began;
             in_flight += 1;
-            Turn { earliest: idle.min(served.began), began: served.began }
+            ServiceTurn { earliest: idle.min(served.began), began: served.began }
         };
         self.served.iter().map(turn).collect()
     }
@@ -217,7 +218,7 @@ impl Seen {
     fn start(&self, first: u64) -> Start {
         let loading = self.held.iter().filter(|held| held.1 - held.0 >= LOADING_NS && held.1 <= first);
         let at = loading.map(|held| held.1).max().unwrap_or(first);
-        let known = |stop: &Stop| stop.heap.filter(|_| stop.at <= first);
+        let known = |stop: &RecordedStop| stop.heap.filter(|_| stop.at <= first);
         let before = self.stops.iter().rev().find_map(known).or_else(|| self.stops.iter().find_map(|stop| stop.heap));
         // What is young or middle-aged then will be old soon, and is counted as old.
         let (tenured, pending) = before.map_or((0.0, 0.0), |heap| (heap.tenured, heap.left - heap.tenured));

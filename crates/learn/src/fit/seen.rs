@@ -9,7 +9,7 @@ use super::{FitError, LEAST_COLLECTIONS, LEAST_REQUESTS};
 
 /// A collection or another stop, with what is known about the heap.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stop {
+pub(super) struct RecordedStop {
     pub(super) at: u64,
     pub(super) pause: u64,
     pub(super) kind: StopKind,
@@ -32,7 +32,7 @@ pub(super) struct HeapThen {
 
 /// A request that was served.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Served {
+pub(super) struct ServedRequest {
     pub(super) began: u64,
     pub(super) ended: u64,
     /// Its share of the time that it was in flight, without pauses.
@@ -43,7 +43,7 @@ pub(super) struct Served {
     pub(super) slack: u64,
 }
 
-impl Served {
+impl ServedRequest {
     /// What of its share falls between two moments.
     pub(super) fn part(&self, from: u64, to: u64) -> f64 {
         let inside = self.ended.min(to).saturating_sub(self.began.max(from)) as f64;
@@ -53,9 +53,9 @@ impl Served {
 
 /// What a trace shows.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) served: Vec<Served>,
-    pub(super) stops: Vec<Stop>,
+pub(super) struct TraceContents {
+    pub(super) served: Vec<ServedRequest>,
+    pub(super) stops: Vec<RecordedStop>,
     /// When, resident bytes, and processor time in nanoseconds.
     pub(super) looks: Vec<(u64, f64, f64)>,
     /// When a walk was over, how long it took, faults, objects, found.
@@ -72,7 +72,7 @@ pub(super) struct Seen {
     pub(super) objects: Vec<f64>,
 }
 
-impl Seen {
+impl TraceContents {
     /// Reads a trace, if it says enough.
     pub(super) fn read(trace: &Trace) -> Result<Self, FitError> {
         let mut seen = Self::of(trace);
@@ -112,12 +112,15 @@ impl Seen {
             match *record {
                 Record::RequestStart { at, id } => drop(open.insert(id, at)),
                 Record::RequestEnd { at, id } => {
-                    let served =
-                        open.remove(&id).map(|began| Served { began, ended: at.max(began), ..Served::default() });
+                    let served = open.remove(&id).map(|began| ServedRequest {
+                        began,
+                        ended: at.max(began),
+                        ..ServedRequest::default()
+                    });
                     seen.served.extend(served);
                 }
                 Record::Collection { at, pause, kind, collected, .. } => {
-                    seen.stops.push(Stop { at, pause, kind, freed: collected as f64, heap: None });
+                    seen.stops.push(RecordedStop { at, pause, kind, freed: collected as f64, heap: None });
                 }
                 Record::Heap { at, gathered, tenured, pending } => {
                     heaps.insert(at, (gathered as f64, tenured as f64, pending as f64));
@@ -161,14 +164,14 @@ impl Seen {
         }
     }
 
-    pub(super) fn in_window(&self) -> impl Iterator<Item = &Stop> {
+    pub(super) fn in_window(&self) -> impl Iterator<Item = &RecordedStop> {
         self.stops.iter().filter(|stop| within(self.window, stop.at))
     }
 
     /// How long the program stood still between two moments.
     pub(super) fn paused(&self, from: u64, to: u64) -> u64 {
         let first = self.stops.partition_point(|stop| stop.at + stop.pause <= from);
-        let overlap = |stop: &Stop| (stop.at + stop.pause).min(to).saturating_sub(stop.at.max(from));
+        let overlap = |stop: &RecordedStop| (stop.at + stop.pause).min(to).saturating_sub(stop.at.max(from));
         self.stops[first..].iter().take_while(|stop| stop.at < to).map(overlap).sum()
     }
 }

@@ -5,14 +5,14 @@ use std::sync::mpsc::{Sender, channel};
 
 use candle_core::{D, Device, Result, Tensor};
 use neurogc_load::Chance;
-use neurogc_neural::{FORMAT, Family, Metadata, Scaling, Sequence, TrainedOn, Wanted, write};
-use neurogc_policy::metrics::{METRICS, Metrics, NAMES, OUTPUTS, SAMPLES, Sample, target};
-use neurogc_policy::{Bytes, Collected, Control, Observation, Order, Policy};
+use neurogc_neural::{FORMAT, Family, Metadata, ModelRequirements, Scaling, Sequence, TrainedOn, write};
+use neurogc_policy::metrics::{METRICS, MetricSample, Metrics, NAMES, OUTPUTS, SAMPLES, target};
+use neurogc_policy::{Bytes, Collected, CollectionControl, Observation, Order, Policy};
 
-use super::descent::{Network, Plan, shuffled};
+use super::descent::{NetworkPlan, TrainableNetwork, shuffled};
 use super::loss::sigmoid;
-use super::lstm::Lstm;
-use super::parameters::Parameters;
+use super::lstm::TrainableLstm;
+use super::parameters::NetworkWeights;
 use super::prepared::moments;
 use super::train::{TrainError, failed};
 use crate::simulate::{Scene, simulate_policy};
@@ -29,7 +29,7 @@ const HELD_OUT: usize = 5;
 
 /// Plays a scene under CPython alone, and gives the metrics of each second of a program that can have so much memory.
 #[must_use]
-pub fn sampled(scene: &Scene<'_>, memory: Bytes) -> Vec<Sample> {
+pub fn sampled(scene: &Scene<'_>, memory: Bytes) -> Vec<MetricSample> {
     let (samples, all) = channel();
     let _ = simulate_policy(scene, Box::new(Witness { metrics: Metrics::new(memory), samples }), true);
     all.into_iter().collect()
@@ -39,12 +39,12 @@ pub fn sampled(scene: &Scene<'_>, memory: Bytes) -> Vec<Sample> {
 #[derive(Debug)]
 struct Witness {
     metrics: Metrics,
-    samples: Sender<Sample>,
+    samples: Sender<MetricSample>,
 }
 
 impl Policy for Witness {
-    fn control(&self) -> Control {
-        Control::Cpython
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Cpython
     }
 
     fn wants_looks(&self) -> bool {
@@ -53,7 +53,7 @@ impl Policy for Witness {
 
     fn decide(&mut self, observation: &Observation) -> Order {
         if let Some(sample) = self.metrics.look(observation) {
-            // Nobody has stopped to listen: `sampled` takes what is there when all is over.
+            // The receiver is still open: `sampled` takes the samples after the run.
             let _ = self.samples.send(sample);
         }
         Order::WAIT
@@ -81,7 +81,7 @@ pub struct Schooling {
 ///
 /// When there are no runs of ten seconds to learn from and to judge by.
 pub fn train_classic(
-    runs: &[Vec<Sample>],
+    runs: &[Vec<MetricSample>],
     schooling: &Schooling,
     progress: &mut dyn FnMut(usize, f64),
 ) -> std::result::Result<Vec<u8>, TrainError> {
@@ -126,7 +126,7 @@ pub fn train_classic(
         created: schooling.created.clone(),
     };
     let bytes = write(&metadata, &pupil.parameters.kept())?;
-    Sequence::load(&bytes, Wanted { window: SAMPLES, outputs: &OUTPUTS })?;
+    Sequence::load(&bytes, ModelRequirements { window: SAMPLES, outputs: &OUTPUTS })?;
     Ok(bytes)
 }
 
@@ -137,7 +137,7 @@ struct Lessons {
 }
 
 impl Lessons {
-    fn new<'r>(runs: impl Iterator<Item = &'r [Sample]>) -> Self {
+    fn new<'r>(runs: impl Iterator<Item = &'r [MetricSample]>) -> Self {
         let mut lessons = Self { windows: Vec::new(), targets: Vec::new() };
         for window in runs.flat_map(|run| run.windows(SAMPLES)) {
             lessons.windows.extend(window.iter().flatten());
@@ -165,8 +165,8 @@ impl Lessons {
 
 /// The network while it learns.
 struct Pupil {
-    parameters: Parameters,
-    network: Lstm,
+    parameters: NetworkWeights,
+    network: TrainableLstm,
     chance: Chance,
 }
 
@@ -174,8 +174,9 @@ impl Pupil {
     fn new(lessons: &Lessons, seed: u64) -> Result<Self> {
         let mean = lessons.targets.iter().sum::<f32>() / lessons.targets.len() as f32;
         let says = [(mean / (1.0 - mean)).ln()];
-        let mut parameters = Parameters::new(seed).without_decay();
-        let network = Lstm::of_size(&mut parameters, &Plan { features: METRICS, says: &says }, LAYERS, UNITS)?;
+        let mut parameters = NetworkWeights::new(seed).without_decay();
+        let network =
+            TrainableLstm::of_size(&mut parameters, &NetworkPlan { features: METRICS, says: &says }, LAYERS, UNITS)?;
         Ok(Self { parameters, network, chance: Chance::new(seed) })
     }
 
@@ -219,13 +220,13 @@ mod tests {
     use neurogc_neural::sigmoid;
 
     use super::*;
-    use crate::{Model, Shape, Start, imagined};
+    use crate::{HeapModel, Start, TrafficShape, imagined};
 
-    fn runs() -> Vec<Vec<Sample>> {
-        let model = Model::default();
+    fn runs() -> Vec<Vec<MetricSample>> {
+        let model = HeapModel::default();
         let run = |(rate, memory): (u32, Bytes)| {
             let start = Start { at: 0, tenured: 1e5, pending: 0.0 };
-            let shape: Shape = format!("bursty:{rate}").parse().unwrap();
+            let shape: TrafficShape = format!("bursty:{rate}").parse().unwrap();
             let workload = shape.requests(40 * rate as usize, &imagined(100, 300.0, 1), start, u64::from(rate));
             sampled(&Scene::new(&model, &workload), memory << 20)
         };
@@ -259,7 +260,7 @@ mod tests {
     fn the_agent_says_what_the_trainer_says() {
         let runs = runs();
         let bytes = train_classic(&runs, &schooling(1), &mut |_, _| ()).unwrap();
-        let mut model = Sequence::load(&bytes, Wanted { window: SAMPLES, outputs: &OUTPUTS }).unwrap();
+        let mut model = Sequence::load(&bytes, ModelRequirements { window: SAMPLES, outputs: &OUTPUTS }).unwrap();
         let mut odd = runs.concat();
         for (at, value) in [f32::NAN, f32::INFINITY, -1e30, 1e30, 0.0].into_iter().enumerate() {
             odd[30 + at][at] = value;

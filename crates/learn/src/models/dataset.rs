@@ -21,10 +21,10 @@ pub struct Dataset {
 
 /// One moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample<'a> {
+pub struct TrainingSample<'a> {
     /// The last `WINDOW` rows of features, as they are measured, the oldest first.
     pub window: &'a [f32],
-    /// What a perfect forecast would have said, in the order of `OUTPUT_NAMES`; NaN where nobody knows.
+    /// What a perfect forecast would have said, in the order of `OUTPUT_NAMES`; NaN where it is not known.
     pub targets: [f32; OUTPUTS],
     /// How much it counts.
     pub weight: f32,
@@ -59,7 +59,7 @@ impl Dataset {
     }
 
     /// Adds a sample, which is later than those before. A window that is too short begins with what is not known.
-    pub fn push(&mut self, sample: Sample<'_>) {
+    pub fn push(&mut self, sample: TrainingSample<'_>) {
         let width = WINDOW * self.features.len();
         let known = &sample.window[sample.window.len().saturating_sub(width)..];
         self.windows.extend(std::iter::repeat_n(f32::NAN, width - known.len()));
@@ -88,10 +88,10 @@ impl Dataset {
     }
 
     /// The samples in order.
-    pub fn samples(&self) -> impl Iterator<Item = Sample<'_>> {
+    pub fn samples(&self) -> impl Iterator<Item = TrainingSample<'_>> {
         let windows = self.windows.chunks_exact((WINDOW * self.features.len()).max(1));
         let rest = self.targets.iter().zip(&self.weights).zip(&self.times);
-        windows.zip(rest).map(|(window, ((targets, weight), at))| Sample {
+        windows.zip(rest).map(|(window, ((targets, weight), at))| TrainingSample {
             window,
             targets: *targets,
             weight: *weight,
@@ -172,7 +172,7 @@ mod tests {
         let mut dataset = Dataset::new(vec!["a".to_owned()]);
         for at in 0..count {
             let window = [at as f32; WINDOW];
-            dataset.push(Sample { window: &window, targets: [0.0; OUTPUTS], weight: 1.0, at: at as f64 });
+            dataset.push(TrainingSample { window: &window, targets: [0.0; OUTPUTS], weight: 1.0, at: at as f64 });
         }
         dataset
     }
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_short_window_begins_unknown() {
         let mut dataset = Dataset::new(vec!["a".to_owned()]);
-        dataset.push(Sample { window: &[1.0, 2.0], targets: [0.0; OUTPUTS], weight: 1.0, at: 0.0 });
+        dataset.push(TrainingSample { window: &[1.0, 2.0], targets: [0.0; OUTPUTS], weight: 1.0, at: 0.0 });
         let window = dataset.samples().next().unwrap().window;
         assert!(window[..6].iter().all(|it| it.is_nan()) && window[6..] == [1.0, 2.0], "{window:?}");
     }

@@ -6,8 +6,8 @@ use neurogc_neural::{Contents, Family, Head, OUTPUTS, Tensor as Kept, WINDOW};
 
 use super::constant::before_head;
 use super::loss::{Goal, steps_head};
-use super::parameters::Parameters;
-use super::prepared::{Part, Prepared};
+use super::parameters::NetworkWeights;
+use super::prepared::{Prepared, PreparedSamples};
 use super::train::{Learner, Options, TrainError, failed};
 
 /// How many samples one step learns from at most and at least; in between it is so many that an epoch has `STEPS`, as
@@ -23,12 +23,12 @@ const FORECAST_BATCH: usize = 2048;
 const LAST_RATE: f64 = 0.05;
 
 /// From windows (samples × rows × features) to what a head makes forecasts of.
-pub(super) trait Network {
+pub(super) trait TrainableNetwork {
     fn forward(&self, windows: &Tensor) -> Result<Tensor>;
 }
 
 /// What a network is built for.
-pub(super) struct Plan<'a> {
+pub(super) struct NetworkPlan<'a> {
     /// Features in a row.
     pub(super) features: usize,
     /// What the last layer says before anything is learned.
@@ -36,13 +36,13 @@ pub(super) struct Plan<'a> {
 }
 
 /// Makes a network, and its weights in the parameters.
-pub(super) type Build = fn(&mut Parameters, &Plan<'_>) -> Result<Box<dyn Network>>;
+pub(super) type Build = fn(&mut NetworkWeights, &NetworkPlan<'_>) -> Result<Box<dyn TrainableNetwork>>;
 
 pub(super) struct Descent<'a> {
     family: Family,
     data: &'a Prepared,
-    parameters: Parameters,
-    network: Box<dyn Network>,
+    parameters: NetworkWeights,
+    network: Box<dyn TrainableNetwork>,
     seed: u64,
     rate: f64,
     epochs: usize,
@@ -51,14 +51,14 @@ pub(super) struct Descent<'a> {
 impl<'a> Descent<'a> {
     /// A family and how its network is built.
     pub(super) fn new(family: Family, build: Build, data: &'a Prepared, options: &Options) -> Result<Self> {
-        let mut parameters = Parameters::new(options.seed);
+        let mut parameters = NetworkWeights::new(options.seed);
         let says = before_head(Head::Steps, &data.constant);
-        let network = build(&mut parameters, &Plan { features: data.features, says: &says })?;
+        let network = build(&mut parameters, &NetworkPlan { features: data.features, says: &says })?;
         let rate = if family == Family::Linear { 1e-2 } else { 3e-3 };
         Ok(Self { family, data, parameters, network, seed: options.seed, rate, epochs: options.most_epochs.max(1) })
     }
 
-    fn windows(&self, part: &Part, rows: &[usize]) -> Result<Tensor> {
+    fn windows(&self, part: &PreparedSamples, rows: &[usize]) -> Result<Tensor> {
         let width = WINDOW * self.data.features;
         let values: Vec<f32> = rows.iter().flat_map(|row| &part.windows[row * width..][..width]).copied().collect();
         Tensor::from_vec(values, (rows.len(), WINDOW, self.data.features), &Device::Cpu)
@@ -81,7 +81,7 @@ impl<'a> Descent<'a> {
         Ok(sum / part.len().max(1) as f64)
     }
 
-    fn forecasts(&self, part: &Part) -> Result<Vec<[f32; OUTPUTS]>> {
+    fn forecasts(&self, part: &PreparedSamples) -> Result<Vec<[f32; OUTPUTS]>> {
         let mut all = Vec::with_capacity(part.len());
         let order: Vec<usize> = (0..part.len()).collect();
         for rows in order.chunks(FORECAST_BATCH) {
@@ -113,7 +113,7 @@ impl Learner for Descent<'_> {
         self.learn(epoch).map_err(|error| failed(self.family, &error))
     }
 
-    fn predict(&self, part: &Part) -> std::result::Result<Vec<[f32; OUTPUTS]>, TrainError> {
+    fn predict(&self, part: &PreparedSamples) -> std::result::Result<Vec<[f32; OUTPUTS]>, TrainError> {
         self.forecasts(part).map_err(|error| failed(self.family, &error))
     }
 

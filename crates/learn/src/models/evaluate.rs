@@ -11,7 +11,7 @@ use super::loss::pinball;
 
 /// The quality of forecasts. What no sample tells is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Metrics {
+pub struct ForecastQuality {
     /// How many samples were forecast.
     pub samples: usize,
     /// The mean pinball loss of each gap quantile, of ln(1 + ms).
@@ -28,7 +28,7 @@ pub struct Metrics {
     pub full_pause_rmse: Option<f64>,
 }
 
-impl Metrics {
+impl ForecastQuality {
     /// The mean over the gap quantiles.
     #[must_use]
     pub fn mean_pinball(&self) -> Option<f64> {
@@ -63,19 +63,19 @@ impl Metrics {
 
 /// How well a model does, as the agent would run it.
 #[must_use]
-pub fn evaluate(model: &mut Model, data: &Dataset) -> Metrics {
+pub fn evaluate(model: &mut Model, data: &Dataset) -> ForecastQuality {
     judge(data, |window, forecast| model.predict(window, forecast))
 }
 
 /// How well the best forecast does that does not look: the constant of `learned_from`, judged on `data`.
 #[must_use]
-pub fn evaluate_constant(learned_from: &Dataset, data: &Dataset) -> Metrics {
+pub fn evaluate_constant(learned_from: &Dataset, data: &Dataset) -> ForecastQuality {
     let targets: Vec<_> = learned_from.samples().map(|sample| (sample.targets, sample.weight)).collect();
     let says = constant(targets.iter().map(|(targets, weight)| (targets, *weight))).unwrap_or_default();
     judge(data, |_, forecast| *forecast = says)
 }
 
-fn judge(data: &Dataset, mut predict: impl FnMut(&[f32], &mut [f32; OUTPUTS])) -> Metrics {
+fn judge(data: &Dataset, mut predict: impl FnMut(&[f32], &mut [f32; OUTPUTS])) -> ForecastQuality {
     let mut pinballs = [Mean::default(); GAP_LEVELS.len()];
     let mut coverages = pinballs;
     let mut absolute = [Mean::default(); OUTPUTS];
@@ -94,7 +94,7 @@ fn judge(data: &Dataset, mut predict: impl FnMut(&[f32], &mut [f32; OUTPUTS])) -
             squared[at].add(miss * miss, weight);
         }
     }
-    Metrics {
+    ForecastQuality {
         samples: data.len(),
         pinball: pinballs.map(Mean::get),
         coverage: coverages.map(Mean::get),

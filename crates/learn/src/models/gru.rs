@@ -2,20 +2,20 @@
 
 use candle_core::{D, DType, Device, Result, Tensor};
 
-use super::descent::{Network, Plan};
+use super::descent::{NetworkPlan, TrainableNetwork};
 use super::linear::row;
 use super::loss::sigmoid;
-use super::parameters::{Dense, Parameters};
+use super::parameters::{DenseWeights, NetworkWeights};
 
 const UNITS: usize = 32;
 
 struct Gru {
-    input: Dense,
-    output: Dense,
-    head: Dense,
+    input: DenseWeights,
+    output: DenseWeights,
+    head: DenseWeights,
 }
 
-pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+pub(super) fn build(parameters: &mut NetworkWeights, plan: &NetworkPlan<'_>) -> Result<Box<dyn TrainableNetwork>> {
     Ok(Box::new(Gru {
         input: parameters.dense("input", plan.features, 3 * UNITS)?,
         output: parameters.dense("output", UNITS, 3 * UNITS)?,
@@ -23,7 +23,7 @@ pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<
     }))
 }
 
-impl Network for Gru {
+impl TrainableNetwork for Gru {
     fn forward(&self, windows: &Tensor) -> Result<Tensor> {
         let (samples, steps, _) = windows.dims3()?;
         let mut output = Tensor::zeros((samples, UNITS), DType::F32, &Device::Cpu)?;

@@ -1,9 +1,9 @@
-//! A dataset that nobody recorded, with a law that can be learned: to try learners on.
+//! A made-up dataset with a law that can be learned: to try learners on.
 
 use neurogc_load::Chance;
 use neurogc_neural::{OUTPUTS, WINDOW};
 
-use super::dataset::{Dataset, Sample};
+use super::dataset::{Dataset, TrainingSample};
 
 /// A made-up program of a number of features, at least four, seen ten times in a second. How long gaps last depends on
 /// the present, on what changed lately and on how restless the last rows were; the rest depends on the present alone.
@@ -25,7 +25,7 @@ pub fn imagined(samples: usize, features: usize, seed: u64) -> Dataset {
         }
         if rows.len() == WINDOW * features {
             let targets = targets(&rows, &now, &mut chance);
-            dataset.push(Sample { window: &rows, targets, weight: 1.0, at: at as f64 * 0.1 });
+            dataset.push(TrainingSample { window: &rows, targets, weight: 1.0, at: at as f64 * 0.1 });
         }
         if dataset.len() == samples {
             break;

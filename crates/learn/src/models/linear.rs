@@ -2,18 +2,18 @@
 
 use candle_core::{D, Result, Tensor};
 
-use super::descent::{Network, Plan};
-use super::parameters::{Dense, Parameters};
+use super::descent::{NetworkPlan, TrainableNetwork};
+use super::parameters::{DenseWeights, NetworkWeights};
 
 struct Linear {
-    head: Dense,
+    head: DenseWeights,
 }
 
-pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+pub(super) fn build(parameters: &mut NetworkWeights, plan: &NetworkPlan<'_>) -> Result<Box<dyn TrainableNetwork>> {
     Ok(Box::new(Linear { head: parameters.head(2 * plan.features, plan.says)? }))
 }
 
-impl Network for Linear {
+impl TrainableNetwork for Linear {
     fn forward(&self, windows: &Tensor) -> Result<Tensor> {
         self.head.apply(&summarise(windows)?)
     }

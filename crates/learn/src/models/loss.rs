@@ -1,11 +1,11 @@
-//! What a forecast costs: pinball loss for quantiles, squared error for the rest, nothing where nobody knows.
+//! What a forecast costs: pinball loss for quantiles, squared error for the rest, nothing where the target is unknown.
 //!
 //! The same twice: for tensors, so that it can be learned from, and for numbers, so that every family is judged alike.
 
 use candle_core::{D, Device, Result, Tensor};
 use neurogc_neural::{GAP_LEVELS, OUTPUTS};
 
-use super::prepared::Part;
+use super::prepared::PreparedSamples;
 
 const GAPS: usize = GAP_LEVELS.len();
 
@@ -16,7 +16,7 @@ pub(super) fn pinball(level: f32, target: f32, forecast: f32) -> f32 {
 }
 
 /// The mean loss of forecasts.
-pub(super) fn mean_loss(forecasts: &[[f32; OUTPUTS]], part: &Part, importance: &[f32; OUTPUTS]) -> f64 {
+pub(super) fn mean_loss(forecasts: &[[f32; OUTPUTS]], part: &PreparedSamples, importance: &[f32; OUTPUTS]) -> f64 {
     let mut sum = 0.0;
     for (forecast, (targets, weight)) in forecasts.iter().zip(part.known()) {
         for at in (0..OUTPUTS).filter(|at| targets[*at].is_finite()) {
@@ -33,13 +33,13 @@ pub(super) fn mean_loss(forecasts: &[[f32; OUTPUTS]], part: &Part, importance: &
 /// What a batch should have been forecast, as tensors.
 pub(super) struct Goal {
     targets: Tensor,
-    /// Weight times importance; zero where nobody knows.
+    /// Weight times importance; zero where the target is unknown.
     weights: Tensor,
     total: f64,
 }
 
 impl Goal {
-    pub(super) fn new(part: &Part, rows: &[usize], importance: &[f32; OUTPUTS]) -> Result<Self> {
+    pub(super) fn new(part: &PreparedSamples, rows: &[usize], importance: &[f32; OUTPUTS]) -> Result<Self> {
         let mut targets = Vec::with_capacity(rows.len() * OUTPUTS);
         let mut weights = Vec::with_capacity(rows.len() * OUTPUTS);
         for row in rows {

@@ -2,27 +2,32 @@
 
 use candle_core::{D, DType, Device, Result, Tensor};
 
-use super::descent::{Network, Plan};
+use super::descent::{NetworkPlan, TrainableNetwork};
 use super::linear::row;
 use super::loss::sigmoid;
-use super::parameters::{Dense, Parameters};
+use super::parameters::{DenseWeights, NetworkWeights};
 
 const UNITS: usize = 32;
 const LAYERS: usize = 1;
 
-pub(super) struct Lstm {
-    layers: Vec<Dense>,
+pub(super) struct TrainableLstm {
+    layers: Vec<DenseWeights>,
     units: usize,
-    head: Dense,
+    head: DenseWeights,
 }
 
-pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
-    Ok(Box::new(Lstm::of_size(parameters, plan, LAYERS, UNITS)?))
+pub(super) fn build(parameters: &mut NetworkWeights, plan: &NetworkPlan<'_>) -> Result<Box<dyn TrainableNetwork>> {
+    Ok(Box::new(TrainableLstm::of_size(parameters, plan, LAYERS, UNITS)?))
 }
 
-impl Lstm {
+impl TrainableLstm {
     /// So many layers of so many units.
-    pub(super) fn of_size(parameters: &mut Parameters, plan: &Plan<'_>, count: usize, units: usize) -> Result<Self> {
+    pub(super) fn of_size(
+        parameters: &mut NetworkWeights,
+        plan: &NetworkPlan<'_>,
+        count: usize,
+        units: usize,
+    ) -> Result<Self> {
         let mut layers = Vec::new();
         let mut width = plan.features;
         for at in 0..count {
@@ -60,7 +65,7 @@ impl Lstm {
     }
 }
 
-impl Network for Lstm {
+impl TrainableNetwork for TrainableLstm {
     fn forward(&self, windows: &Tensor) -> Result<Tensor> {
         self.forward_with(windows, &mut |row| Ok(row.clone()))
     }

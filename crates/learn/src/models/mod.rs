@@ -26,7 +26,7 @@ mod trees;
 mod tests;
 
 pub use classic::{Schooling, sampled, train_classic};
-pub use dataset::{Dataset, Sample, Split, SplitError};
-pub use evaluate::{Metrics, evaluate, evaluate_constant};
+pub use dataset::{Dataset, Split, SplitError, TrainingSample};
+pub use evaluate::{ForecastQuality, evaluate, evaluate_constant};
 pub use imagined::imagined;
-pub use train::{Options, Progress, TrainError, Trained, train};
+pub use train::{Options, TrainError, Trained, TrainingProgress, train};

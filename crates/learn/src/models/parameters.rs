@@ -3,7 +3,7 @@
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Result, Tensor, Var};
 use neurogc_load::Chance;
-use neurogc_neural::{Contents, LoadError, MOST_WEIGHT, Tensor as Kept, Values};
+use neurogc_neural::{Contents, MOST_WEIGHT, ModelError, Tensor as Kept, Values};
 
 const FIRST_DECAY: f32 = 0.9;
 const SECOND_DECAY: f32 = 0.999;
@@ -14,7 +14,7 @@ const WEIGHT_DECAY: f32 = 1e-2;
 const LONGEST_GRADIENT: f32 = 1.0;
 
 /// All weights of a network, by name.
-pub(super) struct Parameters {
+pub(super) struct NetworkWeights {
     all: Vec<Parameter>,
     chance: Chance,
     steps: i32,
@@ -31,12 +31,12 @@ struct Parameter {
 }
 
 /// A layer of weighted sums.
-pub(super) struct Dense {
+pub(super) struct DenseWeights {
     weight: Tensor,
     bias: Tensor,
 }
 
-impl Dense {
+impl DenseWeights {
     /// Of rows of any number of dimensions.
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
         let (outputs, inputs) = self.weight.dims2()?;
@@ -49,7 +49,7 @@ impl Dense {
     }
 }
 
-impl Parameters {
+impl NetworkWeights {
     pub(super) fn new(seed: u64) -> Self {
         Self { all: Vec::new(), chance: Chance::new(seed), steps: 0, weight_decay: WEIGHT_DECAY }
     }
@@ -60,18 +60,18 @@ impl Parameters {
     }
 
     /// A layer whose outputs vary about as much as its inputs.
-    pub(super) fn dense(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Dense> {
+    pub(super) fn dense(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<DenseWeights> {
         let reach = (3.0 / inputs as f32).sqrt();
-        Ok(Dense {
+        Ok(DenseWeights {
             weight: self.drawn(&format!("{name}.weight"), &[outputs, inputs], reach)?,
             bias: self.filled(&format!("{name}.bias"), &[outputs], 0.0)?,
         })
     }
 
     /// The last layer, which begins by saying the same whatever it is given.
-    pub(super) fn head(&mut self, inputs: usize, says: &[f32]) -> Result<Dense> {
+    pub(super) fn head(&mut self, inputs: usize, says: &[f32]) -> Result<DenseWeights> {
         let weight = self.drawn("head.weight", &[says.len(), inputs], 0.01)?;
-        Ok(Dense { weight, bias: self.add("head.bias", &[says.len()], says.to_vec())? })
+        Ok(DenseWeights { weight, bias: self.add("head.bias", &[says.len()], says.to_vec())? })
     }
 
     /// Weights drawn evenly from around zero.
@@ -139,12 +139,12 @@ impl Parameters {
     }
 
     /// Goes on from a state.
-    pub(super) fn restore(&mut self, state: &Contents<'_>) -> std::result::Result<(), LoadError> {
+    pub(super) fn restore(&mut self, state: &Contents<'_>) -> std::result::Result<(), ModelError> {
         for it in &mut self.all {
             it.values = state.floats(&it.name, &it.shape)?;
             it.first = state.floats(&format!("first.{}", it.name), &it.shape)?;
             it.second = state.floats(&format!("second.{}", it.name), &it.shape)?;
-            it.show().map_err(|error| LoadError::Unreadable { reason: error.to_string() })?;
+            it.show().map_err(|error| ModelError::Unreadable { reason: error.to_string() })?;
         }
         let steps = state.floats("steps", &[2])?;
         self.steps = (steps[0] * 1000.0 + steps[1]) as i32;

@@ -8,7 +8,7 @@ use super::train::{Options, TrainError};
 
 /// Samples whose windows are prepared as a model prepares them.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct PreparedSamples {
     pub(super) windows: Vec<f32>,
     pub(super) targets: Vec<[f32; OUTPUTS]>,
     pub(super) weights: Vec<f32>,
@@ -20,8 +20,8 @@ pub(super) struct Prepared {
     pub(super) features: usize,
     pub(super) means: Vec<f32>,
     pub(super) scales: Vec<f32>,
-    pub(super) train: Part,
-    pub(super) validation: Part,
+    pub(super) train: PreparedSamples,
+    pub(super) validation: PreparedSamples,
     /// The best forecast that does not look at features.
     pub(super) constant: [f32; OUTPUTS],
     /// What an error of each output counts, so that all count about the same.
@@ -36,14 +36,14 @@ impl Prepared {
         let rows = train.samples().flat_map(|sample| sample.window.chunks_exact(features.max(1)));
         let (means, scales) = moments(rows, features);
         let scaling = Scaling::new(&means, &scales);
-        let (train, validation) = (Part::new(&train, &scaling), Part::new(&validation, &scaling));
+        let (train, validation) = (PreparedSamples::new(&train, &scaling), PreparedSamples::new(&validation, &scaling));
         let constant = constant(train.known()).ok_or(TrainError::NoGaps)?;
         let importance = importance(&train, &constant);
         Ok(Self { features, means, scales, train, validation, constant, importance })
     }
 }
 
-impl Part {
+impl PreparedSamples {
     pub(super) fn new(data: &Dataset, scaling: &Scaling) -> Self {
         let mut windows = Vec::with_capacity(data.len() * WINDOW * data.features().len());
         for sample in data.samples() {
@@ -86,7 +86,7 @@ pub(super) fn moments<'d>(rows: impl Iterator<Item = &'d [f32]>, features: usize
 }
 
 /// One over what the constant forecast typically misses by, and over how often the target is known.
-fn importance(train: &Part, constant: &[f32; OUTPUTS]) -> [f32; OUTPUTS] {
+fn importance(train: &PreparedSamples, constant: &[f32; OUTPUTS]) -> [f32; OUTPUTS] {
     let mut importance = [0.0; OUTPUTS];
     let all: f64 = train.weights.iter().map(|weight| f64::from(*weight)).sum();
     for (at, importance) in importance.iter_mut().enumerate() {

@@ -2,17 +2,17 @@
 
 use candle_core::{Result, Tensor};
 
-use super::descent::{Network, Plan};
-use super::parameters::{Dense, Parameters};
+use super::descent::{NetworkPlan, TrainableNetwork};
+use super::parameters::{DenseWeights, NetworkWeights};
 
 const CHANNELS: usize = 32;
 
 struct Tcn {
-    layers: [Dense; 3],
-    head: Dense,
+    layers: [DenseWeights; 3],
+    head: DenseWeights,
 }
 
-pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+pub(super) fn build(parameters: &mut NetworkWeights, plan: &NetworkPlan<'_>) -> Result<Box<dyn TrainableNetwork>> {
     let layers = [
         parameters.dense("layers.0", 2 * plan.features, CHANNELS)?,
         parameters.dense("layers.1", 2 * CHANNELS, CHANNELS)?,
@@ -21,7 +21,7 @@ pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<
     Ok(Box::new(Tcn { layers, head: parameters.head(CHANNELS, plan.says)? }))
 }
 
-impl Network for Tcn {
+impl TrainableNetwork for Tcn {
     fn forward(&self, windows: &Tensor) -> Result<Tensor> {
         let mut moments = windows.clone();
         for (at, layer) in self.layers.iter().enumerate() {

@@ -4,8 +4,8 @@
 
 use neurogc_neural::{Family, Head, Model, OUTPUTS, Scaling, WINDOW, write};
 
-use super::dataset::{Dataset, Sample, Split};
-use super::prepared::{Part, Prepared};
+use super::dataset::{Dataset, Split, TrainingSample};
+use super::prepared::{Prepared, PreparedSamples};
 use super::train::{Options, TrainError, learner};
 use super::*;
 
@@ -33,9 +33,9 @@ fn every_family_beats_the_forecast_that_does_not_look() {
         let trained = train(family, &split, &options(epochs), &mut |it| losses.push(it.validation_loss)).unwrap();
         let mut model = Model::load(&trained.to_bytes().unwrap()).unwrap();
         let metrics = evaluate(&mut model, &split.test);
-        let ratio = |of: fn(&Metrics) -> Option<f64>| of(&metrics).unwrap() / of(&constant).unwrap();
+        let ratio = |of: fn(&ForecastQuality) -> Option<f64>| of(&metrics).unwrap() / of(&constant).unwrap();
         let seen = [
-            ratio(Metrics::mean_pinball),
+            ratio(ForecastQuality::mean_pinball),
             ratio(|it| it.young_yield_mae),
             ratio(|it| it.old_yield_mae),
             ratio(|it| it.young_pause_rmse),
@@ -52,7 +52,7 @@ fn awkward() -> Dataset {
     let mut data = imagined(300, FEATURES, 9);
     for at in 0..200 {
         let window: Vec<f32> = (0..WINDOW * FEATURES).map(|it| extremes[(it * 31 + at * 17) % (1 + at % 7)]).collect();
-        data.push(Sample { window: &window, targets: [0.0; OUTPUTS], weight: 1.0, at: 1e3 });
+        data.push(TrainingSample { window: &window, targets: [0.0; OUTPUTS], weight: 1.0, at: 1e3 });
     }
     data
 }
@@ -71,7 +71,7 @@ fn the_agent_says_what_the_trainer_says() {
         let mut model = Model::load(&write(metadata.metadata(), &learner.model()).unwrap()).unwrap();
         let awkward = awkward();
         let scaling = Scaling::of(model.metadata());
-        let wanted = learner.predict(&Part::new(&awkward, &scaling)).unwrap();
+        let wanted = learner.predict(&PreparedSamples::new(&awkward, &scaling)).unwrap();
         let mut worst = 0.0_f32;
         for (sample, wanted) in awkward.samples().zip(wanted) {
             let mut found = [f32::NAN; OUTPUTS];
@@ -121,7 +121,12 @@ fn a_checkpoint_of_something_else_is_refused() {
 fn data_without_gaps_is_refused() {
     let mut data = Dataset::new(vec!["a".to_owned()]);
     for at in 0..500 {
-        data.push(Sample { window: &[1.0; WINDOW], targets: [f32::NAN; OUTPUTS], weight: 1.0, at: f64::from(at) });
+        data.push(TrainingSample {
+            window: &[1.0; WINDOW],
+            targets: [f32::NAN; OUTPUTS],
+            weight: 1.0,
+            at: f64::from(at),
+        });
     }
     let split = data.split().unwrap();
     assert_eq!(train(Family::Linear, &split, &options(1), &mut |_| ()).unwrap_err(), TrainError::NoGaps);
@@ -135,7 +140,7 @@ fn features_that_say_nothing_do_no_harm() {
     let mut data = Dataset::new(["constant", "unknown", "real"].map(str::to_owned).to_vec());
     for (at, sample) in imagined(3000, 4, 3).samples().enumerate() {
         let window: Vec<f32> = sample.window.chunks(4).flat_map(|row| [7.0, f32::NAN, row[0]]).collect();
-        data.push(Sample { window: &window, at: at as f64, ..sample });
+        data.push(TrainingSample { window: &window, at: at as f64, ..sample });
     }
     let split = data.split().unwrap();
     let constant = evaluate_constant(&split.train, &split.test).mean_pinball().unwrap();

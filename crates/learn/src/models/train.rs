@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use neurogc_neural::{
-    Contents, FORMAT, Family, LoadError, Metadata, Model, OUTPUT_NAMES, OUTPUTS, Tensor, TrainedOn, WINDOW, write,
+    Contents, FORMAT, Family, Metadata, Model, ModelError, OUTPUT_NAMES, OUTPUTS, Tensor, TrainedOn, WINDOW, write,
 };
 
 use super::dataset::{Split, SplitError};
 use super::descent::{Build, Descent};
-use super::evaluate::Metrics;
+use super::evaluate::ForecastQuality;
 use super::loss::mean_loss;
-use super::prepared::{Part, Prepared};
+use super::prepared::{Prepared, PreparedSamples};
 use super::trees::Boosting;
 use super::{gru, linear, lstm, mlp, tcn, transformer};
 
@@ -28,7 +28,7 @@ pub struct Options {
     pub most_epochs: usize,
     /// How many epochs without a better loss on the validation part are enough.
     pub patience: usize,
-    /// The state to go on from: `Progress::checkpoint` of an earlier run with the same data and options.
+    /// The state to go on from: `TrainingProgress::checkpoint` of an earlier run with the same data and options.
     pub checkpoint: Option<Vec<u8>>,
     /// What the traces are called.
     pub sources: Vec<String>,
@@ -52,7 +52,7 @@ impl Default for Options {
 
 /// Where training stands after an epoch.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub struct TrainingProgress {
     /// What is trained.
     pub family: Family,
     /// How many epochs are done.
@@ -110,7 +110,7 @@ pub enum TrainError {
     },
     /// A file that cannot be written or read.
     #[error(transparent)]
-    File(#[from] LoadError),
+    File(#[from] ModelError),
 }
 
 /// Something that learns. An epoch may be anything that is worth looking up after.
@@ -118,7 +118,7 @@ pub(super) trait Learner {
     /// Learns a bit more; the mean loss on what it learned from.
     fn epoch(&mut self, epoch: usize) -> Result<f64, TrainError>;
     /// Forecasts as the trainer sees them; the agent's must be the same.
-    fn predict(&self, part: &Part) -> Result<Vec<[f32; OUTPUTS]>, TrainError>;
+    fn predict(&self, part: &PreparedSamples) -> Result<Vec<[f32; OUTPUTS]>, TrainError>;
     /// Whether there is nothing more to learn.
     fn is_done(&self) -> bool;
     /// What the agent needs.
@@ -167,7 +167,7 @@ impl Trained {
     }
 
     /// Writes into the file how well it does.
-    pub fn set_metrics(&mut self, metrics: &Metrics) {
+    pub fn set_metrics(&mut self, metrics: &ForecastQuality) {
         self.metadata.metrics.extend(metrics.figures());
     }
 
@@ -176,7 +176,7 @@ impl Trained {
     /// # Errors
     ///
     /// When it would not be one that can be loaded.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, LoadError> {
+    pub fn to_bytes(&self) -> Result<Vec<u8>, ModelError> {
         let bytes = write(&self.metadata, &self.tensors)?;
         Model::load(&bytes)?;
         Ok(bytes)
@@ -192,7 +192,7 @@ pub fn train(
     family: Family,
     split: &Split,
     options: &Options,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(TrainingProgress),
 ) -> Result<Trained, TrainError> {
     for (part, data) in [("training", &split.train), ("validation", &split.validation)] {
         if data.is_empty() {
@@ -218,7 +218,7 @@ pub fn train(
         let (best_loss, best_epoch) = (run.best_loss, run.best_epoch);
         let checkpoint = run.checkpoint(learner.as_ref())?;
         let epoch = run.epoch;
-        progress(Progress { family, epoch, train_loss, validation_loss, best_loss, best_epoch, checkpoint });
+        progress(TrainingProgress { family, epoch, train_loss, validation_loss, best_loss, best_epoch, checkpoint });
     }
     let mut metadata = run.metadata;
     metadata.metrics = BTreeMap::from([("validation_loss".to_owned(), run.best_loss)]);
@@ -288,7 +288,7 @@ impl Run {
             .into_iter()
             .filter_map(|name| name.strip_prefix(BEST).map(|own| (own.to_owned(), name.clone())))
             .map(|(own, name)| Ok(Tensor { name: own, ..contents.tensor(&name)? }))
-            .collect::<Result<_, LoadError>>()?;
+            .collect::<Result<_, ModelError>>()?;
         learner.restore(&contents).map_err(|error| other(&error.to_string()))
     }
 }

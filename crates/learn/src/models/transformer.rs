@@ -3,20 +3,20 @@
 use candle_core::{D, Result, Tensor};
 use neurogc_neural::{TRANSFORMER_EPSILON, TRANSFORMER_HEADS, WINDOW};
 
-use super::descent::{Network, Plan};
+use super::descent::{NetworkPlan, TrainableNetwork};
 use super::linear::row;
-use super::parameters::{Dense, Parameters};
+use super::parameters::{DenseWeights, NetworkWeights};
 
 const WIDTH: usize = 32;
 const EXPANDED: usize = 48;
 const LAYERS: usize = 2;
 
 struct Transformer {
-    embed: Dense,
+    embed: DenseWeights,
     places: Tensor,
     layers: Vec<Layer>,
     norm: Norm,
-    head: Dense,
+    head: DenseWeights,
 }
 
 struct Norm {
@@ -26,15 +26,15 @@ struct Norm {
 
 struct Layer {
     before_attention: Norm,
-    query: Dense,
-    memory: Dense,
-    join: Dense,
+    query: DenseWeights,
+    memory: DenseWeights,
+    join: DenseWeights,
     before_expansion: Norm,
-    expand: Dense,
-    contract: Dense,
+    expand: DenseWeights,
+    contract: DenseWeights,
 }
 
-pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<dyn Network>> {
+pub(super) fn build(parameters: &mut NetworkWeights, plan: &NetworkPlan<'_>) -> Result<Box<dyn TrainableNetwork>> {
     Ok(Box::new(Transformer {
         embed: parameters.dense("embed", plan.features, WIDTH)?,
         places: parameters.drawn("places", &[WINDOW, WIDTH], 0.1)?,
@@ -45,7 +45,7 @@ pub(super) fn build(parameters: &mut Parameters, plan: &Plan<'_>) -> Result<Box<
 }
 
 impl Norm {
-    fn new(parameters: &mut Parameters, name: &str) -> Result<Self> {
+    fn new(parameters: &mut NetworkWeights, name: &str) -> Result<Self> {
         Ok(Self {
             scale: parameters.filled(&format!("{name}.weight"), &[WIDTH], 1.0)?,
             shift: parameters.filled(&format!("{name}.bias"), &[WIDTH], 0.0)?,
@@ -60,7 +60,7 @@ impl Norm {
 }
 
 impl Layer {
-    fn new(parameters: &mut Parameters, at: usize) -> Result<Self> {
+    fn new(parameters: &mut NetworkWeights, at: usize) -> Result<Self> {
         let name = |part: &str| format!("layers.{at}.{part}");
         Ok(Self {
             before_attention: Norm::new(parameters, &name("before_attention"))?,
@@ -107,7 +107,7 @@ fn softmax(scores: &Tensor) -> Result<Tensor> {
     powers.broadcast_div(&powers.sum_keepdim(D::Minus1)?)
 }
 
-impl Network for Transformer {
+impl TrainableNetwork for Transformer {
     fn forward(&self, windows: &Tensor) -> Result<Tensor> {
         let mut rows = self.embed.apply(windows)?.broadcast_add(&self.places)?;
         for (at, layer) in self.layers.iter().enumerate() {

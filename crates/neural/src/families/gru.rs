@@ -3,7 +3,7 @@
 use super::{Network, Sizes};
 use crate::arithmetic::{sigmoid, tanh};
 use crate::dense::Dense;
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::file::Contents;
 
 pub(super) struct Gru {
@@ -19,7 +19,7 @@ pub(super) struct Gru {
 }
 
 impl Gru {
-    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, LoadError> {
+    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, ModelError> {
         let units = contents.width("input", 3)? / 3;
         Ok(Self {
             features: sizes.features,

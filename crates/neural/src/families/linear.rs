@@ -2,7 +2,7 @@
 
 use super::{Network, Sizes};
 use crate::dense::Dense;
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::file::Contents;
 use crate::inputs::summarise;
 
@@ -12,7 +12,7 @@ pub(super) struct Linear {
 }
 
 impl Linear {
-    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, LoadError> {
+    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, ModelError> {
         let inputs = 2 * sizes.features;
         Ok(Self { head: contents.dense_to("head", inputs, sizes.outputs)?, summary: vec![0.0; inputs] })
     }

@@ -3,7 +3,7 @@
 use super::{MOST_LAYERS, Network, Sizes};
 use crate::arithmetic::{sigmoid, tanh};
 use crate::dense::Dense;
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::file::Contents;
 
 pub(super) struct Lstm {
@@ -23,7 +23,7 @@ struct Layer {
 }
 
 impl Lstm {
-    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, LoadError> {
+    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, ModelError> {
         let mut layers: Vec<Layer> = Vec::new();
         let mut width = sizes.features;
         while layers.len() < MOST_LAYERS && contents.has(&format!("layers.{}.weight", layers.len())) {
@@ -36,7 +36,7 @@ impl Lstm {
 }
 
 impl Layer {
-    fn load(contents: &Contents<'_>, at: usize, inputs: usize) -> Result<Self, LoadError> {
+    fn load(contents: &Contents<'_>, at: usize, inputs: usize) -> Result<Self, ModelError> {
         let name = format!("layers.{at}");
         let units = contents.width(&name, 4)? / 4;
         let gates = contents.dense_to(&name, inputs + units, 4 * units)?;

@@ -2,7 +2,7 @@
 
 use super::{MOST_LAYERS, Network, Sizes};
 use crate::dense::Dense;
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::file::Contents;
 use crate::inputs::summarise;
 
@@ -14,7 +14,7 @@ pub(super) struct Mlp {
 }
 
 impl Mlp {
-    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, LoadError> {
+    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, ModelError> {
         let summary = vec![0.0; 2 * sizes.features];
         let mut layers: Vec<(Dense, Vec<f32>)> = Vec::new();
         let mut width = summary.len();

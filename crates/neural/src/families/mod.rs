@@ -11,7 +11,7 @@ mod trees;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::file::Contents;
 use crate::forecast::Head;
 
@@ -83,7 +83,7 @@ impl Family {
         if self == Self::Trees { Head::Plain } else { Head::Steps }
     }
 
-    pub(crate) fn load(self, contents: &Contents<'_>, sizes: Sizes) -> Result<Box<dyn Network>, LoadError> {
+    pub(crate) fn load(self, contents: &Contents<'_>, sizes: Sizes) -> Result<Box<dyn Network>, ModelError> {
         Ok(match self {
             Self::Linear | Self::Rl => Box::new(linear::Linear::load(contents, sizes)?),
             Self::Trees => Box::new(trees::Trees::load(contents, sizes)?),
@@ -103,11 +103,11 @@ impl fmt::Display for Family {
 }
 
 impl FromStr for Family {
-    type Err = LoadError;
+    type Err = ModelError;
 
-    fn from_str(name: &str) -> Result<Self, LoadError> {
+    fn from_str(name: &str) -> Result<Self, ModelError> {
         let known = Self::ALL.into_iter().chain([Self::Rl]);
-        known.clone().find(|family| family.name() == name).ok_or_else(|| LoadError::UnknownFamily {
+        known.clone().find(|family| family.name() == name).ok_or_else(|| ModelError::UnknownFamily {
             name: name.to_owned(),
             known: known.map(Self::name).collect::<Vec<_>>().join(", "),
         })

@@ -5,7 +5,7 @@
 
 use super::{MOST_LAYERS, Network, Sizes};
 use crate::dense::Dense;
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::file::Contents;
 
 pub(super) struct Tcn {
@@ -16,7 +16,7 @@ pub(super) struct Tcn {
 }
 
 impl Tcn {
-    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, LoadError> {
+    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, ModelError> {
         let mut layers: Vec<(Dense, Vec<f32>)> = Vec::new();
         let (mut width, mut moments) = (sizes.features, sizes.steps);
         while layers.len() < MOST_LAYERS && moments > 1 {

@@ -3,7 +3,7 @@
 use super::{MOST_LAYERS, Network, Sizes};
 use crate::arithmetic::{dot, normalise, softmax};
 use crate::dense::Dense;
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::file::Contents;
 
 /// How many ways of attending a layer has. The trainer has the same.
@@ -51,7 +51,7 @@ struct Scratch {
 }
 
 impl Transformer {
-    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, LoadError> {
+    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, ModelError> {
         let width = contents.width("embed", HEADS)?;
         let mut layers: Vec<Layer> = Vec::new();
         while layers.len() < MOST_LAYERS && contents.has(&format!("layers.{}.query.weight", layers.len())) {
@@ -81,7 +81,7 @@ impl Transformer {
 }
 
 impl Norm {
-    fn load(contents: &Contents<'_>, name: &str, width: usize) -> Result<Self, LoadError> {
+    fn load(contents: &Contents<'_>, name: &str, width: usize) -> Result<Self, ModelError> {
         let part = |part: &str| contents.floats(&format!("{name}.{part}"), &[width]);
         Ok(Self { scale: part("weight")?, shift: part("bias")? })
     }
@@ -92,7 +92,7 @@ impl Norm {
 }
 
 impl Layer {
-    fn load(contents: &Contents<'_>, at: usize, width: usize) -> Result<Self, LoadError> {
+    fn load(contents: &Contents<'_>, at: usize, width: usize) -> Result<Self, ModelError> {
         let name = |part: &str| format!("layers.{at}.{part}");
         let expand = contents.dense(&name("expand"), width)?;
         Ok(Self {

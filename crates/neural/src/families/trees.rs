@@ -4,7 +4,7 @@
 //! and the answers to the questions are the place in the table. A forest is trees that predict the same outputs.
 
 use super::{Network, Sizes};
-use crate::error::LoadError;
+use crate::error::ModelError;
 use crate::file::Contents;
 use crate::inputs::summarise;
 
@@ -30,7 +30,7 @@ struct Forest {
 }
 
 impl Trees {
-    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, LoadError> {
+    pub(super) fn load(contents: &Contents<'_>, sizes: Sizes) -> Result<Self, ModelError> {
         let inputs = 2 * sizes.features;
         let mut forests: Vec<Forest> = Vec::new();
         let mut outputs = 0;
@@ -44,7 +44,7 @@ impl Trees {
 }
 
 impl Forest {
-    fn load(contents: &Contents<'_>, at: usize, inputs: usize, most_outputs: usize) -> Result<Self, LoadError> {
+    fn load(contents: &Contents<'_>, at: usize, inputs: usize, most_outputs: usize) -> Result<Self, ModelError> {
         let name = |part: &str| format!("forests.{at}.{part}");
         let leaves = name("leaves");
         let (trees, depth, outputs) = match contents.shape(&leaves)? {

@@ -1,4 +1,4 @@
-//! Model files that nobody trained: the right shapes, with numbers drawn by chance.
+//! Untrained model files: the right shapes, with random numbers.
 
 use neurogc_neural::{FORMAT, Family, Metadata, OUTPUT_NAMES, OUTPUTS, Tensor, Values, WINDOW, write};
 

@@ -113,7 +113,7 @@ const GROWN: (u64, u64) = (4, 100);
 
 /// How the pacer's promise stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Bound {
+pub struct PacerBound {
     /// Objects that there are, that the last cycle left alive, and that there may be.
     pub objects: u64,
     /// See `objects`.
@@ -187,7 +187,7 @@ pub struct Pacer {
     plain_at: (Duration, Duration),
     /// What the last plain collection took for each object, in seconds.
     plain_cost: f64,
-    bound: Bound,
+    bound: PacerBound,
 }
 
 impl Pacer {
@@ -216,7 +216,7 @@ impl Pacer {
             failures: 0,
             plain_at: (Duration::ZERO, Duration::ZERO),
             plain_cost: 100e-9,
-            bound: Bound::default(),
+            bound: PacerBound::default(),
         }
     }
 
@@ -249,8 +249,8 @@ impl Pacer {
 
     /// How the promise stands.
     #[must_use]
-    pub fn bound(&self) -> Bound {
-        Bound {
+    pub fn bound(&self) -> PacerBound {
+        PacerBound {
             objects: self.objects.now() as u64,
             live_objects: self.live as u64,
             goal_objects: (self.live + self.room()) as u64,

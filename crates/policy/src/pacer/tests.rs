@@ -9,21 +9,21 @@ use super::Pacer;
 use crate::guards::Limits;
 use crate::name::Name;
 use crate::observation::{Collected, Decision, Generation, Moment, Observation, Snapshot};
-use crate::rehearsal::{Heap, LEAST_ROOM, Nature, Rehearsal, Tick};
+use crate::rehearsal::{LEAST_ROOM, Nature, Rehearsal, RehearsalHeap, RehearsalTick};
 
 /// A stretch of time in which the program does one thing.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
-    tick: Tick,
+    tick: RehearsalTick,
     ticks: usize,
     /// The program rests in so many of ten ticks.
     rests: usize,
 }
 
 impl Phase {
-    fn ticks(self) -> impl Iterator<Item = Tick> {
+    fn ticks(self) -> impl Iterator<Item = RehearsalTick> {
         let busy = move |index: usize| index % 10 >= self.rests;
-        (0..self.ticks).map(move |index| Tick { busy: busy(index), ..self.tick })
+        (0..self.ticks).map(move |index| RehearsalTick { busy: busy(index), ..self.tick })
     }
 }
 
@@ -35,7 +35,8 @@ fn any_phase() -> impl Strategy<Value = Phase> {
             // Up to two and a half million a second.
             let kept = 5_000.0_f64.powf(log_kept / 5.0);
             let (dies_late, by_reference) = (kept * dies_late * (1.0 - dies_soon), kept * by_reference);
-            let tick = Tick { kept, garbage, dies_soon, dies_late, by_reference, paused, ..Tick::default() };
+            let tick =
+                RehearsalTick { kept, garbage, dies_soon, dies_late, by_reference, paused, ..RehearsalTick::default() };
             Phase { tick, ticks, rests }
         },
     )
@@ -45,7 +46,7 @@ fn any_phase() -> impl Strategy<Value = Phase> {
 fn hard(phase: Phase) -> impl Strategy<Value = Phase> {
     let starved = prop_oneof![2 => Just(Some(1.0)), 3 => (1.0..30.0_f64).prop_map(Some), 1 => Just(None)];
     (starved, proptest::bool::weighted(0.2))
-        .prop_map(move |(starved, fails)| Phase { tick: Tick { starved, fails, ..phase.tick }, ..phase })
+        .prop_map(move |(starved, fails)| Phase { tick: RehearsalTick { starved, fails, ..phase.tick }, ..phase })
 }
 
 fn any_nature() -> impl Strategy<Value = Nature> {
@@ -61,7 +62,7 @@ fn any_live() -> impl Strategy<Value = u64> {
 
 fn play(name: Name, live: u64, nature: Nature, phases: &[Phase]) -> Rehearsal {
     let ticks = phases.iter().flat_map(|phase| phase.ticks());
-    Rehearsal::new(Heap::new(live, nature), name, Limits::default(), None).play(ticks)
+    Rehearsal::new(RehearsalHeap::new(live, nature), name, Limits::default(), None).play(ticks)
 }
 
 fn is_full(decision: &Decision) -> bool {
@@ -127,7 +128,7 @@ proptest! {
     fn what_finalizers_bring_back_to_life_is_not_looked_for_all_the_time(
         live in 100_000..2_000_000_u64, revived in 0.5..1.0_f64
     ) {
-        let phase = Phase { tick: Tick { kept: 100.0, dies_soon: 0.9, ..Tick::default() }, ticks: 20_000, rests: 0 };
+        let phase = Phase { tick: RehearsalTick { kept: 100.0, dies_soon: 0.9, ..RehearsalTick::default() }, ticks: 20_000, rests: 0 };
         let rehearsal = play(Name::Gap, live, Nature { revived, ..Nature::default() }, &[phase]);
         let rooms = 100.0 * 20_000.0 / (0.25 * live as f64);
         let launches = rehearsal.count(|it| matches!(it, Decision::Snapshot { .. })) as f64;
@@ -142,7 +143,7 @@ proptest! {
         let weight = 10.0_f64.powf(log_weight);
         let kept = 100e6 / weight * 0.002;
         let (dies_soon, dies_late) = if late { (0.0, kept) } else { (1.0, 0.0) };
-        let phase = Phase { tick: Tick { kept, dies_soon, dies_late, ..Tick::default() }, ticks: 10_000, rests: 0 };
+        let phase = Phase { tick: RehearsalTick { kept, dies_soon, dies_late, ..RehearsalTick::default() }, ticks: 10_000, rests: 0 };
         let nature = Nature { snapshots, weight, light: live as f64, ..Nature::default() };
         let rehearsal = play(Name::Gap, live, nature, &[phase]);
         let start = 50e6 + 100.0 * live as f64;
@@ -194,7 +195,7 @@ proptest! {
         live in 200_000..1_000_000_u64, kept in 50.0..900.0_f64, growth in 4.0..9.0_f64
     ) {
         let ticks = (live as f64 * growth / kept) as usize;
-        let phase = Phase { tick: Tick { kept, ..Tick::default() }, ticks, rests: 0 };
+        let phase = Phase { tick: RehearsalTick { kept, ..RehearsalTick::default() }, ticks, rests: 0 };
         let rehearsal = play(Name::Gap, live, Nature::default(), &[phase]);
         let (mut objects, mut cpython) = (live as f64, 0.0);
         while objects < (1.0 + growth) * live as f64 {
@@ -223,9 +224,9 @@ const CASES: u32 = 100;
 fn benign(phase: Phase, live: u64) -> Phase {
     let most = (live as f64 / 500.0).min(1_000.0);
     let scale = (most / phase.tick.kept).min(1.0);
-    let Tick { kept, dies_soon, dies_late, by_reference, .. } = phase.tick;
+    let RehearsalTick { kept, dies_soon, dies_late, by_reference, .. } = phase.tick;
     let stay = kept * (1.0 - dies_soon);
-    let tick = Tick {
+    let tick = RehearsalTick {
         kept: kept * scale,
         dies_late: dies_late.min(stay - by_reference.min(stay)) * scale,
         by_reference: by_reference.min(stay) * scale,

@@ -1,9 +1,9 @@
 //! `classic`: the original's way, to compare with. A network looks at ten metrics of the process, once a second; what it
 //! says is a formula of processor and memory that it was taught, and above a threshold everything is collected.
 
-use neurogc_neural::{LoadError, Sequence, Wanted, sigmoid};
+use neurogc_neural::{ModelError, ModelRequirements, Sequence, sigmoid};
 
-use super::{Control, Policy};
+use super::{CollectionControl, Policy};
 use crate::metrics::{METRICS, Metrics, NAMES, OUTPUTS, SAMPLES};
 use crate::observation::{Bytes, Collected, Decision, Observation, Order};
 
@@ -22,10 +22,10 @@ pub(super) struct Classic {
 
 impl Classic {
     /// With a model's file, at so many percent of urgency, for a program that can have so much memory.
-    pub(super) fn new(bytes: &[u8], percent: u8, memory: Bytes) -> Result<Self, LoadError> {
-        let model = Sequence::load(bytes, Wanted { window: SAMPLES, outputs: &OUTPUTS })?;
+    pub(super) fn new(bytes: &[u8], percent: u8, memory: Bytes) -> Result<Self, ModelError> {
+        let model = Sequence::load(bytes, ModelRequirements { window: SAMPLES, outputs: &OUTPUTS })?;
         if model.metadata().features != NAMES {
-            return Err(LoadError::BadMetadata { reason: "it was trained on other metrics".to_owned() });
+            return Err(ModelError::BadMetadata { reason: "it was trained on other metrics".to_owned() });
         }
         Ok(Self {
             model,
@@ -38,8 +38,8 @@ impl Classic {
 }
 
 impl Policy for Classic {
-    fn control(&self) -> Control {
-        Control::Cpython
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Cpython
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn cpython_goes_on_beside_it() {
         let classic = classic(70);
-        assert_eq!(classic.control(), Control::Cpython);
+        assert_eq!(classic.control(), CollectionControl::Cpython);
     }
 
     #[test]

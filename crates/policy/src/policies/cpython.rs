@@ -1,6 +1,6 @@
 //! `cpython`: CPython's own collector as the program set it, measured: the baseline by name.
 
-use super::{Control, Policy};
+use super::{CollectionControl, Policy};
 use crate::observation::{Observation, Order};
 
 /// Never acts.
@@ -8,8 +8,8 @@ use crate::observation::{Observation, Order};
 pub(super) struct Cpython;
 
 impl Policy for Cpython {
-    fn control(&self) -> Control {
-        Control::Cpython
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Cpython
     }
 
     fn decide(&mut self, _: &Observation) -> Order {

@@ -1,6 +1,6 @@
 //! `every:N`: no automatic collection, a full one after each N requests, as people do by hand.
 
-use super::{Control, Policy};
+use super::{CollectionControl, Policy};
 use crate::observation::{Decision, Observation, Order};
 
 /// Counts requests.
@@ -18,9 +18,9 @@ impl Every {
 }
 
 impl Policy for Every {
-    fn control(&self) -> Control {
+    fn control(&self) -> CollectionControl {
         // High, and not zero: where requests or the agent end, CPython still collects.
-        Control::Bounded([100_000, 10, 10])
+        CollectionControl::Bounded([100_000, 10, 10])
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {

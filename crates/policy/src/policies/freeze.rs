@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Control, Policy};
+use super::{CollectionControl, Policy};
 use crate::observation::{Collected, Decision, Generation, Observation, Order};
 
 /// How long a program is given to start up.
@@ -16,8 +16,8 @@ pub(super) struct Freeze {
 }
 
 impl Policy for Freeze {
-    fn control(&self) -> Control {
-        Control::Cpython
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Cpython
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Control, Policy, Tuning};
+use super::{CollectionControl, Policy, Tuning};
 use crate::observation::{Collected, Decision, Flown, Generation, Observation, Order, Scope, Snapshot};
 
 /// Fewest young objects that are worth a collection in a gap.
@@ -86,8 +86,8 @@ impl Gap {
 }
 
 impl Policy for Gap {
-    fn control(&self) -> Control {
-        Control::Paced
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Paced
     }
 
     fn decide(&mut self, observation: &Observation) -> Order {

@@ -11,7 +11,7 @@ mod threshold;
 
 use std::time::Duration;
 
-use neurogc_neural::{LoadError, Model};
+use neurogc_neural::{Model, ModelError};
 
 use self::neural::{Neural, Trust, Weights};
 use crate::features::NAMES;
@@ -23,7 +23,7 @@ pub type Thresholds = [u32; 3];
 
 /// Who runs CPython's automatic collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum CollectionControl {
     /// CPython does, with the thresholds of the program.
     Cpython,
     /// CPython does, with these thresholds.
@@ -38,7 +38,7 @@ pub enum Control {
 /// Says when to collect.
 pub trait Policy: std::fmt::Debug + Send {
     /// Who runs automatic collections.
-    fn control(&self) -> Control;
+    fn control(&self) -> CollectionControl;
 
     /// What to do now, beside what the pacer wants: only ever asked where that is nothing.
     fn decide(&mut self, observation: &Observation) -> Order;
@@ -69,7 +69,7 @@ pub struct Tuning {
     pub memory_price: f64,
 }
 
-/// What a megabyte of garbage is worth where nobody says otherwise; see `Tuning::memory_price`.
+/// What a megabyte of garbage is worth by default; see `Tuning::memory_price`.
 pub const MEMORY_PRICE: f64 = 0.01;
 
 impl Default for Tuning {
@@ -78,8 +78,8 @@ impl Default for Tuning {
     }
 }
 
-/// The policy of a name; `auto` is that of a process whose collector is understood. A model in a file is read by whoever
-/// can read files, and put to work by `learned`: here it is the one that comes with this version.
+/// The policy of a name; `auto` is that of a process whose collector is understood. The caller reads
+/// a model in a file and uses it with `learned`: here it is the one that comes with this version.
 #[must_use]
 pub fn policy(name: Name, tuning: Tuning) -> Box<dyn Policy> {
     match name.resolve(true) {
@@ -102,12 +102,12 @@ pub const SHIPPED: &[u8] = include_bytes!("../../models/shipped.safetensors");
 /// # Errors
 ///
 /// When the bytes are no model, or one that was trained to see something else.
-pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, LoadError> {
+pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, ModelError> {
     let model = Model::load(bytes)?;
     let metadata = model.metadata();
     if metadata.features != NAMES {
         let reason = "it was trained on other features than this version has; train it again".to_owned();
-        return Err(LoadError::BadMetadata { reason });
+        return Err(ModelError::BadMetadata { reason });
     }
     let weights = Weights::named(&metadata.weights);
     Ok(Box::new(Neural::new(tuning, model, weights)))
@@ -119,6 +119,6 @@ pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, LoadErro
 /// # Errors
 ///
 /// When the bytes are no model, or another one.
-pub fn classic(bytes: &[u8], percent: u8, memory: Bytes) -> Result<Box<dyn Policy>, LoadError> {
+pub fn classic(bytes: &[u8], percent: u8, memory: Bytes) -> Result<Box<dyn Policy>, ModelError> {
     Ok(Box::new(classic::Classic::new(bytes, percent, memory)?))
 }

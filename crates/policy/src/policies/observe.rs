@@ -1,6 +1,6 @@
 //! `observe`: measure, and change nothing.
 
-use super::{Control, Policy};
+use super::{CollectionControl, Policy};
 use crate::observation::{Observation, Order};
 
 /// Never acts.
@@ -8,8 +8,8 @@ use crate::observation::{Observation, Order};
 pub(super) struct Observe;
 
 impl Policy for Observe {
-    fn control(&self) -> Control {
-        Control::Cpython
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Cpython
     }
 
     fn decide(&mut self, _: &Observation) -> Order {

@@ -1,6 +1,6 @@
 //! `threshold:G0,G1,G2`: CPython's own collector with other thresholds, as people set them by hand.
 
-use super::{Control, Policy, Thresholds};
+use super::{CollectionControl, Policy, Thresholds};
 use crate::observation::{Observation, Order};
 
 /// Sets thresholds and leaves the rest to CPython.
@@ -8,8 +8,8 @@ use crate::observation::{Observation, Order};
 pub(super) struct Threshold(pub(super) Thresholds);
 
 impl Policy for Threshold {
-    fn control(&self) -> Control {
-        Control::Fixed(self.0)
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Fixed(self.0)
     }
 
     fn decide(&mut self, _: &Observation) -> Order {

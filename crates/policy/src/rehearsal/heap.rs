@@ -92,7 +92,7 @@ struct Flight {
 
 /// The heap, and what has become of it.
 #[derive(Debug)]
-pub(crate) struct Heap {
+pub(crate) struct RehearsalHeap {
     pub(crate) nature: Nature,
     pub(crate) now: Duration,
     young: Group,
@@ -115,7 +115,7 @@ pub(crate) struct Heap {
     left: [f64; 2],
 }
 
-impl Heap {
+impl RehearsalHeap {
     pub(crate) fn new(live: u64, nature: Nature) -> Self {
         let live = live as f64;
         Self {

@@ -8,7 +8,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub(crate) use self::heap::{Heap, Nature};
+pub(crate) use self::heap::{Nature, RehearsalHeap};
 use crate::guards::{Guarded, Limits};
 use crate::name::Name;
 use crate::observation::{Bytes, Decision, Generation, Moment, Observation, Order};
@@ -26,7 +26,7 @@ pub(crate) const LEAST_ROOM: f64 = 200_000.0;
 
 /// One tick of the program, and of the machine that it runs on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tick {
+pub(crate) struct RehearsalTick {
     pub(crate) busy: bool,
     /// Objects that are kept, and that are garbage at once.
     pub(crate) kept: f64,
@@ -43,7 +43,7 @@ pub(crate) struct Tick {
     pub(crate) fails: bool,
 }
 
-impl Default for Tick {
+impl Default for RehearsalTick {
     fn default() -> Self {
         Self {
             busy: true,
@@ -61,7 +61,7 @@ impl Default for Tick {
 
 /// A stop of the program that was ordered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stop {
+pub(crate) struct OrderedStop {
     pub(crate) order: Order,
     pub(crate) observation: Observation,
     pub(crate) pause: Duration,
@@ -72,9 +72,9 @@ pub(crate) struct Stop {
 /// The program under a policy, and what came of it.
 #[derive(Debug)]
 pub(crate) struct Rehearsal {
-    pub(crate) heap: Heap,
+    pub(crate) heap: RehearsalHeap,
     pub(crate) guarded: Guarded,
-    pub(crate) stops: Vec<Stop>,
+    pub(crate) stops: Vec<OrderedStop>,
     /// Collections that CPython started by itself.
     pub(crate) own: Vec<(Generation, Duration)>,
     pub(crate) peak: Bytes,
@@ -95,7 +95,7 @@ pub(crate) struct Rehearsal {
 }
 
 impl Rehearsal {
-    pub(crate) fn new(heap: Heap, name: Name, limits: Limits, ceiling: Option<Bytes>) -> Self {
+    pub(crate) fn new(heap: RehearsalHeap, name: Name, limits: Limits, ceiling: Option<Bytes>) -> Self {
         let tuning = Tuning::default();
         let mut guarded = Guarded::new(policy(name, tuning), limits, tuning, OWN);
         guarded.begin(heap.rss(), heap.objects() as u64);
@@ -120,14 +120,14 @@ impl Rehearsal {
         rehearsal
     }
 
-    pub(crate) fn play(mut self, ticks: impl IntoIterator<Item = Tick>) -> Self {
+    pub(crate) fn play(mut self, ticks: impl IntoIterator<Item = RehearsalTick>) -> Self {
         for tick in ticks {
             self.tick(&tick);
         }
         self
     }
 
-    fn tick(&mut self, tick: &Tick) {
+    fn tick(&mut self, tick: &RehearsalTick) {
         if tick.busy {
             self.idle_since = None;
             self.work(tick);
@@ -143,7 +143,7 @@ impl Rehearsal {
     }
 
     /// The program allocates, and CPython collects at its thresholds.
-    fn work(&mut self, tick: &Tick) {
+    fn work(&mut self, tick: &RehearsalTick) {
         let objects = self.heap.nature.counted(tick.kept, tick.garbage);
         let mut left = 1.0;
         while left > 1e-9 {
@@ -163,7 +163,7 @@ impl Rehearsal {
     }
 
     /// The program has nothing to do for a tick.
-    fn rest(&mut self, tick: &Tick) {
+    fn rest(&mut self, tick: &RehearsalTick) {
         let until = self.heap.now + TICK;
         while self.heap.now < until {
             self.look_at_snapshot();
@@ -179,7 +179,7 @@ impl Rehearsal {
         self.heap.now = self.heap.now.max(until);
     }
 
-    fn collection_end(&mut self, tick: &Tick) {
+    fn collection_end(&mut self, tick: &RehearsalTick) {
         self.look_at_snapshot();
         let observation = self.observe(Moment::CollectionEnd, tick);
         let order = self.guarded.decide(&observation);
@@ -195,12 +195,12 @@ impl Rehearsal {
     }
 
     fn set_thresholds(&mut self) {
-        let observation = self.observe(Moment::CollectionEnd, &Tick::default());
+        let observation = self.observe(Moment::CollectionEnd, &RehearsalTick::default());
         self.thresholds = self.guarded.thresholds(&observation).unwrap_or(OWN);
     }
 
     /// The agent's own thread looks. What it wants at once waits for the next collection.
-    fn look(&mut self, tick: &Tick) {
+    fn look(&mut self, tick: &RehearsalTick) {
         self.look_at_snapshot();
         let observation = self.observe(Moment::Look, tick);
         let order = self.guarded.decide(&observation);
@@ -220,7 +220,7 @@ impl Rehearsal {
         }
     }
 
-    fn collect(&mut self, generation: Generation, tick: &Tick) -> Duration {
+    fn collect(&mut self, generation: Generation, tick: &RehearsalTick) -> Duration {
         let before = self.heap.rss();
         let collected = self.heap.collect(generation, tick.dies_soon);
         if generation == Generation::Full {
@@ -230,7 +230,7 @@ impl Rehearsal {
         collected.pause
     }
 
-    fn carry_out(&mut self, order: Order, observation: Observation, tick: &Tick) {
+    fn carry_out(&mut self, order: Order, observation: Observation, tick: &RehearsalTick) {
         let filled = self.filled();
         let pause = match order.decision {
             Decision::Wait => return,
@@ -262,11 +262,11 @@ impl Rehearsal {
             }
         };
         self.guarded.stopped_for(order.decision, pause);
-        self.stops.push(Stop { order, observation, pause, filled });
+        self.stops.push(OrderedStop { order, observation, pause, filled });
         self.check();
     }
 
-    fn observe(&self, moment: Moment, tick: &Tick) -> Observation {
+    fn observe(&self, moment: Moment, tick: &RehearsalTick) -> Observation {
         Observation {
             now: self.heap.now,
             moment,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Heap, Nature, Rehearsal, Tick};
+use super::{Nature, Rehearsal, RehearsalHeap, RehearsalTick};
 use crate::guards::Limits;
 use crate::name::Name;
 use crate::observation::{Bytes, Decision, Generation, Scope};
@@ -24,18 +24,18 @@ fn play(
     live: u64,
     nature: Nature,
     ceiling: Option<Bytes>,
-    ticks: impl IntoIterator<Item = Tick>,
+    ticks: impl IntoIterator<Item = RehearsalTick>,
 ) -> Rehearsal {
-    Rehearsal::new(Heap::new(live, nature), name, Limits::default(), ceiling).play(ticks)
+    Rehearsal::new(RehearsalHeap::new(live, nature), name, Limits::default(), ceiling).play(ticks)
 }
 
 /// A program that works in two ticks of five.
-fn often(ticks: usize, kept: f64, garbage: f64) -> impl Iterator<Item = Tick> {
-    (0..ticks).map(move |index| Tick { busy: index % 5 < 2, kept, garbage, ..Tick::default() })
+fn often(ticks: usize, kept: f64, garbage: f64) -> impl Iterator<Item = RehearsalTick> {
+    (0..ticks).map(move |index| RehearsalTick { busy: index % 5 < 2, kept, garbage, ..RehearsalTick::default() })
 }
 
 /// A server at about half load that makes garbage in cycles.
-fn server(ticks: usize) -> impl Iterator<Item = Tick> {
+fn server(ticks: usize) -> impl Iterator<Item = RehearsalTick> {
     often(ticks, 2.0, 1500.0)
 }
 
@@ -47,7 +47,7 @@ fn is_launch(decision: &Decision) -> bool {
     matches!(decision, Decision::Snapshot { .. })
 }
 
-/// Pauses of a generation, whoever ordered them, after the first few.
+/// The longest pause of a generation, ordered or CPython's own, after the first few.
 fn longest(rehearsal: &Rehearsal, generation: Generation, decision: Decision) -> Option<Duration> {
     let own = rehearsal.own.iter().filter(|(it, _)| *it == generation).map(|(_, pause)| *pause);
     let ordered = rehearsal.stops.iter().filter(|stop| stop.order.decision == decision).map(|stop| stop.pause);
@@ -71,7 +71,12 @@ fn gap_collects_young_objects_between_requests() {
 
 #[test]
 fn gap_settles_once_and_then_leaves_the_old_heap_alone() {
-    let calm = (0..2_000).map(|index| Tick { busy: index % 500 < 2, kept: 1.0, garbage: 10.0, ..Tick::default() });
+    let calm = (0..2_000).map(|index| RehearsalTick {
+        busy: index % 500 < 2,
+        kept: 1.0,
+        garbage: 10.0,
+        ..RehearsalTick::default()
+    });
     let rehearsal = play(Name::Gap, 2_000_000, Nature::default(), None, calm.chain(server(20_000)));
     assert_eq!((rehearsal.count(is_launch), rehearsal.count(is_full)), (1, 0));
 }
@@ -101,7 +106,7 @@ fn a_program_without_garbage_is_collected_ever_more_rarely() {
 #[test]
 fn a_large_heap_is_collected_from_snapshots_and_never_stopped_for_long() {
     // Sessions die old.
-    let sessions = often(60_000, 60.0, 200.0).map(|tick| Tick { dies_late: 60.0, ..tick });
+    let sessions = often(60_000, 60.0, 200.0).map(|tick| RehearsalTick { dies_late: 60.0, ..tick });
     let rehearsal = play(Name::Gap, 1_000_000, Nature::default(), None, sessions);
     let (launches, full) = (rehearsal.count(is_launch), rehearsal.count(is_full));
     assert!(launches >= 5 && full == 0, "{launches} snapshots, {full} full");
@@ -111,7 +116,7 @@ fn a_large_heap_is_collected_from_snapshots_and_never_stopped_for_long() {
 
 #[test]
 fn without_gaps_garbage_goes_as_fast_as_it_comes() {
-    let rush = (0..60_000).map(|_| Tick { kept: 600.0, dies_late: 600.0, ..Tick::default() });
+    let rush = (0..60_000).map(|_| RehearsalTick { kept: 600.0, dies_late: 600.0, ..RehearsalTick::default() });
     let rehearsal = play(Name::Gap, 1_000_000, Nature::default(), None, rush);
     assert!(rehearsal.rooms < 1.2, "{}", rehearsal.rooms);
     assert_eq!(rehearsal.count(is_full), 0);
@@ -122,15 +127,21 @@ fn without_gaps_garbage_goes_as_fast_as_it_comes() {
 
 #[test]
 fn a_small_heap_that_has_gaps_is_collected_plainly() {
-    let calm = (0..30_000).map(|index| Tick { busy: index % 500 < 100, kept: 20.0, garbage: 200.0, ..Tick::default() });
-    let calm = calm.map(|tick| Tick { dies_soon: 1.0, ..tick });
+    let calm = (0..30_000).map(|index| RehearsalTick {
+        busy: index % 500 < 100,
+        kept: 20.0,
+        garbage: 200.0,
+        ..RehearsalTick::default()
+    });
+    let calm = calm.map(|tick| RehearsalTick { dies_soon: 1.0, ..tick });
     let rehearsal = play(Name::Gap, 5_000, Nature::default(), None, calm);
     assert!(rehearsal.count(is_full) > 0 && rehearsal.count(is_launch) == 0);
 }
 
 #[test]
 fn a_failed_snapshot_is_not_tried_again_at_once() {
-    let ticks = (0..10_000).map(|_| Tick { kept: 200.0, dies_soon: 1.0, fails: true, ..Tick::default() });
+    let ticks =
+        (0..10_000).map(|_| RehearsalTick { kept: 200.0, dies_soon: 1.0, fails: true, ..RehearsalTick::default() });
     let rehearsal = play(Name::Gap, 1_000_000, Nature::default(), None, ticks);
     let tried: Vec<_> = rehearsal.stops.iter().filter(|stop| is_launch(&stop.order.decision)).collect();
     let apart = tried.windows(2).map(|pair| pair[1].observation.now.saturating_sub(pair[0].observation.now));
@@ -141,7 +152,12 @@ fn a_failed_snapshot_is_not_tried_again_at_once() {
 #[test]
 fn while_snapshots_only_rest_after_a_failure_the_next_one_is_waited_for() {
     // The room is filled in a second and a half; the first clone fails.
-    let ticks = (0..1_400).map(|index| Tick { kept: 250.0, dies_soon: 1.0, fails: index < 700, ..Tick::default() });
+    let ticks = (0..1_400).map(|index| RehearsalTick {
+        kept: 250.0,
+        dies_soon: 1.0,
+        fails: index < 700,
+        ..RehearsalTick::default()
+    });
     let rehearsal = play(Name::Gap, 1_000_000, Nature::default(), None, ticks);
     assert_eq!(rehearsal.count(is_full), 0);
     assert!(rehearsal.count(is_launch) >= 2 && rehearsal.rooms < 1.6, "{}", rehearsal.rooms);
@@ -150,7 +166,7 @@ fn while_snapshots_only_rest_after_a_failure_the_next_one_is_waited_for() {
 #[test]
 fn memory_that_grows_forces_a_collection_even_without_a_gap() {
     // A program that never rests; what it keeps dies old, and no snapshot can be had.
-    let ticks = (0..40_000).map(|_| Tick { kept: 400.0, dies_late: 400.0, ..Tick::default() });
+    let ticks = (0..40_000).map(|_| RehearsalTick { kept: 400.0, dies_late: 400.0, ..RehearsalTick::default() });
     let rehearsal = play(Name::Gap, 300_000, plain(), None, ticks);
     let forced: Vec<_> = rehearsal.stops.iter().filter(|stop| stop.order.forced).collect();
     assert!(!forced.is_empty() && forced.iter().all(|stop| stop.order.decision == Decision::Full));
@@ -167,7 +183,8 @@ fn freeze_freezes_once() {
 #[test]
 fn walks_of_new_objects_are_used_where_garbage_is_new_and_only_there() {
     let scopes = |dies_soon: f64, dies_late: f64| {
-        let ticks = (0..60_000).map(move |_| Tick { kept: 400.0, dies_soon, dies_late, ..Tick::default() });
+        let ticks =
+            (0..60_000).map(move |_| RehearsalTick { kept: 400.0, dies_soon, dies_late, ..RehearsalTick::default() });
         let rehearsal = play(Name::Gap, 1_000_000, Nature::default(), None, ticks);
         let of = |wanted: Scope| {
             let launches =
@@ -184,9 +201,10 @@ fn walks_of_new_objects_are_used_where_garbage_is_new_and_only_there() {
     assert!(new > all / 4 && all > new / 4 && beyond < 0.1, "{new} {all} {beyond}");
 }
 
-fn any_tick() -> impl Strategy<Value = Tick> {
-    (any::<bool>(), 0.0..200.0, 0.0..3_000.0, proptest::bool::weighted(0.05))
-        .prop_map(|(busy, kept, garbage, paused)| Tick { busy, kept, garbage, paused, ..Tick::default() })
+fn any_tick() -> impl Strategy<Value = RehearsalTick> {
+    (any::<bool>(), 0.0..200.0, 0.0..3_000.0, proptest::bool::weighted(0.05)).prop_map(
+        |(busy, kept, garbage, paused)| RehearsalTick { busy, kept, garbage, paused, ..RehearsalTick::default() },
+    )
 }
 
 /// Those that take full collections over.
@@ -204,7 +222,7 @@ proptest! {
         // What is alive fits well; only garbage could exceed the ceiling.
         let ceiling = 120 * MB;
         let nature = Nature { snapshots, ..Nature::default() };
-        let ticks = ticks.into_iter().map(|tick| Tick { kept: tick.kept / 4.0, dies_late: tick.kept / 4.0, ..tick });
+        let ticks = ticks.into_iter().map(|tick| RehearsalTick { kept: tick.kept / 4.0, dies_late: tick.kept / 4.0, ..tick });
         let rehearsal = play(name, 300_000, nature, Some(ceiling), ticks);
         prop_assert!(rehearsal.peak <= ceiling, "{} of {ceiling}", rehearsal.peak);
     }

@@ -14,7 +14,7 @@ mod shape;
 
 pub use distributions::{HISTOGRAMS, Histogram, Parts};
 pub use figure::{Across, Attribute, Figure, FigureKind, Metric, Otlp, ReadEach, Sink, Unit};
-pub use shape::Shape;
+pub use shape::FieldType;
 
 /// Figures that stand in one table.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn every_field_of_the_report_is_in_the_catalogue_and_nothing_else_is() {
-        let shape = Shape::of::<Status>();
+        let shape = FieldType::of::<Status>();
         let fields: BTreeSet<_> = shape.paths().into_iter().map(|(path, _)| path).collect();
         let entries: BTreeSet<_> = figures().map(|figure| figure.path.to_owned()).collect();
         assert_eq!(fields.difference(&entries).collect::<Vec<_>>(), Vec::<&String>::new(), "not in the catalogue");
@@ -81,7 +81,7 @@ mod tests {
         }
         let mut written = Vec::new();
         gather("", &serde_json::to_value(Status::default()).unwrap_or_default(), &mut written);
-        let shape = Shape::of::<Status>();
+        let shape = FieldType::of::<Status>();
         let fields: Vec<_> = shape.paths().into_iter().map(|(path, _)| path).collect();
         for path in &written {
             // A part that is null has its fields below it.
@@ -93,17 +93,17 @@ mod tests {
 
     #[test]
     fn kinds_fit_the_types_of_the_fields() {
-        let shape = Shape::of::<Status>();
+        let shape = FieldType::of::<Status>();
         for (path, shape) in shape.paths() {
-            let inner = if let Shape::Optional(inner) = shape { inner } else { shape };
+            let inner = if let FieldType::Optional(inner) = shape { inner } else { shape };
             let kind = find(&path).map(|figure| figure.kind);
             let fits = match inner {
-                Shape::Integer | Shape::Number => {
+                FieldType::Integer | FieldType::Number => {
                     !matches!(kind, Some(FigureKind::Text | FigureKind::Switch | FigureKind::List))
                 }
-                Shape::Text | Shape::Choice { .. } => kind == Some(FigureKind::Text),
-                Shape::Switch => kind == Some(FigureKind::Switch),
-                Shape::List(_) => kind == Some(FigureKind::List),
+                FieldType::Text | FieldType::Choice { .. } => kind == Some(FigureKind::Text),
+                FieldType::Switch => kind == Some(FigureKind::Switch),
+                FieldType::List(_) => kind == Some(FigureKind::List),
                 _ => false,
             };
             assert!(fits, "{path} is {shape:?} and {kind:?}");

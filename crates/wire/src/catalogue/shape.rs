@@ -11,7 +11,7 @@ use serde::de::{
 
 /// The type of a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Shape {
+pub enum FieldType {
     /// Not known.
     #[default]
     Unknown,
@@ -24,15 +24,15 @@ pub enum Shape {
     /// True or false.
     Switch,
     /// It may be missing.
-    Optional(Box<Shape>),
+    Optional(Box<FieldType>),
     /// Several of the same type.
-    List(Box<Shape>),
+    List(Box<FieldType>),
     /// Fields by name.
     Object {
         /// The name of the type.
         name: &'static str,
         /// The fields.
-        fields: Vec<(&'static str, Shape)>,
+        fields: Vec<(&'static str, FieldType)>,
     },
     /// One of these texts.
     Choice {
@@ -43,7 +43,7 @@ pub enum Shape {
     },
 }
 
-impl Shape {
+impl FieldType {
     /// The shape of a type; what of it cannot be told is `Unknown`.
     #[must_use]
     pub fn of<T: DeserializeOwned>() -> Self {
@@ -96,12 +96,12 @@ impl de::Error for Unsupported {
 }
 
 /// Gives each type what it asks for, every list with one element, and writes down what was asked.
-struct Tracer<'s>(&'s mut Shape);
+struct Tracer<'s>(&'s mut FieldType);
 
 macro_rules! simple {
     ($($method:ident $shape:ident $visit:ident $value:expr;)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsupported> {
-            *self.0 = Shape::$shape;
+            *self.0 = FieldType::$shape;
             visitor.$visit($value)
         })*
     };
@@ -127,16 +127,16 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsupported> {
-        let mut inner = Shape::Unknown;
+        let mut inner = FieldType::Unknown;
         let value = visitor.visit_some(Tracer(&mut inner));
-        *self.0 = Shape::Optional(Box::new(inner));
+        *self.0 = FieldType::Optional(Box::new(inner));
         value
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unsupported> {
-        let mut inner = Shape::Unknown;
+        let mut inner = FieldType::Unknown;
         let value = visitor.visit_seq(One(Some(&mut inner)));
-        *self.0 = Shape::List(Box::new(inner));
+        *self.0 = FieldType::List(Box::new(inner));
         value
     }
 
@@ -148,7 +148,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     ) -> Result<V::Value, Unsupported> {
         let mut seen = Vec::new();
         let value = visitor.visit_map(Fields { left: fields, seen: &mut seen });
-        *self.0 = Shape::Object { name, fields: seen };
+        *self.0 = FieldType::Object { name, fields: seen };
         value
     }
 
@@ -158,7 +158,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Unsupported> {
-        *self.0 = Shape::Choice { name, variants };
+        *self.0 = FieldType::Choice { name, variants };
         let first: StrDeserializer<'_, Unsupported> = variants.first().copied().unwrap_or_default().into_deserializer();
         visitor.visit_enum(first)
     }
@@ -177,7 +177,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
 }
 
 /// A list of one element.
-struct One<'s>(Option<&'s mut Shape>);
+struct One<'s>(Option<&'s mut FieldType>);
 
 impl<'de> SeqAccess<'de> for One<'_> {
     type Error = Unsupported;
@@ -190,7 +190,7 @@ impl<'de> SeqAccess<'de> for One<'_> {
 /// The fields of a type, one after the other.
 struct Fields<'s> {
     left: &'static [&'static str],
-    seen: &'s mut Vec<(&'static str, Shape)>,
+    seen: &'s mut Vec<(&'static str, FieldType)>,
 }
 
 impl<'de> MapAccess<'de> for Fields<'_> {
@@ -199,7 +199,7 @@ impl<'de> MapAccess<'de> for Fields<'_> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Unsupported> {
         let Some((name, left)) = self.left.split_first() else { return Ok(None) };
         self.left = left;
-        self.seen.push((name, Shape::Unknown));
+        self.seen.push((name, FieldType::Unknown));
         let name: StrDeserializer<'_, Unsupported> = name.into_deserializer();
         seed.deserialize(name).map(Some)
     }
@@ -234,11 +234,11 @@ mod tests {
 
     #[test]
     fn lists_and_parts_that_may_be_missing_are_described() {
-        let shape = Shape::of::<Outer>();
+        let shape = FieldType::of::<Outer>();
         let paths: Vec<_> = shape.paths().into_iter().map(|(path, _)| path).collect();
         assert_eq!(paths, ["number", "inner", "inner[].count", "texts", "maybe.count", "cause"]);
         let paths = shape.paths();
-        assert_eq!(*paths[3].1, Shape::List(Box::new(Shape::Text)));
-        assert!(matches!(paths[5].1, Shape::Choice { variants, .. } if variants.contains(&"gil_native")));
+        assert_eq!(*paths[3].1, FieldType::List(Box::new(FieldType::Text)));
+        assert!(matches!(paths[5].1, FieldType::Choice { variants, .. } if variants.contains(&"gil_native")));
     }
 }

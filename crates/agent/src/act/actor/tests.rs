@@ -2,18 +2,18 @@
 
 use std::cell::{Cell, RefCell};
 
-use neurogc_policy::{Control, Guarded, Limits, Name, Observation, Policy, Tuning};
+use neurogc_policy::{CollectionControl, Guarded, Limits, Name, Observation, Policy, Tuning};
 
 use super::*;
-use crate::act::fake::{Collector, Fake, Plan, Rig, Surroundings};
+use crate::act::fake::{Fake, FakeCollector, FakeFlight, Rig, TestSurroundings};
 
 /// A policy that always says the same.
 #[derive(Debug)]
 struct Says(Decision);
 
 impl Policy for Says {
-    fn control(&self) -> Control {
-        Control::Cpython
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Cpython
     }
 
     fn decide(&mut self, _: &Observation) -> Order {
@@ -113,18 +113,18 @@ fn a_launch_without_memory_is_a_failure_that_the_policy_sees() {
     lock(&rig.interpreter).has_room = false;
     direct(&rig, Decision::Snapshot { scope: Scope::All });
     assert!(act(&rig, Moment::Gap));
-    assert_eq!(rig.vm(1).look(), Progress::Failed(Failure::ShortOfMemory));
+    assert_eq!(rig.vm(1).look(), SnapshotProgress::Failed(SnapshotFailure::ShortOfMemory));
     // The next question takes note of it, and tries again.
     lock(&rig.interpreter).has_room = true;
     assert!(act(&rig, Moment::Gap));
-    assert!(matches!(rig.vm(1).look(), Progress::InFlight { .. }));
+    assert!(matches!(rig.vm(1).look(), SnapshotProgress::InFlight { .. }));
 }
 
 #[test]
 fn a_final_failure_is_said() {
     let rig = Rig::new(1_000);
-    let refused = Some(Failure::Unsupported("a test".to_owned()));
-    rig.snapshots.plan(Plan { refused, ..Plan::default() });
+    let refused = Some(SnapshotFailure::Unsupported("a test".to_owned()));
+    rig.snapshots.plan(FakeFlight { refused, ..FakeFlight::default() });
     direct(&rig, Decision::Snapshot { scope: Scope::All });
     assert!(act(&rig, Moment::Gap) && rig.actor.troubles.is_empty());
     act(&rig, Moment::Gap);
@@ -156,7 +156,7 @@ impl InCallback<'_> {
     }
 }
 
-impl Surroundings for InCallback<'_> {
+impl TestSurroundings for InCallback<'_> {
     fn collection_ended(&self, _: usize, _: u8, _: u64) {
         if !self.done.replace(true) {
             let order = Order::at_once(self.decision, "a test");
@@ -171,7 +171,7 @@ impl Surroundings for InCallback<'_> {
         0
     }
 
-    fn others_run(&self, interpreter: &Mutex<Collector>, _: usize, _: Duration) {
+    fn others_run(&self, interpreter: &Mutex<FakeCollector>, _: usize, _: Duration) {
         self.seen.borrow_mut().push(lock(interpreter).collecting);
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::{Collector, Fake, Objects};
+use super::{Fake, FakeCollector, FakeObjects};
 use crate::lifecycle::agent::lock;
-use crate::snapshot::{Failure, Latest, Launched, Progress, Reaped, Sortie};
+use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// What freeing an object takes, in nanoseconds.
 const COST: u64 = 600;
@@ -15,17 +15,17 @@ const CLONE_NS: u64 = 2_000_000;
 
 /// How the next flight goes.
 #[derive(Clone, Debug)]
-pub(in crate::act) struct Plan {
+pub(in crate::act) struct FakeFlight {
     /// Why it is refused.
-    pub(in crate::act) refused: Option<Failure>,
+    pub(in crate::act) refused: Option<SnapshotFailure>,
     pub(in crate::act) flight_ns: u64,
     /// Why it comes to nothing.
-    pub(in crate::act) fails: Option<Failure>,
+    pub(in crate::act) fails: Option<SnapshotFailure>,
     /// Of so many candidates, one is something else when it is to be freed.
     pub(in crate::act) changed: u64,
 }
 
-impl Default for Plan {
+impl Default for FakeFlight {
     fn default() -> Self {
         Self { refused: None, flight_ns: 20_000_000, fails: None, changed: u64::MAX }
     }
@@ -40,7 +40,7 @@ pub(in crate::act) struct FakeSnapshots {
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    plan: Plan,
+    plan: FakeFlight,
     latest: Latest,
     launches: u64,
     full: u64,
@@ -64,12 +64,12 @@ enum Phase {
         full: u64,
     },
     Reaping,
-    Failed(Failure),
+    Failed(SnapshotFailure),
 }
 
 impl FakeSnapshots {
     /// How flights go from now on.
-    pub(in crate::act) fn plan(&self, plan: Plan) {
+    pub(in crate::act) fn plan(&self, plan: FakeFlight) {
         lock(&self.state).plan = plan;
     }
 
@@ -83,13 +83,13 @@ impl FakeSnapshots {
         lock(&self.state).full += 1;
     }
 
-    pub(super) fn launch(&self, collector: &mut Collector, sortie: Sortie) -> Result<Launched, Failure> {
+    pub(super) fn launch(&self, collector: &mut FakeCollector, sortie: Sortie) -> Result<Launched, SnapshotFailure> {
         let mut state = lock(&self.state);
         if !matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
-            return Err(Failure::UnderWay);
+            return Err(SnapshotFailure::UnderWay);
         }
         if collector.collecting {
-            return Err(Failure::Collecting);
+            return Err(SnapshotFailure::Collecting);
         }
         if let Some(failure) = state.plan.refused.clone() {
             state.phase = Phase::Failed(failure.clone());
@@ -109,11 +109,11 @@ impl FakeSnapshots {
         Ok(Launched { scope: sortie.scope, young })
     }
 
-    pub(in crate::act) fn look(&self, now: u64) -> Progress {
+    pub(in crate::act) fn look(&self, now: u64) -> SnapshotProgress {
         let mut state = lock(&self.state);
         if let Phase::Flying { began, lands, full, found, sortie } = state.phase {
             if state.full != full {
-                state.phase = Phase::Failed(Failure::Collected);
+                state.phase = Phase::Failed(SnapshotFailure::Collected);
             } else if now >= lands {
                 state.phase = match state.plan.fails.clone() {
                     Some(failure) => Phase::Failed(failure),
@@ -134,14 +134,14 @@ impl FakeSnapshots {
             }
         }
         match &state.phase {
-            Phase::Idle => Progress::Idle,
-            Phase::Reaping => Progress::Busy,
-            Phase::Flying { began, .. } => Progress::InFlight { since_ns: *began },
+            Phase::Idle => SnapshotProgress::Idle,
+            Phase::Reaping => SnapshotProgress::Busy,
+            Phase::Flying { began, .. } => SnapshotProgress::InFlight { since_ns: *began },
             Phase::Landed { left, .. } => {
                 let left = *left as usize;
-                Progress::Ready { candidates: left, components: left / 2, largest: left.min(2), piece: None }
+                SnapshotProgress::Ready { candidates: left, components: left / 2, largest: left.min(2), piece: None }
             }
-            Phase::Failed(failure) => Progress::Failed(failure.clone()),
+            Phase::Failed(failure) => SnapshotProgress::Failed(failure.clone()),
         }
     }
 
@@ -156,7 +156,7 @@ impl FakeSnapshots {
         }
     }
 
-    pub(super) fn refuse(&self, failure: &Failure) {
+    pub(super) fn refuse(&self, failure: &SnapshotFailure) {
         let mut state = lock(&self.state);
         if matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
             state.phase = Phase::Failed(failure.clone());
@@ -167,7 +167,7 @@ impl FakeSnapshots {
     pub(in crate::act) fn shut_down(&self) {
         let mut state = lock(&self.state);
         match state.phase {
-            Phase::Flying { .. } | Phase::Landed { .. } => state.phase = Phase::Failed(Failure::Cancelled),
+            Phase::Flying { .. } | Phase::Landed { .. } => state.phase = Phase::Failed(SnapshotFailure::Cancelled),
             Phase::Reaping => state.called_off = true,
             Phase::Idle | Phase::Failed(_) => {}
         }
@@ -188,7 +188,7 @@ impl FakeSnapshots {
         let called_off = std::mem::take(&mut state.called_off);
         state.phase = match left {
             0 => Phase::Idle,
-            _ if called_off => Phase::Failed(Failure::Cancelled),
+            _ if called_off => Phase::Failed(SnapshotFailure::Cancelled),
             _ => Phase::Landed { left, full },
         };
         let dropped = changed as usize;
@@ -204,7 +204,7 @@ impl FakeSnapshots {
             return None;
         }
         if state.full != full || frozen != state.frozen_changes {
-            let failure = if state.full == full { Failure::Frozen } else { Failure::Collected };
+            let failure = if state.full == full { SnapshotFailure::Frozen } else { SnapshotFailure::Collected };
             state.phase = Phase::Failed(failure);
             return None;
         }
@@ -229,7 +229,7 @@ impl FakeSnapshots {
             // Some may have been freed since by other means.
             let garbage = moved.min(collector.generations[2].garbage);
             collector.generations[2].garbage -= garbage;
-            let young = std::mem::replace(&mut collector.generations[0], Objects { live: 0, garbage });
+            let young = std::mem::replace(&mut collector.generations[0], FakeObjects { live: 0, garbage });
             let counts = [collector.counts[0], collector.counts[1]];
             assert!(collector.aside.is_none(), "objects are set aside already");
             collector.aside = Some((vm.thread, young, counts));

@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use neurogc_policy::{
-    Control, Decision, Guarded, Limits, Moment, Name, Observation, Order, Policy, Scope, Tuning, policy,
+    CollectionControl, Decision, Guarded, Limits, Moment, Name, Observation, Order, Policy, Scope, Tuning, policy,
 };
 use neurogc_wire::control::{How, Outcome};
 
-use super::process::{Agent, Process};
+use super::process::{ActingAgent, FakeProcess};
 use crate::act::fake::Random;
 use crate::decide::director::{Director, Situation};
 use crate::lifecycle::agent::lock;
@@ -17,12 +17,12 @@ use crate::lifecycle::agent::lock;
 #[derive(Default)]
 pub(super) struct Beside {
     /// The agent that they belong to: they may be late to notice that it was uninstalled.
-    agent: Option<Rc<Agent>>,
+    agent: Option<Rc<ActingAgent>>,
     /// A command under way: its ticket, when it was taken on, and after how many full collections.
     ticket: Option<(u64, u64, u64)>,
 }
 
-impl Process {
+impl FakeProcess {
     /// One round of one of them.
     pub(super) fn run_beside(&self) {
         let Some(mut beside) = self.beside.borrow_mut().take() else { return };
@@ -46,7 +46,7 @@ impl Process {
     }
 
     /// A round of the sampler.
-    fn sample(&self, agent: &Agent) {
+    fn sample(&self, agent: &ActingAgent) {
         agent.book();
         while agent.actor.troubles.pop().is_some() {}
         while agent.actor.landings.pop().is_some() {}
@@ -66,7 +66,7 @@ impl Process {
     }
 
     /// A round of the uplink.
-    fn serve(&self, agent: &Agent, beside: &mut Beside) {
+    fn serve(&self, agent: &ActingAgent, beside: &mut Beside) {
         let (now, full) = {
             let interpreter = lock(&self.interpreter);
             (interpreter.now, interpreter.full_collections)
@@ -104,7 +104,7 @@ impl Process {
         installed && agent.remote.outcome(*ticket) == Ok(None)
     }
 
-    fn situation(&self, agent: &Agent) -> Situation {
+    fn situation(&self, agent: &ActingAgent) -> Situation {
         let (now, counts) = {
             let interpreter = lock(&self.interpreter);
             (interpreter.now, interpreter.counts.map(|count| count as u32))
@@ -144,8 +144,8 @@ impl Process {
 struct Restless(Random);
 
 impl Policy for Restless {
-    fn control(&self) -> Control {
-        Control::Paced
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Paced
     }
 
     fn wants_looks(&self) -> bool {

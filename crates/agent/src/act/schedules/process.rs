@@ -12,16 +12,16 @@ use neurogc_wire::stop::StopKind;
 use super::Tally;
 use super::beside::Beside;
 use super::threads::Thread;
-use crate::act::actor::{Actor, Ended, Lowered};
-use crate::act::fake::{Collector, Fake, FakeSnapshots, Random, Surroundings};
+use crate::act::actor::{Actor, EndedCollection, Lowered};
+use crate::act::fake::{Fake, FakeCollector, FakeSnapshots, Random, TestSurroundings};
 use crate::act::loans::{Loans, repay_collecting};
 use crate::act::remote::Remote;
 use crate::act::vm::Vm;
 use crate::lifecycle::agent::lock;
-use crate::sense::hooks::{Event, Hooks};
+use crate::sense::hooks::{HookEvent, Hooks};
 
 /// What `lifecycle::agent::Agent` is to the acting half.
-pub(super) struct Agent {
+pub(super) struct ActingAgent {
     pub(super) actor: Actor,
     pub(super) hooks: Hooks,
     pub(super) remote: Remote,
@@ -39,7 +39,7 @@ pub(super) struct Agent {
     pub(super) called: Cell<bool>,
 }
 
-impl Agent {
+impl ActingAgent {
     fn of(actor: Actor) -> Rc<Self> {
         Rc::new(Self {
             actor,
@@ -62,7 +62,7 @@ impl Agent {
     /// Takes from the queues, as the sampler does.
     pub(super) fn book(&self) {
         while let Some(event) = self.hooks.take() {
-            if let Event::Collection { order: id @ 1.., .. } = event {
+            if let HookEvent::Collection { order: id @ 1.., .. } = event {
                 self.stops.borrow_mut().push(id);
             }
         }
@@ -72,12 +72,12 @@ impl Agent {
     }
 }
 
-pub(super) struct Process {
-    pub(super) interpreter: Mutex<Collector>,
+pub(super) struct FakeProcess {
+    pub(super) interpreter: Mutex<FakeCollector>,
     random: RefCell<Random>,
-    pub(super) current: RefCell<Option<Rc<Agent>>>,
+    pub(super) current: RefCell<Option<Rc<ActingAgent>>>,
     /// All agents that there were.
-    pub(super) agents: RefCell<Vec<Rc<Agent>>>,
+    pub(super) agents: RefCell<Vec<Rc<ActingAgent>>>,
     /// Threads by number; one that is at its turn, or below it on the stack, is not here.
     pub(super) threads: RefCell<Vec<Option<Thread>>>,
     /// Threads that are on the stack.
@@ -90,7 +90,7 @@ pub(super) struct Process {
     /// Finalizers do nothing any more.
     pub(super) is_over: Cell<bool>,
     /// The agent that was told of the beginning of the last collection.
-    told: RefCell<Option<Rc<Agent>>>,
+    told: RefCell<Option<Rc<ActingAgent>>>,
     pub(super) tally: RefCell<Tally>,
     pub(super) script: Script,
 }
@@ -106,12 +106,12 @@ pub(super) struct Script {
     pub(super) ends: bool,
 }
 
-impl Process {
+impl FakeProcess {
     pub(super) fn new(mut random: Random, script: Script) -> Self {
         let own = [[700, 10, 10], [2_000, 5, 5], [5_000, 2, 1]][random.below(3) as usize];
         let live = [20_000, 60_000, 200_000, 1_000_000][random.below(4) as usize];
         let process = Self {
-            interpreter: Mutex::new(Collector::new(live, own)),
+            interpreter: Mutex::new(FakeCollector::new(live, own)),
             random: RefCell::new(random),
             current: RefCell::default(),
             agents: RefCell::default(),
@@ -146,11 +146,11 @@ impl Process {
         lock(&self.interpreter).now
     }
 
-    pub(super) fn current(&self) -> Option<Rc<Agent>> {
+    pub(super) fn current(&self) -> Option<Rc<ActingAgent>> {
         self.current.borrow().clone()
     }
 
-    pub(super) fn vm<'a>(&'a self, agent: &'a Agent, thread: usize) -> Fake<'a> {
+    pub(super) fn vm<'a>(&'a self, agent: &'a ActingAgent, thread: usize) -> Fake<'a> {
         Fake { interpreter: &self.interpreter, snapshots: &agent.snapshots, around: self, thread }
     }
 
@@ -165,7 +165,7 @@ impl Process {
     /// `neurogc.install()`.
     pub(super) fn install(&self) {
         if self.current().is_none() {
-            let agent = Agent::new(self.script.snapshots);
+            let agent = ActingAgent::new(self.script.snapshots);
             agent.actor.loans.note_frozen(&self.vm(&agent, 0));
             self.agents.borrow_mut().push(Rc::clone(&agent));
             *self.current.borrow_mut() = Some(agent);
@@ -173,7 +173,7 @@ impl Process {
     }
 
     /// The first part of `uninstall()`, which lets go of the GIL at its end.
-    pub(super) fn begin_uninstall(&self, thread: usize) -> Option<Rc<Agent>> {
+    pub(super) fn begin_uninstall(&self, thread: usize) -> Option<Rc<ActingAgent>> {
         let agent = self.current.borrow_mut().take()?;
         agent.actor.stand_down();
         assert!(agent.actor.loans.repay(&self.vm(&agent, thread)).is_ok());
@@ -182,7 +182,7 @@ impl Process {
     }
 
     /// The second part, as in `give_back`.
-    pub(super) fn finish_uninstall(&self, agent: &Agent, thread: usize) {
+    pub(super) fn finish_uninstall(&self, agent: &ActingAgent, thread: usize) {
         agent.actor.direct(None);
         assert!(agent.actor.loans.repay(&self.vm(agent, thread)).is_ok());
         self.count(|tally| tally.uninstalls += 1);
@@ -203,7 +203,7 @@ impl Process {
         }
     }
 
-    fn follow_switch(&self, agent: &Agent, thread: usize) {
+    fn follow_switch(&self, agent: &ActingAgent, thread: usize) {
         if agent.switched.take() {
             let vm = self.vm(agent, thread);
             assert!(agent.actor.loans.repay(&vm).is_ok());
@@ -221,7 +221,7 @@ impl Process {
         acted && self.is_due(&agent)
     }
 
-    pub(super) fn is_due(&self, agent: &Agent) -> bool {
+    pub(super) fn is_due(&self, agent: &ActingAgent) -> bool {
         agent.remote.is_waiting() || agent.actor.is_due(lock(&self.interpreter).counts[0] as u32)
     }
 
@@ -285,29 +285,29 @@ impl Process {
     }
 
     /// `module::after_fork_in_child`.
-    fn after_fork_in_child(&self, parents: &Rc<Agent>, thread: usize) {
+    fn after_fork_in_child(&self, parents: &Rc<ActingAgent>, thread: usize) {
         let collecting = parents.hooks.collecting_thread().or_else(|| parents.actor.running_in());
         repay_collecting(&self.vm(parents, thread), collecting);
         let mut interpreter = lock(&self.interpreter);
         interpreter.bring_back_in_child(thread);
         let is_lost = interpreter.collecting && !interpreter.is_in_collection(thread);
         assert!(!is_lost, "a child is left with a collection that never ends");
-        let agent = Agent::of(parents.actor.in_child(interpreter.now));
+        let agent = ActingAgent::of(parents.actor.in_child(interpreter.now));
         drop(interpreter);
         self.agents.borrow_mut().push(Rc::clone(&agent));
         *self.current.borrow_mut() = Some(agent);
     }
 
     /// A child that native code has forked has no hooks, and the memory of its parent's agent.
-    fn after_native_fork(&self, parents: &Agent) {
-        let agent = Agent::of(parents.actor.in_child(0));
+    fn after_native_fork(&self, parents: &ActingAgent) {
+        let agent = ActingAgent::of(parents.actor.in_child(0));
         agent.foreign.set(true);
         self.agents.borrow_mut().push(Rc::clone(&agent));
         *self.current.borrow_mut() = Some(agent);
     }
 
     /// `moments::leave_in_native_child`.
-    fn leave_in_native_child(&self, agent: &Agent, thread: usize) {
+    fn leave_in_native_child(&self, agent: &ActingAgent, thread: usize) {
         if !agent.actor.has_stood_down() {
             agent.actor.stand_down();
             assert!(agent.actor.loans.repay(&self.vm(agent, thread)).is_ok());
@@ -316,7 +316,7 @@ impl Process {
 
     /// A child of a thread that is in no collection collects by CPython's own trigger.
     fn still_collects(&self, thread: usize) {
-        let Collector { collections, enabled, thresholds, .. } = lock(&self.interpreter).clone();
+        let FakeCollector { collections, enabled, thresholds, .. } = lock(&self.interpreter).clone();
         if enabled {
             self.with_vm(thread, |vm| vm.allocate(0, u64::from(thresholds[0]) + 1));
             assert!(lock(&self.interpreter).collections > collections, "a child does not collect");
@@ -324,7 +324,7 @@ impl Process {
     }
 }
 
-impl Surroundings for Process {
+impl TestSurroundings for FakeProcess {
     /// `moments::gc_event` with the phase `start`.
     fn collection_begins(&self, thread: usize) {
         let agent = self.current();
@@ -355,7 +355,7 @@ impl Surroundings for Process {
         if agent.hooks.collection_stops(kind, by, order, freed, 0).is_none() {
             return;
         }
-        let ended = Ended { generation, began: vm.now(), gathered: agent.hooks.gathered(), freed };
+        let ended = EndedCollection { generation, began: vm.now(), gathered: agent.hooks.gathered(), freed };
         agent.actor.collection_ended(&vm, &agent.hooks, ended);
         if agent.remote.is_waiting() && !agent.actor.is_running() {
             let _lowered = Lowered::new(&vm);
@@ -374,7 +374,7 @@ impl Surroundings for Process {
         if self.once_in(20) { self.below(unreachable) / 2 } else { 0 }
     }
 
-    fn others_run(&self, _: &Mutex<Collector>, _: usize, pause: Duration) {
+    fn others_run(&self, _: &Mutex<FakeCollector>, _: usize, pause: Duration) {
         self.let_others_run(pause);
     }
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use neurogc_policy::Moment;
 
-use super::process::{Agent, Process};
-use crate::act::drive::{Drive, Next};
-use crate::act::fake::Plan;
+use super::process::{ActingAgent, FakeProcess};
+use crate::act::drive::{Next, RequestedSnapshot};
+use crate::act::fake::FakeFlight;
 use crate::act::vm::Vm;
 use crate::lifecycle::agent::lock;
 use crate::sense::arrivals::Arrival;
 use crate::sense::hooks::Open;
 use crate::sense::routes::RouteId;
-use crate::snapshot::Failure;
+use crate::snapshot::SnapshotFailure;
 
 /// A thread that is not at its turn.
 pub(super) struct Thread {
@@ -21,7 +21,7 @@ pub(super) struct Thread {
     turns: u32,
     wakes: u64,
     /// Requests that it serves, each with the agent that was told of it.
-    open: Option<(Rc<Agent>, Open)>,
+    open: Option<(Rc<ActingAgent>, Open)>,
     doing: Doing,
 }
 
@@ -39,8 +39,8 @@ enum Kind {
 enum Doing {
     Nothing,
     /// With the number of the last flight that had landed before.
-    Driving(Rc<Agent>, Drive, u64),
-    Uninstalling(Rc<Agent>),
+    Driving(Rc<ActingAgent>, RequestedSnapshot, u64),
+    Uninstalling(Rc<ActingAgent>),
 }
 
 impl Thread {
@@ -67,7 +67,7 @@ impl Thread {
     }
 }
 
-impl Process {
+impl FakeProcess {
     /// Runs all threads to their ends.
     pub(super) fn run(&self) {
         let deadline = self.now() + 3_000_000_000_000;
@@ -161,14 +161,21 @@ impl Process {
         if let Some(agent) = self.current() {
             let vm = self.vm(&agent, number);
             if !vm.is_collecting() {
-                let drive = Drive::new(&vm);
+                let drive = RequestedSnapshot::new(&vm);
                 let landed = agent.snapshots.latest().number;
                 self.drive(number, thread, agent, drive, landed);
             }
         }
     }
 
-    fn drive(&self, number: usize, thread: &mut Thread, agent: Rc<Agent>, mut drive: Drive, landed: u64) {
+    fn drive(
+        &self,
+        number: usize,
+        thread: &mut Thread,
+        agent: Rc<ActingAgent>,
+        mut drive: RequestedSnapshot,
+        landed: u64,
+    ) {
         match drive.step(&agent.actor, &self.vm(&agent, number), &agent.hooks) {
             Next::Again(pause) => {
                 thread.wakes = self.now() + pause.as_nanos() as u64;
@@ -241,11 +248,11 @@ impl Process {
         }
     }
 
-    fn is_installed(&self, agent: &Rc<Agent>) -> bool {
+    fn is_installed(&self, agent: &Rc<ActingAgent>) -> bool {
         self.current().is_some_and(|current| Rc::ptr_eq(&current, agent))
     }
 
-    fn on_agent(&self, body: impl FnOnce(&Agent)) {
+    fn on_agent(&self, body: impl FnOnce(&ActingAgent)) {
         if let Some(agent) = self.current() {
             body(&agent);
         }
@@ -263,15 +270,15 @@ impl Process {
         self.with_vm(number, |vm| vm.allocate(live, garbage));
     }
 
-    fn random_plan(&self) -> Plan {
+    fn random_plan(&self) -> FakeFlight {
         let fails = match self.below(8) {
-            0 | 1 => Some(Failure::Missing),
-            2 => Some(Failure::Vanished),
+            0 | 1 => Some(SnapshotFailure::Missing),
+            2 => Some(SnapshotFailure::Vanished),
             _ => None,
         };
         let refused = match self.below(12) {
-            0 => Some(Failure::NoMemory),
-            1 => Some(Failure::Unsupported("a test".to_owned())),
+            0 => Some(SnapshotFailure::NoMemory),
+            1 => Some(SnapshotFailure::Unsupported("a test".to_owned())),
             _ => None,
         };
         let flight_ns = match self.below(200) {
@@ -280,7 +287,7 @@ impl Process {
             10..=49 => 0,
             _ => self.below(100_000_000),
         };
-        Plan { refused, flight_ns, fails, changed: if self.once_in(2) { 7 } else { u64::MAX } }
+        FakeFlight { refused, flight_ns, fails, changed: if self.once_in(2) { 7 } else { u64::MAX } }
     }
 
     fn end_request(&self, number: usize, thread: &mut Thread) {

@@ -36,7 +36,7 @@ impl Chunks {
         self.mended.load(Ordering::Acquire) != usize::MAX
     }
 
-    /// Whether the program has begun pages since somebody last prepared some.
+    /// Whether the program has begun pages since the uplink last prepared some.
     pub(crate) fn have_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed) > 0
     }
@@ -167,7 +167,7 @@ impl Region {
         })
     }
 
-    /// Gives an arena back whose page keeps its memory. Somebody may have taken the other half meanwhile.
+    /// Gives an arena back whose page keeps its memory. The program may have taken the other half meanwhile.
     fn put_back(&self, arena: u32) {
         match self.used.free(arena) {
             super::Freed::Page => {

@@ -3,9 +3,9 @@
 use super::plots::{self, Curve, Dot};
 use super::tables;
 use crate::bench::contender::DEFAULT;
-use crate::bench::course::{Course, Courses};
-use crate::bench::metrics::Metric;
-use crate::bench::record::{Entry, Measured, Trial};
+use crate::bench::course::{Courses, MemoryCourse};
+use crate::bench::metrics::BenchMetric;
+use crate::bench::record::{ContenderTrials, Measured, Trial};
 use crate::bench::statistics::median;
 
 /// The folder of a run that holds them.
@@ -48,7 +48,7 @@ pub(crate) fn of(measured: &Measured) -> Vec<Drawing> {
         ("cpu_each_ms", "cpu"),
     ];
     let ratios = metrics.into_iter().map(|(metric, what)| {
-        let title = Metric::find(metric).map_or(metric, |metric| metric.title);
+        let title = BenchMetric::find(metric).map_or(metric, |metric| metric.title);
         let title = format!("{title} ÷ CPython default");
         let svg = plots::ratios(&title, &dots(measured, metric));
         Drawing { title, svg, what }
@@ -82,7 +82,7 @@ fn curves(measured: &Measured) -> Vec<Curve> {
 }
 
 /// The memory of each contender over time, in MiB: of the run with the middle peak, because runs do not rise in step.
-fn courses(measured: &Measured, which: fn(&Courses) -> &Course) -> Vec<Curve> {
+fn courses(measured: &Measured, which: fn(&Courses) -> &MemoryCourse) -> Vec<Curve> {
     let peak = |trial: &&Trial| which(&trial.courses).iter().map(|(_, bytes)| *bytes).fold(0.0, f64::max);
     let drawn = measured.entries.iter().filter_map(|entry| {
         let mut trials: Vec<_> = entry.trials.iter().filter(|trial| !which(&trial.courses).is_empty()).collect();
@@ -95,7 +95,7 @@ fn courses(measured: &Measured, which: fn(&Courses) -> &Course) -> Vec<Curve> {
 }
 
 /// The middle of the curves of all runs, where most of them have a point.
-fn middle_curve(entry: &Entry) -> Vec<(f64, f64)> {
+fn middle_curve(entry: &ContenderTrials) -> Vec<(f64, f64)> {
     let curves: Vec<_> = entry.trials.iter().map(|trial| &trial.curve).filter(|curve| !curve.is_empty()).collect();
     // All curves have the same shares, as far as their number of requests allows; the last point is the maximum.
     let longest = curves.iter().map(|curve| curve.len() - 1).max().unwrap_or(0);

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::plots::escape;
-use super::tables::{self, Table};
+use super::tables::{self, ReportTable};
 use super::{READING, drawings, markdown};
-use crate::bench::metrics::Metric;
+use crate::bench::metrics::BenchMetric;
 use crate::bench::record::{Measured, Run};
 use crate::figures::span;
 
@@ -88,7 +88,7 @@ pub(crate) fn scenario(measured: &Measured) -> String {
     text
 }
 
-fn table(table: &Table, measured: &Measured) -> String {
+fn table(table: &ReportTable, measured: &Measured) -> String {
     let mut text = "<div class=\"scroll\"><table>\n<tr>".to_owned();
     for cell in &table.heading {
         let _ = write!(text, "<th>{}</th>", escape(cell));
@@ -114,7 +114,7 @@ fn table(table: &Table, measured: &Measured) -> String {
 }
 
 /// The metric that a heading of figures stands for; headings of ratios to other limits stand for none.
-fn metric_of(title: &str) -> Option<&'static Metric> {
+fn metric_of(title: &str) -> Option<&'static BenchMetric> {
     let title = title.strip_suffix(" ÷ default").unwrap_or(title);
     crate::bench::metrics::CATALOGUE.iter().find(|metric| metric.title == title && !["for", "longest"].contains(&title))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::tables::{self, Table};
+use super::tables::{self, ReportTable};
 use super::{READING, drawings};
 use crate::bench::record::{Measured, Run};
 use crate::figures::span;
@@ -65,7 +65,7 @@ pub(super) fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn set(table: &Table) -> String {
+fn set(table: &ReportTable) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
         format!("| {} |\n", cells.join(" | "))

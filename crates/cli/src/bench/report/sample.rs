@@ -1,13 +1,13 @@
 //! A made-up run, for the tests of the reports.
 
 use crate::bench::course::Courses;
-use crate::bench::machine::Machine;
-use crate::bench::record::{Entry, Figures, Measured, Run, Trial};
+use crate::bench::machine::MachineFacts;
+use crate::bench::record::{ContenderTrials, FiguresByName, Measured, Run, Trial};
 
 fn trial(run: u32, scale: f64, figures: &[(&str, f64)]) -> Trial {
     // A little different each time.
     let noise = 1.0 + 0.02 * f64::from(run);
-    let figures: Figures = figures.iter().map(|(name, value)| ((*name).to_owned(), value * noise)).collect();
+    let figures: FiguresByName = figures.iter().map(|(name, value)| ((*name).to_owned(), value * noise)).collect();
     let curve = vec![(0.0, 1.5), (0.5, 2.5), (0.9, 4.0 * scale), (0.99, 10.0 * scale), (1.0, 31.0 * scale)];
     Trial { run, figures, curve, courses: courses(scale), ..Trial::default() }
 }
@@ -19,7 +19,7 @@ fn courses(scale: f64) -> Courses {
     Courses { rss: points(300.0), tree: points(330.0) }
 }
 
-fn entry(contender: &str, title: &str, scale: f64, mib: f64) -> Entry {
+fn entry(contender: &str, title: &str, scale: f64, mib: f64) -> ContenderTrials {
     let mut figures = vec![
         ("p50_ms", 2.5),
         ("p95_ms", 4.0 * scale),
@@ -42,21 +42,21 @@ fn entry(contender: &str, title: &str, scale: f64, mib: f64) -> Entry {
         figures.extend([("forced_count", 0.0), ("stalls", 3.0)]);
     }
     let trials = (0..3).map(|run| trial(run, scale, &figures)).collect();
-    Entry { contender: contender.to_owned(), title: title.to_owned(), trials, failed: None }
+    ContenderTrials { contender: contender.to_owned(), title: title.to_owned(), trials, failed: None }
 }
 
-fn programs(contender: &str, title: &str, scale: f64) -> Entry {
+fn programs(contender: &str, title: &str, scale: f64) -> ContenderTrials {
     let trials = (0..3).map(|run| Trial {
         run,
-        figures: Figures::from([("time_ms".to_owned(), 2.0 * scale)]),
-        programs: Figures::from([("floats".to_owned(), 4.0 * scale), ("texts".to_owned(), 1.0 * scale)]),
+        figures: FiguresByName::from([("time_ms".to_owned(), 2.0 * scale)]),
+        programs: FiguresByName::from([("floats".to_owned(), 4.0 * scale), ("texts".to_owned(), 1.0 * scale)]),
         ..Trial::default()
     });
-    Entry { contender: contender.to_owned(), title: title.to_owned(), trials: trials.collect(), failed: None }
+    ContenderTrials { contender: contender.to_owned(), title: title.to_owned(), trials: trials.collect(), failed: None }
 }
 
 /// A contender in a container: whether it was killed in each run.
-fn contained(contender: &str, title: &str, killed: [bool; 3]) -> Entry {
+fn contained(contender: &str, title: &str, killed: [bool; 3]) -> ContenderTrials {
     let trials = (0..).zip(killed).map(|(run, killed)| {
         let figures = [("killed", f64::from(u8::from(killed))), ("group_peak", 372e6)];
         let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
@@ -64,12 +64,12 @@ fn contained(contender: &str, title: &str, killed: [bool; 3]) -> Entry {
             killed.then(|| "out of memory after 3.2 s of the measured part: the kernel killed the service".into());
         Trial { run, figures, ended_early, ..Trial::default() }
     });
-    Entry { contender: contender.to_owned(), title: title.to_owned(), trials: trials.collect(), failed: None }
+    ContenderTrials { contender: contender.to_owned(), title: title.to_owned(), trials: trials.collect(), failed: None }
 }
 
 /// Four scenarios, one of which was skipped.
 pub(crate) fn run() -> Run {
-    let machine = Machine {
+    let machine = MachineFacts {
         date: "2026-11-15 08:00:00 UTC".to_owned(),
         python: "CPython 3.12.1".to_owned(),
         processor: "An Example CPU".to_owned(),

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use crate::bench::contender::{DEFAULT, EACH, OFF};
-use crate::bench::metrics::{Better, CATALOGUE, Metric, Unit};
-use crate::bench::record::{Entry, Measured};
+use crate::bench::metrics::{BenchMetric, Better, CATALOGUE, FigureUnit};
+use crate::bench::record::{ContenderTrials, Measured};
 use crate::bench::statistics::{Ratio, median};
 use crate::figures::{bytes, ms};
 
 /// A table: its heading and its rows.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct ReportTable {
     pub(crate) heading: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
 }
@@ -19,10 +19,10 @@ pub(crate) struct Table {
 const NONE: &str = "–";
 
 /// Every contender with its figures. Figures that no contender has are left out.
-pub(super) fn figures(measured: &Measured) -> Table {
-    let has = |metric: &&Metric| measured.entries.iter().any(|entry| entry.median(metric.name).is_some());
-    let metrics: Vec<&Metric> = CATALOGUE.iter().filter(has).collect();
-    let mut table = Table { heading: vec![String::new()], rows: Vec::new() };
+pub(super) fn figures(measured: &Measured) -> ReportTable {
+    let has = |metric: &&BenchMetric| measured.entries.iter().any(|entry| entry.median(metric.name).is_some());
+    let metrics: Vec<&BenchMetric> = CATALOGUE.iter().filter(has).collect();
+    let mut table = ReportTable { heading: vec![String::new()], rows: Vec::new() };
     table.heading.extend(metrics.iter().map(|metric| metric.title.to_owned()));
     for entry in &measured.entries {
         let mut row = vec![entry.title.clone()];
@@ -33,9 +33,9 @@ pub(super) fn figures(measured: &Measured) -> Table {
 }
 
 /// A figure of one contender: the median of all runs, or how many of them ended in a kill.
-fn figure(entry: &Entry, metric: &Metric) -> String {
+fn figure(entry: &ContenderTrials, metric: &BenchMetric) -> String {
     let Some(median) = entry.median(metric.name) else { return NONE.to_owned() };
-    if metric.unit != Unit::Killed {
+    if metric.unit != FigureUnit::Killed {
         return metric.show(median);
     }
     let values = entry.values(metric.name);
@@ -67,17 +67,17 @@ const RATIOS: &[(&str, &str)] = &[
 ];
 
 /// Every contender as ratios to CPython's default and to the limits.
-pub(super) fn ratios(measured: &Measured) -> Table {
+pub(super) fn ratios(measured: &Measured) -> ReportTable {
     let has = |(metric, base): &&(&str, &str)| {
         measured.entry(base).is_some_and(|entry| entry.median(metric).is_some() && measured.entries.len() > 1)
     };
     let columns: Vec<_> = RATIOS.iter().filter(has).collect();
-    let mut table = Table { heading: vec![String::new()], rows: Vec::new() };
+    let mut table = ReportTable { heading: vec![String::new()], rows: Vec::new() };
     if columns.is_empty() {
         return table;
     }
     table.heading.extend(columns.iter().map(|(metric, base)| {
-        let title = Metric::find(metric).map_or(*metric, |metric| metric.title);
+        let title = BenchMetric::find(metric).map_or(*metric, |metric| metric.title);
         format!("{title} ÷ {base}")
     }));
     for entry in &measured.entries {
@@ -94,8 +94,8 @@ pub(super) fn ratios(measured: &Measured) -> Table {
 }
 
 /// Every program of a scenario that has several: its time with CPython's default, and the others' ratios to it.
-pub(super) fn programs(measured: &Measured) -> Table {
-    let mut table = Table { heading: vec![String::new()], rows: Vec::new() };
+pub(super) fn programs(measured: &Measured) -> ReportTable {
+    let mut table = ReportTable { heading: vec![String::new()], rows: Vec::new() };
     let Some(default) = measured.entry(DEFAULT) else { return table };
     let names: BTreeSet<&String> = default.trials.iter().flat_map(|trial| trial.programs.keys()).collect();
     if names.is_empty() {
@@ -152,7 +152,7 @@ pub(super) fn spread(measured: &Measured) -> Option<String> {
         let default = measured.entry(DEFAULT);
         default.is_some_and(|entry| entry.median(name).is_some())
     })?;
-    let title = Metric::find(metric)?.title;
+    let title = BenchMetric::find(metric)?.title;
     let all: Vec<_> = measured
         .entries
         .iter()
@@ -193,7 +193,7 @@ pub(super) fn doubts(measured: &Measured) -> Vec<String> {
 }
 
 /// Whether a figure of a contender is worth a colour: how it stands against CPython's default.
-pub(super) fn better(measured: &Measured, contender: &str, metric: &Metric) -> Option<bool> {
+pub(super) fn better(measured: &Measured, contender: &str, metric: &BenchMetric) -> Option<bool> {
     let ratio = ratio(measured, contender, DEFAULT, metric.name).filter(Ratio::is_clear)?;
     match metric.better {
         Better::Less => Some(ratio.mean < 1.0),

@@ -1,6 +1,6 @@
 //! The report for a terminal: the same text, with tables that line up in the place of Markdown.
 
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 
 /// A report that was written as Markdown, for a person at a terminal.
 pub(crate) fn text(markdown: &str) -> String {
@@ -25,8 +25,8 @@ pub(crate) fn text(markdown: &str) -> String {
 fn table(rows: &[Vec<String>]) -> String {
     let [head, sides, rest @ ..] = rows else { return String::new() };
     let side = |column: usize| match sides.get(column) {
-        Some(side) if side.ends_with(':') => Side::Right,
-        _ => Side::Left,
+        Some(side) if side.ends_with(':') => Alignment::Right,
+        _ => Alignment::Left,
     };
     let columns: Vec<_> = head.iter().enumerate().map(|(column, name)| (name.as_str(), side(column))).collect();
     let mut table = Table::new(&columns);

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::bench::compare::{changes, text};
 use crate::bench::record::Run;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 
 /// Compare two kept runs
 ///
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let read = |path| Run::read(path).map_err(Failure::failed);
     let (before, after) = (read(&arguments.before)?, read(&arguments.after)?);
     if arguments.json {

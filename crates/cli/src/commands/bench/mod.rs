@@ -12,17 +12,17 @@ use clap::{Args, Subcommand};
 use crate::bench::arrivals::Pattern;
 use crate::bench::contender::Contender;
 use crate::bench::interrupt::{self, Interrupt};
-use crate::bench::machine::Machine;
-use crate::bench::metrics::Metric;
-use crate::bench::plan::{self, Heat};
-use crate::bench::progress::Progress;
-use crate::bench::record::{self, Entry, Measured, Run, Trial};
+use crate::bench::machine::MachineFacts;
+use crate::bench::metrics::BenchMetric;
+use crate::bench::plan::{self, ScenarioPlan};
+use crate::bench::progress::BenchProgress;
+use crate::bench::record::{self, ContenderTrials, Measured, Run, Trial};
 use crate::bench::report::{drawings, html, markdown, terminal};
 use crate::bench::scenario::{CATALOGUE, Size};
 use crate::bench::scripts;
-use crate::bench::staged::Setting;
-use crate::bench::trial::{self, Ended, Known, Setup};
-use crate::failure::{Failure, Outcome};
+use crate::bench::staged::ScriptSetup;
+use crate::bench::trial::{self, ScenarioFacts, Setup, TrialEnd};
+use crate::failure::{CommandResult, Failure};
 use crate::figures::{bytes, span, utc};
 use crate::home::Home;
 use crate::probe;
@@ -98,7 +98,7 @@ enum Verb {
     },
 }
 
-pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     match arguments.verb {
         Some(Verb::Compare(compare)) => return compare::run(&compare, out),
         Some(Verb::Report { folder }) => {
@@ -121,13 +121,13 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
     let home = Home::find().map_err(Failure::failed)?;
     let python = arguments.python.clone().unwrap_or_else(probe::default_python);
     let facts = probe::ask(&python, &home).map_err(Failure::failed)?;
-    let machine = Machine::look(format!("{} {}", facts.implementation, facts.version));
+    let machine = MachineFacts::look(format!("{} {}", facts.implementation, facts.version));
     let folder = folder(arguments.out.as_deref())?;
     let scripts = scripts::write(&folder)?;
     let interrupt = Interrupt::watch()?;
     let size = Size { quick: arguments.quick, measured: arguments.seconds.map(Duration::from_secs) };
     let setting =
-        Setting { python: &python, home: &home, scripts: &scripts, heap: size.heap(), one_core: false, door: None };
+        ScriptSetup { python: &python, home: &home, scripts: &scripts, heap: size.heap(), one_core: false, door: None };
     let setup = Setup { setting, size, arrivals: &arrivals, interrupt: &interrupt };
     let mut bench = Bench::new(setup, heats, Run::new(machine, arguments.runs, arguments.quick), &folder);
     let ended = bench.run();
@@ -166,15 +166,15 @@ pub(crate) fn moment() -> String {
 /// A bench under way.
 struct Bench<'b> {
     setup: Setup<'b>,
-    heats: Vec<Heat>,
-    known: Vec<Known>,
+    heats: Vec<ScenarioPlan>,
+    known: Vec<ScenarioFacts>,
     run: Run,
     folder: &'b Path,
     failures: Vec<String>,
 }
 
 impl<'b> Bench<'b> {
-    fn new(setup: Setup<'b>, heats: Vec<Heat>, mut run: Run, folder: &'b Path) -> Self {
+    fn new(setup: Setup<'b>, heats: Vec<ScenarioPlan>, mut run: Run, folder: &'b Path) -> Self {
         run.scenarios = heats
             .iter()
             .map(|heat| Measured {
@@ -183,19 +183,23 @@ impl<'b> Bench<'b> {
                 entries: heat
                     .contenders
                     .iter()
-                    .map(|it| Entry { contender: it.name.clone(), title: it.title(), ..Entry::default() })
+                    .map(|it| ContenderTrials {
+                        contender: it.name.clone(),
+                        title: it.title(),
+                        ..ContenderTrials::default()
+                    })
                     .collect(),
                 ..Measured::default()
             })
             .collect();
-        Self { setup, known: vec![Known::default(); heats.len()], heats, run, folder, failures: Vec::new() }
+        Self { setup, known: vec![ScenarioFacts::default(); heats.len()], heats, run, folder, failures: Vec::new() }
     }
 
-    fn run(&mut self) -> Outcome {
+    fn run(&mut self) -> CommandResult {
         let began = Instant::now();
         let (runs, size) = (self.run.runs, self.setup.size);
         let expected = plan::seconds(&self.heats, runs, size);
-        let mut progress = Progress::new(expected);
+        let mut progress = BenchProgress::new(expected);
         let turns = plan::turns(&self.heats, runs);
         progress.say(&format!("{} trials, about {}, kept in {}", turns.len(), span(expected), self.folder.display()));
         let mut ended = self.calibrate(&mut progress);
@@ -210,23 +214,23 @@ impl<'b> Bench<'b> {
             let what = format!("{}, run {}/{runs}, {}", scenario.name, turn.run + 1, contender.name);
             progress.begin(&what);
             match trial::run(self.setup, scenario, contender, turn.run, self.known[turn.heat]) {
-                Ended::Done(trial) => {
+                TrialEnd::Done(trial) => {
                     progress.done(seconds, &format!("{what}: {}", in_short(&trial)));
                     for remark in trial.ended_early.iter().chain(&trial.doubts) {
                         progress.say(&format!("      {remark}"));
                     }
                     measured.entries[turn.contender].trials.push(*trial);
                 }
-                Ended::Skipped(reason) => {
+                TrialEnd::Skipped(reason) => {
                     progress.done(seconds, &format!("{what}: skipped: {reason}"));
                     measured.entries[turn.contender].failed = Some(format!("skipped: {reason}"));
                 }
-                Ended::Failed(reason) => {
+                TrialEnd::Failed(reason) => {
                     progress.done(seconds, &format!("{what}: failed: {reason}"));
                     self.failures.push(format!("{what}: {reason}"));
                     measured.entries[turn.contender].failed = Some(reason);
                 }
-                Ended::Interrupted => ended = Err(interrupted()),
+                TrialEnd::Interrupted => ended = Err(interrupted()),
             }
             self.run.seconds = began.elapsed().as_secs_f64();
             if self.keep().is_err() {
@@ -245,7 +249,7 @@ impl<'b> Bench<'b> {
     }
 
     /// Finds out what each service can do and needs, once: every contender meets the same load and the same limit.
-    fn calibrate(&mut self, progress: &mut Progress) -> Outcome {
+    fn calibrate(&mut self, progress: &mut BenchProgress) -> CommandResult {
         for at in 0..self.heats.len() {
             let scenario = self.heats[at].scenario;
             if scenario.calibrations() == 0 {
@@ -263,11 +267,11 @@ impl<'b> Bench<'b> {
                     measured.capacity = Some(known.capacity);
                     measured.limit = known.limit;
                 }
-                Err(Ended::Skipped(reason)) => {
+                Err(TrialEnd::Skipped(reason)) => {
                     progress.done(seconds, &format!("{}: skipped: {reason}", scenario.name));
                     measured.skipped = Some(reason);
                 }
-                Err(Ended::Failed(reason)) => {
+                Err(TrialEnd::Failed(reason)) => {
                     progress.done(seconds, &format!("{}: failed: {reason}", scenario.name));
                     self.failures.push(format!("{}: {reason}", scenario.name));
                     measured.skipped = Some(format!("it failed: {reason}"));
@@ -299,14 +303,14 @@ impl<'b> Bench<'b> {
     }
 
     /// Writes everything.
-    fn write(&self) -> Outcome {
+    fn write(&self) -> CommandResult {
         self.keep()?;
         write_reports(&self.run, self.folder)
     }
 }
 
 /// The report of a run, beside it.
-fn write_reports(run: &Run, folder: &Path) -> Outcome {
+fn write_reports(run: &Run, folder: &Path) -> CommandResult {
     fs::create_dir_all(folder.join(drawings::FOLDER))?;
     for measured in &run.scenarios {
         for drawing in drawings::of(measured) {
@@ -338,7 +342,7 @@ fn in_short(trial: &Trial) -> String {
         "group_peak",
     ];
     let parts = names.iter().filter_map(|name| {
-        let metric = Metric::find(name)?;
+        let metric = BenchMetric::find(name)?;
         let title = match *name {
             "in_request_max_ms" => "GC in requests up to",
             "in_gap_max_ms" => "in gaps up to",

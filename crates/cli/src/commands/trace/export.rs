@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use neurogc_wire::trace::Trace;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::notice::say;
 use crate::trace::{csv, load, parquet, perfetto};
 
@@ -54,7 +54,7 @@ impl Format {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let to_stdout = arguments.output.as_deref() == Some(Path::new("-"));
     if to_stdout && arguments.to == Format::Parquet {
         return Err(Failure::usage("parquet cannot go to standard output. Name a file with -o"));

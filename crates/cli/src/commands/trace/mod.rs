@@ -7,17 +7,17 @@ use std::io::Write;
 
 use clap::Subcommand;
 
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 
 /// Read a recorded trace
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum TraceVerb {
     Show(show::Arguments),
     Export(export::Arguments),
 }
 
-impl Verb {
-    pub(crate) fn run(self, out: &mut dyn Write) -> Outcome {
+impl TraceVerb {
+    pub(crate) fn run(self, out: &mut dyn Write) -> CommandResult {
         match self {
             Self::Show(arguments) => show::run(&arguments, out),
             Self::Export(arguments) => export::run(&arguments, out),

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::figures;
 use crate::trace::load;
-use crate::trace::summary::Summary;
+use crate::trace::summary::TraceSummary;
 
 /// Summarize a trace: requests, collections, stalls, gaps, memory
 ///
@@ -25,8 +25,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
-    let summary = Summary::of(&load(&arguments.file)?);
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
+    let summary = TraceSummary::of(&load(&arguments.file)?);
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
     } else {

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use neurogc_neural::{Contents, LoadError, MOST_WEIGHT, OUTPUTS, Tensor, Values};
+use neurogc_neural::{Contents, MOST_WEIGHT, ModelError, OUTPUTS, Tensor, Values};
 
 use super::super::constant::quantile;
 use super::super::loss::pinball;
-use super::super::prepared::{Part, Prepared};
+use super::super::prepared::{Prepared, PreparedSamples};
 use super::bins::Bins;
 use super::growth::{DEPTH, PRIOR, Questions, Wants, questions};
 
@@ -62,7 +62,8 @@ impl Tree {
 
 impl Forest {
     pub(super) fn new(aim: Aim, outputs: Range<usize>, base: &[f32], data: &Prepared) -> Self {
-        let says = |part: &Part| base.iter().copied().cycle().take(part.len() * base.len()).collect::<Vec<f32>>();
+        let says =
+            |part: &PreparedSamples| base.iter().copied().cycle().take(part.len() * base.len()).collect::<Vec<f32>>();
         let mut forest = Self {
             aim,
             outputs,
@@ -107,7 +108,7 @@ impl Forest {
             return;
         }
         let mut questions = questions(bins, &self.wants(&data.train), seed);
-        // A question that nobody answers with yes keeps all trees of one depth.
+        // A question that no sample answers with yes keeps all trees of one depth.
         let spare = questions.first().map(|(input, _)| (*input, MOST_WEIGHT));
         match spare {
             Some(spare) => questions.resize(DEPTH, spare),
@@ -139,7 +140,7 @@ impl Forest {
     }
 
     /// In which direction each row would have each output move.
-    fn wants(&self, part: &Part) -> Wants {
+    fn wants(&self, part: &PreparedSamples) -> Wants {
         let outputs = self.outputs.len();
         let mut rows = vec![0.0; part.len() * (outputs + 1)];
         let given = part.known().zip(self.train.chunks_exact(outputs));
@@ -161,7 +162,7 @@ impl Forest {
     }
 
     /// A tree with the leaves that fit best: of all rows, and exactly for the loss.
-    fn filled(&self, questions: Questions, part: &Part, train: &[f32], inputs: usize) -> Tree {
+    fn filled(&self, questions: Questions, part: &PreparedSamples, train: &[f32], inputs: usize) -> Tree {
         let outputs = self.outputs.len();
         let mut tree = Tree { leaves: vec![0.0; outputs << questions.len()], questions };
         let mut missed = vec![Vec::new(); tree.leaves.len()];
@@ -186,7 +187,7 @@ impl Forest {
         tree
     }
 
-    fn loss(&self, part: &Part, said: &[f32], data: &Prepared) -> f64 {
+    fn loss(&self, part: &PreparedSamples, said: &[f32], data: &Prepared) -> f64 {
         let mut sum = 0.0;
         for ((targets, weight), said) in part.known().zip(said.chunks_exact(self.outputs.len())) {
             for (at, (output, said)) in self.outputs.clone().zip(said).enumerate() {
@@ -230,7 +231,7 @@ impl Forest {
         data: &Prepared,
         train: &[f32],
         validation: &[f32],
-    ) -> Result<(), LoadError> {
+    ) -> Result<(), ModelError> {
         let name = |part: &str| format!("forests.{at}.{part}");
         let (inputs, outputs) = (2 * data.features, self.outputs.len());
         let trees = state.shape(&name("leaves"))?.first().copied().unwrap_or(0);

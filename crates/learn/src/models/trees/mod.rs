@@ -13,7 +13,7 @@ use neurogc_neural::{Contents, GAP_LEVELS, Head, OUTPUTS, Tensor, WINDOW, summar
 
 use self::bins::Bins;
 use self::forest::{Aim, Forest};
-use super::prepared::{Part, Prepared};
+use super::prepared::{Prepared, PreparedSamples};
 use super::train::{Learner, Options, TrainError};
 
 /// How many trees each forest gains in an epoch.
@@ -45,7 +45,7 @@ impl<'a> Boosting<'a> {
 }
 
 /// What trees see of each window.
-fn summaries(part: &Part, features: usize) -> Vec<f32> {
+fn summaries(part: &PreparedSamples, features: usize) -> Vec<f32> {
     let mut all = vec![0.0; part.len() * 2 * features];
     let windows = part.windows.chunks_exact((WINDOW * features).max(1));
     for (window, summary) in windows.zip(all.chunks_exact_mut((2 * features).max(1))) {
@@ -67,7 +67,7 @@ impl Learner for Boosting<'_> {
         Ok(self.forests.iter().map(|forest| forest.train_loss(self.data)).sum())
     }
 
-    fn predict(&self, part: &Part) -> Result<Vec<[f32; OUTPUTS]>, TrainError> {
+    fn predict(&self, part: &PreparedSamples) -> Result<Vec<[f32; OUTPUTS]>, TrainError> {
         let summaries = summaries(part, self.data.features);
         let rows = summaries.chunks_exact((2 * self.data.features).max(1));
         Ok(rows

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use neurogc_neural::{GAP_LEVELS, Model, OUTPUTS};
 
-use crate::features::{Senses, Shown, Window};
+use crate::features::{FeatureWindow, Senses, Shown};
 use crate::observation::{Generation, Observation};
 
 /// How far an outcome moves a quantile, on the scale of ln(1 + ms), and how far quantiles may be moved in all.
@@ -53,7 +53,7 @@ pub struct Trust {
     /// What it expects of the gap, or of the next one: 10, 25, 50, 75 and 90 % are over by then, in milliseconds.
     pub gap_ms: [f64; 5],
     /// The latest gap that is over.
-    pub latest: Option<Compared>,
+    pub latest: Option<ComparedGap>,
     /// Gaps whose end was compared with what was expected.
     pub gaps: u64,
     /// How often a gap was over before each quantile, lately; 10, 25, 50, 75, 90 % where it is calibrated.
@@ -68,7 +68,7 @@ pub struct Trust {
 
 /// A gap that is over, and what was expected when it was first seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Compared {
+pub struct ComparedGap {
     /// How long it lasted from then on, in milliseconds.
     pub lasted_ms: f64,
     /// By then 10, 25, 50, 75 and 90 % were to be over, in milliseconds.
@@ -79,7 +79,7 @@ pub struct Compared {
 #[derive(Debug)]
 pub(super) struct Foresight {
     model: Model,
-    window: Window,
+    window: FeatureWindow,
     trust: Trust,
     /// What is added to the quantiles.
     moved: [f64; 5],
@@ -96,7 +96,7 @@ impl Foresight {
     pub(super) fn new(model: Model) -> Self {
         let covered = GAP_LEVELS.map(f64::from);
         Self {
-            window: Window::default(),
+            window: FeatureWindow::default(),
             trust: Trust { family: model.family().name(), covered, astray: 0.2, ..Trust::default() },
             model,
             moved: [0.0; 5],
@@ -112,7 +112,7 @@ impl Foresight {
         self.trust
     }
 
-    /// What is expected now; where nobody is idle, of the gap that begins next.
+    /// What is expected now; where there is no gap, of the gap that begins next.
     pub(super) fn look(&mut self, observation: &Observation, senses: &Senses) -> Expected {
         let now = observation.now.as_secs_f64();
         let row = senses.row(observation, observation.idle);
@@ -143,7 +143,7 @@ impl Foresight {
         }
     }
 
-    /// The quantiles, corrected. Gaps that are over before anybody looks are never compared, so that of a gap to come
+    /// The quantiles, corrected. Gaps that are over before the next look are never compared, so that of a gap to come
     /// nothing longer is expected than the model says.
     fn quantiles(&self, is_gap: bool) -> [f64; 5] {
         let mut gap = [0.0; 5];
@@ -166,7 +166,7 @@ impl Foresight {
     /// A gap is over: the quantiles are moved, and what they are worth is noted.
     fn compare(&mut self, lasted: f64, expected: &[f64; 5], now: Duration) {
         self.trust.gaps += 1;
-        self.trust.latest = Some(Compared { lasted_ms: lasted.exp_m1(), expected_ms: expected.map(f64::exp_m1) });
+        self.trust.latest = Some(ComparedGap { lasted_ms: lasted.exp_m1(), expected_ms: expected.map(f64::exp_m1) });
         let weight = (1.0 / self.trust.gaps as f64).max(1.0 / GAPS);
         for (index, level) in GAP_LEVELS.iter().map(|level| f64::from(*level)).enumerate() {
             let over = f64::from(u8::from(lasted <= expected[index]));

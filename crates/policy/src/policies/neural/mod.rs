@@ -22,13 +22,13 @@ use neurogc_neural::Model;
 
 use self::flights::Flights;
 use self::foresight::Foresight;
-pub use self::foresight::{Compared, Expected, Trust};
+pub use self::foresight::{ComparedGap, Expected, Trust};
 use self::garbage::Garbage;
 use self::outlook::Outlook;
 pub use self::weights::{WEIGHT_NAMES, WEIGHTS, Weights};
 use super::gap::Gap;
-use super::{Control, Policy, Tuning};
-use crate::features::{Gaps, Senses};
+use super::{CollectionControl, Policy, Tuning};
+use crate::features::{GapFinder, Senses};
 use crate::observation::{Collected, Decision, Flown, Observation, Order, Snapshot};
 
 /// The share of the old heap that is new when CPython would collect it, and the smallest number that is worth it.
@@ -74,7 +74,7 @@ const NEW_FEWEST: f64 = 2_000.0;
 pub struct Neural {
     tuning: Tuning,
     weights: Weights,
-    gaps: Gaps,
+    gaps: GapFinder,
     senses: Senses,
     foresight: Foresight,
     garbage: Garbage,
@@ -94,7 +94,7 @@ impl Neural {
         Self {
             tuning,
             weights,
-            gaps: Gaps::default(),
+            gaps: GapFinder::default(),
             senses: Senses::default(),
             foresight: Foresight::new(model),
             garbage: Garbage::new(),
@@ -150,7 +150,7 @@ impl Neural {
     }
 
     /// How much of the room for new objects will be filled by the time at which a snapshot that begins now is back. Where
-    /// hardly any are expected to be garbage there is more room, but not without end: nobody has looked.
+    /// hardly any are expected to be garbage there is more room, but not without end: no walk has checked it.
     fn filled(&self, observation: &Observation) -> f64 {
         let walk = self.flights.walk(observation.objects()) / 1e3;
         let new = self.senses.new_objects() + self.senses.new_in_second() * walk;
@@ -203,8 +203,8 @@ impl Neural {
 }
 
 impl Policy for Neural {
-    fn control(&self) -> Control {
-        Control::Paced
+    fn control(&self) -> CollectionControl {
+        CollectionControl::Paced
     }
 
     fn wants_looks(&self) -> bool {

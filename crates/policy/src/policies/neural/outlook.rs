@@ -5,7 +5,7 @@
 /// The shares that the quantiles of a forecast stand for.
 const SHARES: [f64; 5] = [0.175, 0.2, 0.25, 0.2, 0.175];
 
-/// Beyond this share of the time nobody knows how long a queue gets.
+/// Beyond this share of the time the length of a queue cannot be told.
 const BUSIEST: f64 = 0.85;
 
 /// How long it takes until there may be a crowd, or none any more, in milliseconds.
@@ -18,13 +18,13 @@ pub(super) struct Outlook {
     pub(super) gap: [f64; 5],
     /// Requests in a millisecond, once they come.
     pub(super) rate: f64,
-    /// The share of the time in which somebody runs, at present and in the busiest second of late.
+    /// The share of the time in which a thread runs, at present and in the busiest second of late.
     pub(super) busy: f64,
     pub(super) busiest: f64,
 }
 
 impl Outlook {
-    /// How much longer everybody waits who comes after a stop: it takes a queue that long to go away.
+    /// How much longer each request waits that comes after a stop: it takes a queue that long to go away.
     fn queue(&self) -> f64 {
         1.0 / (1.0 - self.busy.min(BUSIEST))
     }
@@ -60,7 +60,7 @@ mod tests {
     const CALM: Outlook = Outlook { gap: [5.0, 10.0, 20.0, 40.0, 80.0], rate: 0.05, busy: 0.1, busiest: 0.1 };
 
     #[test]
-    fn what_fits_into_the_gap_delays_nobody() {
+    fn what_fits_into_the_gap_delays_nothing() {
         assert_eq!(CALM.delay(4.9), 0.0);
         assert!(CALM.delay(20.0) > 0.0);
     }

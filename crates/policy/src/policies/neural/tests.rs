@@ -48,7 +48,7 @@ impl Script {
     }
 
     fn with(says: [f32; OUTPUTS]) -> Self {
-        // Garbage costs nothing, so that nobody collects it for its price.
+        // Garbage costs nothing, so that the policy does not collect it for its price.
         let tuning = Tuning { memory_price: 0.0, ..Tuning::default() };
         let mut neural = Neural::new(tuning, model(says), Weights::default());
         // Start-up is over.

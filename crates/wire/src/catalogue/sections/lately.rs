@@ -64,14 +64,13 @@ pub(crate) const WINDOW: &[Figure] = &[
     figure!(window.stalls.by_cause.gc).latest(Unit::Count, "Stalls by collections"),
     figure!(window.stalls.by_cause.gil_native).latest(Unit::Count, "Stalls by native code that held the GIL"),
     figure!(window.stalls.by_cause.python).latest(Unit::Count, "Stalls by long-running Python"),
-    figure!(window.stalls.by_cause.cpu_starved).latest(Unit::Count, "Stalls for want of a processor"),
+    figure!(window.stalls.by_cause.cpu_starved).latest(Unit::Count, "Stalls by CPU starvation"),
     figure!(window.stalls.by_cause.unknown).latest(Unit::Count, "Stalls of unknown cause"),
     figure!(window.stalls.time_ms_by_cause.gc).latest(Unit::Milliseconds, "Time of stalls by collections"),
     figure!(window.stalls.time_ms_by_cause.gil_native)
         .latest(Unit::Milliseconds, "Time of stalls by native code that held the GIL"),
     figure!(window.stalls.time_ms_by_cause.python).latest(Unit::Milliseconds, "Time of stalls by long-running Python"),
-    figure!(window.stalls.time_ms_by_cause.cpu_starved)
-        .latest(Unit::Milliseconds, "Time of stalls for want of a processor"),
+    figure!(window.stalls.time_ms_by_cause.cpu_starved).latest(Unit::Milliseconds, "Time of stalls by CPU starvation"),
     figure!(window.stalls.time_ms_by_cause.unknown).latest(Unit::Milliseconds, "Time of stalls of unknown cause"),
     figure!(window.stalls.sites).list("Where the stalls happened: at most ten places for each cause"),
     item!("window.stalls.sites[].cause").text("The cause of the stalls there"),

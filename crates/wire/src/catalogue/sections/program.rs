@@ -129,7 +129,7 @@ pub(crate) const REQUESTS: &[Figure] = &[
         .latest(Unit::Milliseconds, "Python code that ran on meanwhile")
         .across(Across::Apart),
     item!("requests.slowest[].cpu_starved_ms")
-        .latest(Unit::Milliseconds, "Time without a processor meanwhile")
+        .latest(Unit::Milliseconds, "CPU starvation meanwhile")
         .across(Across::Apart),
     item!("requests.slowest[].trace_id").text("The trace id of its `traceparent` header; empty where it had none"),
 ];
@@ -152,7 +152,7 @@ pub(crate) const STALLED: &[Figure] = &[
         .series("stalls.python")
         .metric(STALLS.with(&[("cause", "python")])),
     figure!(stalls.by_cause.cpu_starved)
-        .counter(Unit::Count, "Stalls for want of a processor")
+        .counter(Unit::Count, "Stalls by CPU starvation")
         .note("Run-queue wait, steal, or a throttled cgroup.")
         .series("stalls.cpu_starved")
         .metric(STALLS.with(&[("cause", "cpu_starved")])),
@@ -170,7 +170,7 @@ pub(crate) const STALLED: &[Figure] = &[
         .counter(Unit::Milliseconds, "Time of stalls by long-running Python")
         .metric(STALLED_TIME.with(&[("cause", "python")])),
     figure!(stalls.time_ms_by_cause.cpu_starved)
-        .counter(Unit::Milliseconds, "Time of stalls for want of a processor")
+        .counter(Unit::Milliseconds, "Time of stalls by CPU starvation")
         .metric(STALLED_TIME.with(&[("cause", "cpu_starved")])),
     figure!(stalls.time_ms_by_cause.unknown)
         .counter(Unit::Milliseconds, "Time of stalls of unknown cause")

@@ -1,4 +1,4 @@
-// For everybody: keys, words for screen readers, colours, small screens, tokens.
+// Accessibility: keys, words for screen readers, colours, small screens, tokens.
 
 import { holds, same } from "../browser.mjs";
 
