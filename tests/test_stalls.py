@@ -110,6 +110,7 @@ print(json.dumps([before, status["stalls"]["count"] - before, status["agent"]["c
 """
 
 
+@pytest.mark.twice
 def test_stalls_of_a_program_with_little_to_do_are_seen_and_seeing_is_cheap():
     env = environment()
     env["PYTHONPATH"] = str(HOME.parent)
