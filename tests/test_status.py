@@ -106,6 +106,7 @@ def test_the_child_tree_has_each_childs_memory(status):
         child.communicate(b"\n")
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_processor_and_network_are_measured():
     python("""
@@ -214,6 +215,7 @@ except PermissionError:
         process.communicate("\n")
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_an_idle_program_costs_little():
     # The bar is 0.3 %, measured by the benchmark; this only catches a thread that spins.
@@ -323,6 +325,7 @@ def stalled(code, tmp_path):
     return status, calm + starved
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_the_verdict_names_the_slow_line_and_start_up_is_not_in_it(tmp_path):
     status, times = stalled(SLOW, tmp_path)
@@ -341,6 +344,7 @@ def test_the_verdict_names_the_slow_line_and_start_up_is_not_in_it(tmp_path):
     assert verdict["site"].startswith(f"{tmp_path}/app.py:"), verdict
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_full_collections_that_requests_wait_for_are_the_verdict(tmp_path):
     status, times = stalled(COLLECTING, tmp_path)
