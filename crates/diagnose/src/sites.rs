@@ -43,7 +43,11 @@ mod tests {
     #[test]
     fn a_path_is_as_short_as_it_can_be() {
         check("/srv/shop/app.py:9 in load", &[], "app.py:9 in load");
-        check("/srv/shop/app.py:9 in load", &["/srv/shop/app.py:35 in slow", "/srv/napp.py:1 in f"], "app.py:9 in load");
+        check(
+            "/srv/shop/app.py:9 in load",
+            &["/srv/shop/app.py:35 in slow", "/srv/napp.py:1 in f"],
+            "app.py:9 in load",
+        );
         check("/srv/shop/image.py:12 in resize → vips", &["/srv/shop/app.py:9"], "image.py:12 in resize → vips");
     }
 

@@ -48,6 +48,11 @@ impl Sample {
         (self.code, self.instruction) == (other.code, other.instruction)
     }
 
+    /// Whether both are of the same call of a function, so that the same callers led to them.
+    pub(crate) fn same_call(&self, other: &Self) -> bool {
+        (self.frame, self.code) == (other.frame, other.code)
+    }
+
     /// A sample as tests need it.
     #[cfg(test)]
     pub(crate) fn fake(instruction: usize, fingerprint: u64) -> Self {
@@ -125,7 +130,24 @@ impl Frames {
 
     /// `file.py:12 in function` for a sample.
     pub(crate) fn site(self, sample: &Sample) -> Option<String> {
-        /// The frame that CPython 3.12 and later put between C code and the Python code that it calls.
+        let (sample, file) = self.past_shim(*sample)?;
+        self.in_words(&sample, &file)
+    }
+
+    /// The places that led to a sample, the nearest caller first, at most so many.
+    pub(crate) fn callers(self, sample: &Sample, most: usize) -> Vec<String> {
+        let mut inner = self.past_shim(*sample).map(|(sample, _)| sample);
+        let mut outwards = || {
+            let (outer, file) = self.past_shim(self.caller(&inner?)?)?;
+            inner = Some(outer);
+            self.in_words(&outer, &file)
+        };
+        std::iter::from_fn(&mut outwards).take(most).collect()
+    }
+
+    /// A sample, or its caller where it is one of the frames that CPython 3.12 and later put between C code and the
+    /// Python code that it calls; and the file.
+    fn past_shim(self, sample: Sample) -> Option<(Sample, String)> {
         const SHIM: &str = "<shim>";
         if self.type_of(sample.code)? != self.types.code {
             return None;
@@ -133,9 +155,12 @@ impl Frames {
         let file = self.text(memory::word(sample.code + self.layout.code_filename)?)?;
         if file == SHIM {
             // Every shim has the same code, so this ends.
-            let caller = self.caller(sample).filter(|caller| caller.code != sample.code)?;
-            return self.site(&caller);
+            return self.past_shim(self.caller(&sample).filter(|caller| caller.code != sample.code)?);
         }
+        Some((sample, file))
+    }
+
+    fn in_words(self, sample: &Sample, file: &str) -> Option<String> {
         let function = self.text(memory::word(sample.code + self.layout.code_name)?)?;
         match self.line(sample) {
             Some(line) => Some(format!("{file}:{line} in {function}")),

@@ -16,7 +16,7 @@ use crate::lifecycle::agent::Agent;
 use crate::sense::collections::SETTLE_NS;
 use crate::sense::hooks::Event;
 use crate::sense::schedule::{Schedule, Scheduler, processor, voluntary_switches};
-use crate::sense::stalls::{Evidence, Look, Watch};
+use crate::sense::stalls::{CALLERS, Evidence, Look, Watch};
 use crate::sys::native::{Descriptors, monotonic_ns, process_cpu_ns, thread_cpu_ns};
 use crate::sys::wake::{SAMPLER, Waiter};
 use crate::sys::work::Work;
@@ -332,6 +332,10 @@ impl Evidence for Eyes<'_> {
 
     fn site(&mut self, sample: &Sample) -> Option<String> {
         self.interpreter.frames?.site(sample)
+    }
+
+    fn callers(&mut self, sample: &Sample) -> Vec<String> {
+        self.interpreter.frames.map(|frames| frames.callers(sample, CALLERS)).unwrap_or_default()
     }
 
     fn native_callee(&mut self, sample: &Sample) -> Option<String> {
