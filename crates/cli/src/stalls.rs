@@ -82,8 +82,8 @@ fn longest(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result
 /// The stack at which the program has stalled longest. One frame alone is in the tables above.
 fn stack(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
     let Some(stack) = status.stalls.stacks.first().filter(|stack| stack.frames.len() > 1) else { return Ok(()) };
-    let (cause, total) = (stack.cause.name(), ms(stack.total_ms));
-    writeln!(to, "\nthe stack that stalled longest: {} of {cause}, {total} together", count(stack.count))?;
+    let (total, times, cause) = (ms(stack.total_ms), count(stack.count), stack.cause.name());
+    writeln!(to, "\nthe stack that stalled longest: {total} in {times} stalls ({cause})")?;
     let fit =
         |frame: &String| room.map_or_else(|| plain(frame), |room| shorten_front(&plain(frame), room.saturating_sub(4)));
     writeln!(to, "  {}", stack.frames.iter().map(fit).collect::<Vec<_>>().join("\n    "))

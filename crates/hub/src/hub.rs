@@ -19,6 +19,7 @@ use crate::facts::{Facts, id_of};
 use crate::live::Clients;
 use crate::process::{Process, Source, State, Summary, View};
 use crate::row::Row;
+use crate::services::{Service, services};
 use crate::store::{Batch, Entry, Store, Write};
 use crate::weight::weight;
 
@@ -297,7 +298,7 @@ impl Hub {
     pub(crate) fn list(&self) -> String {
         let views = self.views();
         let processes = views.iter().map(Summary::of).collect();
-        to_text(&ListMessage { r#type: "processes", now_ms: unix_ms(), processes })
+        to_text(&ListMessage { r#type: "processes", now_ms: unix_ms(), processes, services: services(&views) })
     }
 
     /// A number that is given once, by this hub and those before it.
@@ -372,6 +373,7 @@ struct ListMessage<'m> {
     r#type: &'static str,
     now_ms: u64,
     processes: Vec<Summary<'m>>,
+    services: Vec<Service<'m>>,
 }
 
 /// JSON of something that is always JSON.

@@ -250,7 +250,7 @@ pub(crate) struct View {
     seen_ms: u64,
     pub(crate) sample: Option<Arc<Sample>>,
     pub(crate) sample_ms: u64,
-    row: Option<Arc<Row>>,
+    pub(crate) row: Option<Arc<Row>>,
     missed: u64,
     dropped_figures: u64,
     dropped_events: u64,

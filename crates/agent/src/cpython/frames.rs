@@ -130,34 +130,36 @@ impl Frames {
 
     /// `file.py:12 in function` for a sample.
     pub(crate) fn site(self, sample: &Sample) -> Option<String> {
-        let (sample, file) = self.past_shim(*sample)?;
+        let (sample, file) = self.past_entry(*sample)?;
         self.in_words(&sample, &file)
     }
 
     /// The places that led to a sample, the nearest caller first, at most so many.
     pub(crate) fn callers(self, sample: &Sample, most: usize) -> Vec<String> {
-        let mut inner = self.past_shim(*sample).map(|(sample, _)| sample);
+        let mut inner = self.past_entry(*sample).map(|(sample, _)| sample);
         let mut outwards = || {
-            let (outer, file) = self.past_shim(self.caller(&inner?)?)?;
+            let (outer, file) = self.past_entry(self.caller(&inner?)?)?;
             inner = Some(outer);
             self.in_words(&outer, &file)
         };
         std::iter::from_fn(&mut outwards).take(most).collect()
     }
 
-    /// A sample, or its caller where it is one of the frames that CPython 3.12 and later put between C code and the
-    /// Python code that it calls; and the file.
-    fn past_shim(self, sample: Sample) -> Option<(Sample, String)> {
+    /// A sample of Python code and its file: the sample itself, or the next caller where it is one of the frames that
+    /// CPython puts between C code and the Python code that it calls. In 3.12 these have code of their own, later none.
+    fn past_entry(self, mut sample: Sample) -> Option<(Sample, String)> {
         const SHIM: &str = "<shim>";
-        if self.type_of(sample.code)? != self.types.code {
-            return None;
+        const ENTRIES: usize = 2;
+        for _ in 0..=ENTRIES {
+            if self.type_of(sample.code) == Some(self.types.code) {
+                let file = self.text(memory::word(sample.code + self.layout.code_filename)?)?;
+                if file != SHIM {
+                    return Some((sample, file));
+                }
+            }
+            sample = self.caller(&sample)?;
         }
-        let file = self.text(memory::word(sample.code + self.layout.code_filename)?)?;
-        if file == SHIM {
-            // Every shim has the same code, so this ends.
-            return self.past_shim(self.caller(&sample).filter(|caller| caller.code != sample.code)?);
-        }
-        Some((sample, file))
+        None
     }
 
     fn in_words(self, sample: &Sample, file: &str) -> Option<String> {

@@ -20,11 +20,13 @@ use crate::facts::Facts;
 use crate::hub::to_text;
 use crate::process::{State as Presence, Summary};
 use crate::series::CATALOGUE;
+use crate::services::{Service, services};
 
 #[derive(Serialize)]
 struct List<'p> {
     now_ms: u64,
     processes: Vec<Summary<'p>>,
+    services: Vec<Service<'p>>,
 }
 
 #[derive(Serialize)]
@@ -72,7 +74,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, parameters: Parameters) ->
         let past = history.iter().filter(|(facts, _)| !known.contains(facts.id.as_str()));
         let past = past.map(|(facts, seen_ms)| Summary::of_history(facts, *seen_ms));
         let processes = there.map(Summary::of).chain(past).collect();
-        Ok(json_text(to_text(&List { now_ms, processes })))
+        Ok(json_text(to_text(&List { now_ms, processes, services: services(&views) })))
     })
     .await
 }

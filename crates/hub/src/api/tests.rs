@@ -62,6 +62,7 @@ impl Scene {
         for second in 1..=2_u32 {
             let mut sample = Sample::default();
             sample.status.policy = policy.to_owned();
+            sample.status.service = "shop".to_owned();
             sample.status.memory.rss = 1000 * u64::from(pid);
             sample.status.requests.count = 100 * u64::from(second);
             sample.latency.buckets.add(u64::from(pid) * 1_000_000, 100 * u64::from(second));
@@ -126,6 +127,21 @@ async fn a_process_that_reports_is_listed_drawn_and_told_of() {
         (&event["kind"], &event["class"], &event["ms"]),
         (&json!("collection"), &json!("in_request"), &json!(3.0))
     );
+}
+
+#[tokio::test]
+async fn the_percentiles_of_a_service_are_those_of_all_its_requests() {
+    let scene = Scene::new();
+    for pid in [7, 7000] {
+        scene.report(pid, "gap");
+    }
+    let (_, list) = scene.get("/api/v1/processes").await;
+    let [service] = list["services"].as_array().unwrap().as_slice() else { panic!("{list}") };
+    assert_eq!((&service["service"], &service["processes"]), (&json!("shop"), &json!(2)));
+    let latest = |name: &str| service["latest"][name].as_f64().unwrap();
+    assert_eq!(latest("requests.rps"), 200.0);
+    // Half of the requests took 7 ms and half 7 s: an average of percentiles would be 3.5 s.
+    assert!(latest("requests.p50_ms") < 8.0 && latest("requests.p99_ms") > 6000.0, "{service}");
 }
 
 #[tokio::test]
