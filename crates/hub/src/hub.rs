@@ -19,7 +19,7 @@ use crate::facts::{Facts, id_of};
 use crate::live::Clients;
 use crate::process::{Process, Source, State, Summary, View};
 use crate::row::Row;
-use crate::services::{Service, services};
+use crate::services::{ServiceSummary, services};
 use crate::store::{Batch, Entry, Store, Write};
 use crate::weight::weight;
 
@@ -373,7 +373,7 @@ struct ListMessage<'m> {
     r#type: &'static str,
     now_ms: u64,
     processes: Vec<Summary<'m>>,
-    services: Vec<Service<'m>>,
+    services: Vec<ServiceSummary<'m>>,
 }
 
 /// JSON of something that is always JSON.

@@ -62,7 +62,7 @@ pub(crate) struct Verdict {
 
 /// A place in the code, and the callers that led to it.
 #[derive(Clone, Debug, Default)]
-struct Stack {
+struct CallStack {
     site: String,
     callers: Vec<String>,
 }
@@ -82,8 +82,8 @@ struct Stretch {
     waiting: u64,
     sample: Option<Sample>,
     voluntary: Option<u64>,
-    sites: Vec<(Sample, Stack, u32)>,
-    native_site: Option<Stack>,
+    sites: Vec<(Sample, CallStack, u32)>,
+    native_site: Option<CallStack>,
 }
 
 /// Watches for stalls.
@@ -96,7 +96,7 @@ pub(crate) struct Watch {
     /// The last look that found the GIL free.
     free_at: Option<u64>,
     /// Where the running collection was met.
-    collection_site: Option<Stack>,
+    collection_site: Option<CallStack>,
     /// When the last collection ended.
     collected_at: u64,
 }
@@ -119,7 +119,7 @@ impl Watch {
 
     /// A collection has ended. Must be called before the next look.
     pub(crate) fn collection(&mut self, at: u64, pause: u64, evidence: &mut impl Evidence) -> Option<Verdict> {
-        let Stack { site, callers } = self.collection_site.take().unwrap_or_default();
+        let CallStack { site, callers } = self.collection_site.take().unwrap_or_default();
         self.collected_at = at + pause;
         if let Some(stretch) = self.stretch.as_mut().filter(|stretch| at + pause > stretch.since) {
             stretch.collecting += pause.min(at + pause - stretch.since);
@@ -260,7 +260,7 @@ impl Watch {
         if let Some(sample) = stretch.sample.filter(|_| stretch.sites.is_empty()) {
             note_site(&mut stretch.sites, sample, evidence);
         }
-        let (cause, Stack { site, callers }) = stretch.judge(duration);
+        let (cause, CallStack { site, callers }) = stretch.judge(duration);
         Some(Verdict { at: stretch.since, duration, cause, site, callers })
     }
 
@@ -287,7 +287,7 @@ impl Watch {
 }
 
 impl Stretch {
-    fn judge(&self, duration: u64) -> (Cause, Stack) {
+    fn judge(&self, duration: u64) -> (Cause, CallStack) {
         let python_site = || most_frequent(&self.sites).unwrap_or_default();
         if self.waiting * 2 > duration {
             return (Cause::CpuStarved, self.native_site.clone().unwrap_or_else(python_site));
@@ -296,7 +296,7 @@ impl Stretch {
         let native = self.native.saturating_sub(self.waiting);
         let unmoved = self.unmoved.saturating_sub(self.waiting.saturating_sub(self.native));
         if self.python + native + unmoved == 0 {
-            return (Cause::Unknown, Stack::default());
+            return (Cause::Unknown, CallStack::default());
         }
         // Native code is met standing still at nearly every look; chance and a busy machine make Python look so at some.
         let is_native = native > 2 * self.python || native + unmoved > 4 * self.python;
@@ -315,20 +315,20 @@ fn one_piece(used: u64, slices: Option<u64>) -> u64 {
     slices.map_or(0, |slices| used / slices.max(1))
 }
 
-fn stack(sample: &Sample, evidence: &mut impl Evidence) -> Option<Stack> {
-    Some(Stack { site: evidence.site(sample)?, callers: evidence.callers(sample) })
+fn stack(sample: &Sample, evidence: &mut impl Evidence) -> Option<CallStack> {
+    Some(CallStack { site: evidence.site(sample)?, callers: evidence.callers(sample) })
 }
 
-fn native_site(sample: &Sample, evidence: &mut impl Evidence) -> Option<Stack> {
-    let Stack { site, callers } = stack(sample, evidence)?;
+fn native_site(sample: &Sample, evidence: &mut impl Evidence) -> Option<CallStack> {
+    let CallStack { site, callers } = stack(sample, evidence)?;
     let site = match evidence.native_callee(sample) {
         Some(callee) => format!("{site} → {callee}"),
         None => site,
     };
-    Some(Stack { site, callers })
+    Some(CallStack { site, callers })
 }
 
-fn note_site(sites: &mut Vec<(Sample, Stack, u32)>, sample: Sample, evidence: &mut impl Evidence) {
+fn note_site(sites: &mut Vec<(Sample, CallStack, u32)>, sample: Sample, evidence: &mut impl Evidence) {
     if let Some(known) = sites.iter_mut().find(|(known, ..)| known.same_instruction(&sample)) {
         known.2 += 1;
     } else if sites.len() < SITES
@@ -337,11 +337,11 @@ fn note_site(sites: &mut Vec<(Sample, Stack, u32)>, sample: Sample, evidence: &m
         let same_call = sites.iter().find(|(known, ..)| known.same_call(&sample));
         let callers = same_call.map(|(_, stack, _)| stack.callers.clone());
         let callers = callers.unwrap_or_else(|| evidence.callers(&sample));
-        sites.push((sample, Stack { site, callers }, 1));
+        sites.push((sample, CallStack { site, callers }, 1));
     }
 }
 
-fn most_frequent(sites: &[(Sample, Stack, u32)]) -> Option<Stack> {
+fn most_frequent(sites: &[(Sample, CallStack, u32)]) -> Option<CallStack> {
     let weight =
         |site: &str| sites.iter().filter(|(_, other, _)| other.site == site).map(|(.., count)| count).sum::<u32>();
     sites.iter().map(|(_, stack, _)| stack).rev().max_by_key(|stack| weight(&stack.site)).cloned()
@@ -442,6 +442,7 @@ mod tests {
             }
         }
         look(&mut fake, false);
+        assert!(verdicts.iter().all(|verdict| verdict.site.is_empty() == verdict.callers.is_empty()));
         verdicts.into_iter().map(|verdict| (verdict.cause, verdict.duration / MS, verdict.site)).collect()
     }
 

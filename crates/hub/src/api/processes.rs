@@ -20,13 +20,13 @@ use crate::facts::Facts;
 use crate::hub::to_text;
 use crate::process::{State as Presence, Summary};
 use crate::series::CATALOGUE;
-use crate::services::{Service, services};
+use crate::services::{ServiceSummary, services};
 
 #[derive(Serialize)]
 struct List<'p> {
     now_ms: u64,
     processes: Vec<Summary<'p>>,
-    services: Vec<Service<'p>>,
+    services: Vec<ServiceSummary<'p>>,
 }
 
 #[derive(Serialize)]
