@@ -20,6 +20,7 @@ def pytest_configure(config):
     )
     config.addinivalue_line("markers", "timing: judges time, processor share or memory over time; runs on a quiet machine")
     config.addinivalue_line("markers", "once: does not depend on the interpreter; `make test` runs it on one of them")
+    config.addinivalue_line("markers", "twice: hardly depends on the interpreter; `make test` runs it on the oldest and newest")
     config.addinivalue_line("markers", "race: depends on who comes first; `make soak` repeats it")
     config.addinivalue_line("markers", "ability(name): only for servers that are not listed as lacking it")
 

@@ -16,7 +16,11 @@ from hub import Console, Hub
 from observed import ask, binary, environment, eventually
 from websocket import Refused
 
-pytestmark = [pytest.mark.needs_agent, pytest.mark.skipif(not binary(), reason="the command has not been built")]
+pytestmark = [
+    pytest.mark.needs_agent,
+    pytest.mark.twice,
+    pytest.mark.skipif(not binary(), reason="the command has not been built"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,7 @@ assert mappings() < before + 60, (before, mappings())
 """)
 
 
+@pytest.mark.twice
 def test_memory_goes_back_when_objects_do():
     huge("""
 small = smaps("Rss")
@@ -76,6 +77,7 @@ for _ in range(3):
 """)
 
 
+@pytest.mark.twice
 def test_the_half_of_a_page_goes_back_when_only_the_other_is_used():
     huge("""
 data = heap(300)

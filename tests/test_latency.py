@@ -90,6 +90,7 @@ def open_loop(service, rate, seconds):
         return list(clients.map(one, range(int(rate * seconds))))
 
 
+@pytest.mark.twice
 def test_a_stop_that_no_request_met_is_in_a_gap(server):
     before = status(server)["gc"]
     server.get("/stop?times=1&seconds=0.4&every=0.2")
@@ -100,6 +101,7 @@ def test_a_stop_that_no_request_met_is_in_a_gap(server):
     assert after["in_gap_arrivals"]["total_ms"] - before["in_gap_arrivals"]["total_ms"] < 100, after
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_what_waits_during_collections_is_counted_as_the_client_counts_it(server):
     before = status(server)["gc"]

@@ -147,6 +147,7 @@ print(json.dumps(seen))
 """
 
 
+@pytest.mark.twice
 def test_a_service_without_gaps():
     ours, alone = beside_stock(SATURATED, 8, within=40)
     assert alone["full"] >= 3, f"without full collections there is nothing to compare: {alone}"

@@ -36,6 +36,7 @@ def status_under(policy, code=SERVICE):
     return json.loads(python(code, NEUROGC_POLICY=policy).splitlines()[-1])
 
 
+@pytest.mark.twice
 def test_the_shipped_model_decides_and_says_how_good_it_is():
     status = status_under("neural")
     gc, model = status["gc"], status["conduct"]["model"]
@@ -68,6 +69,7 @@ def test_a_model_that_cannot_be_used_leaves_it_to_rules(tmp_path):
     assert any("gap decides instead of neural" in reason for reason in status["degraded"]), status["degraded"]
 
 
+@pytest.mark.once
 @pytest.mark.skipif(not binary(), reason="the neurogc command has not been built")
 def test_the_command_refuses_a_model_that_cannot_be_used(tmp_path):
     for name, reason in [("absent", "No such file"), ("wrong", "cannot use the model")]:

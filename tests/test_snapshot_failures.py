@@ -151,6 +151,7 @@ assert word == "failed" and "signal 9" in why and failed() == {{"killed": 1}}, (
 """)
 
 
+@pytest.mark.twice
 def test_the_clone_is_stopped():
     snap(f"""
 {LARGE}
@@ -467,6 +468,7 @@ print(seen == (pid, 1 << 8), deadline - time.monotonic() > 8)
     assert out == "True True\n"
 
 
+@pytest.mark.twice
 def test_the_agent_in_the_new_program_waits_for_the_clone():
     out = replaced("-c", LEFT_BEHIND + """
 while children() and time.monotonic() < deadline:

@@ -139,6 +139,7 @@ print(json.dumps({"snapshot": status["snapshot"], "full": status["full"], "faile
 """
 
 
+@pytest.mark.twice
 def test_the_policy_collects_plainly_near_the_limit(limited):
     seen = json.loads(limited(OLD.replace("SHORT", "leave(resident() // 4)"), "gap"))
     assert seen["snapshot"]["count"] == 0 and seen["full"]["count"] >= 1, seen
@@ -161,6 +162,7 @@ resource.setrlimit(resource.RLIMIT_AS, (used + room, resource.RLIM_INFINITY))
 """
 
 
+@pytest.mark.twice
 @pytest.mark.parametrize(
     ("short", "kind"), [(REFUSED, "clone"), (NO_ADDRESSES, "no_memory")], ids=["no clone", "no addresses"]
 )

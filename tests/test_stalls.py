@@ -85,6 +85,45 @@ def test_native_code_is_named_by_its_function_and_library():
     assert any("re.Pattern" in site for site in found["native_match"]), found
 
 
+# Stalls below C code that calls Python code, and below more callers than are kept.
+NESTED = """
+import json, time, neurogc
+
+def slow():
+    end = time.perf_counter() + 0.12
+    while time.perf_counter() < end:
+        pass
+
+def called_by_c(_):
+    slow()
+
+def handler():
+    list(map(called_by_c, [None]))
+
+def deep(levels):
+    deep(levels - 1) if levels else slow()
+
+neurogc.install(policy="observe")
+for _ in range(3):
+    handler()
+    time.sleep(0.02)
+    deep(20)
+    time.sleep(0.02)
+time.sleep(0.1)
+print(json.dumps(neurogc.status()["stalls"]["stacks"]))
+"""
+
+
+def test_a_stall_has_the_callers_that_led_to_it():
+    env = environment()
+    env["PYTHONPATH"] = str(HOME.parent)
+    done = subprocess.run([sys.executable, "-c", NESTED], env=env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    stacks = [[frame.rpartition(" in ")[2] for frame in stack["frames"]] for stack in json.loads(done.stdout)]
+    assert ["slow", "called_by_c", "handler", "<module>"] in stacks, stacks
+    assert ["slow", *["deep"] * 7] in stacks, stacks
+
+
 # Uses a few percent of a processor, in short pieces, and stalls from time to time.
 LIGHT = """
 import json, time, neurogc
@@ -110,6 +149,7 @@ print(json.dumps([before, status["stalls"]["count"] - before, status["agent"]["c
 """
 
 
+@pytest.mark.twice
 def test_stalls_of_a_program_with_little_to_do_are_seen_and_seeing_is_cheap():
     env = environment()
     env["PYTHONPATH"] = str(HOME.parent)

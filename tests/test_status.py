@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import socket
 import stat
 import struct
@@ -105,6 +106,7 @@ def test_the_child_tree_has_each_childs_memory(status):
         child.communicate(b"\n")
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_processor_and_network_are_measured():
     python("""
@@ -213,6 +215,7 @@ except PermissionError:
         process.communicate("\n")
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_an_idle_program_costs_little():
     # The bar is 0.3 %, measured by the benchmark; this only catches a thread that spins.
@@ -269,66 +272,87 @@ def test_times_are_sensible(status):
     assert requests["max_ms"] >= 20 and requests["p50_ms"] <= requests["p999_ms"] <= requests["max_ms"]
 
 
-# Stalls that are known: Python that runs on for 60 ms, six times, after a start-up with longer ones.
-SLOW = """
-import sys, time, neurogc
+# Acts in requests until six of them had a processor all the time, and says how many had and how many had not.
+STALLING = """
+import gc, json, sys, time, neurogc
+
+def waited():
+    with open("/proc/thread-self/schedstat") as file:
+        return int(file.read().split()[1]) / 1e9
+
+def stall(act):
+    calm = starved = 0
+    while calm < 6 and starved < 3:
+        before, began = waited(), time.perf_counter()
+        with neurogc.request("/slow"):
+            act()
+        if waited() - before < 0.2 * (time.perf_counter() - began):
+            calm += 1
+        else:
+            starved += 1
+        time.sleep(0.05)
+    time.sleep(2.2)
+    print(json.dumps([calm, starved]), flush=True)
+    sys.stdin.readline()
+"""
+
+SLOW = STALLING + """
 def slow(seconds):
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass
+
 slow(0.4)
-for _ in range(6):
-    with neurogc.request("/slow"):
-        slow(0.06)
-    time.sleep(0.05)
-time.sleep(2.2)
-print("ready", flush=True)
-sys.stdin.readline()
+stall(lambda: slow(0.06))
+"""
+
+COLLECTING = STALLING + """
+heap = [[[]] for _ in range(600_000)]
+stall(gc.collect)
 """
 
 
-@pytest.mark.timing
-def test_the_verdict_names_the_slow_line_and_start_up_is_not_in_it():
-    with start(sys.executable, "-c", SLOW, stdin=subprocess.PIPE) as process:
-        assert process.stdout.readline() == "ready\n"
+def stalled(code, tmp_path):
+    """The report of a program with known stalls, and how many there were. Without a processor nothing is known."""
+    script = tmp_path / "app.py"
+    script.write_text(code)
+    with start(sys.executable, script, stdin=subprocess.PIPE, NEUROGC_POLICY="observe") as process:
+        calm, starved = json.loads(process.stdout.readline())
         status = ask(process.pid)
         process.communicate("\n")
+    if calm < 6:
+        pytest.skip("this machine is too busy: the program had no processor")
+    return status, calm + starved
+
+
+@pytest.mark.twice
+@pytest.mark.timing
+def test_the_verdict_names_the_slow_line_and_start_up_is_not_in_it(tmp_path):
+    status, times = stalled(SLOW, tmp_path)
     window, stalls = status["window"], status["stalls"]
     assert 2 < window["seconds"] < status["uptime_s"] - 0.4
-    assert window["requests"]["count"] == 6 and window["requests"]["total"]["max_ms"] >= 60
-    # A busy machine may take the processor away, and then that is the cause; the start-up of 400 ms is neither.
-    # Each may be told some milliseconds short.
+    assert window["requests"]["count"] == times and window["requests"]["total"]["max_ms"] >= 60
+    # Each may be told some milliseconds short. The start-up of 400 ms is in the figures since the start only.
     assert window["stalls"]["count"] >= 5 and stalls["max_ms"] >= 370, (window["stalls"], stalls)
     assert max(site["max_ms"] for site in window["stalls"]["sites"]) < 370
     assert stalls["longest"][0]["ms"] == stalls["max_ms"]
     assert sum(stalls["time_ms_by_cause"].values()) >= 370 + 5 * 50
     verdict = status["findings"][0]
-    assert verdict["kind"] in ("python", "cpu_starved"), status["findings"]
-    if verdict["kind"] == "python":
-        assert "in slow blocks for" in verdict["text"] and "<string>:" in verdict["site"], verdict
+    assert verdict["kind"] == "python", status["findings"]
+    # The sentence has the name of the file, the finding its whole path.
+    assert re.search(r"not your problem: app\.py:\d+ in slow blocks for ", verdict["text"]), verdict
+    assert verdict["site"].startswith(f"{tmp_path}/app.py:"), verdict
 
 
-def test_full_collections_that_requests_wait_for_are_the_verdict():
-    code = """
-import gc, sys, time, neurogc
-heap = [[[]] for _ in range(600_000)]
-for _ in range(5):
-    with neurogc.request("/load"):
-        gc.collect()
-time.sleep(2.2)
-print("ready", flush=True)
-sys.stdin.readline()
-"""
-    with start(sys.executable, "-c", code, stdin=subprocess.PIPE, NEUROGC_POLICY="observe") as process:
-        assert process.stdout.readline() == "ready\n"
-        status = ask(process.pid)
-        process.communicate("\n")
+@pytest.mark.twice
+@pytest.mark.timing
+def test_full_collections_that_requests_wait_for_are_the_verdict(tmp_path):
+    status, times = stalled(COLLECTING, tmp_path)
     window = status["window"]
-    assert window["gc"]["in_request"]["count"] >= 5 and window["gc"]["full"]["count"] >= 5
-    [verdict, *_] = status["findings"]
-    if status["stalls"]["by_cause"]["gc"] >= 4:
-        assert verdict["kind"] == "gc" and "full collection, 1,2" in verdict["text"], verdict
-        assert verdict["advice"] == f"Try: neurogc policy {status['pid']} auto"
+    assert window["gc"]["in_request"]["count"] >= times and window["gc"]["full"]["count"] >= times
+    verdict = status["findings"][0]
+    assert verdict["kind"] == "gc" and "full collection, 1,2" in verdict["text"], status["findings"]
+    assert verdict["advice"] == f"Try: neurogc policy {status['pid']} auto"
 
 
 @pytest.mark.parametrize(

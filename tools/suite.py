@@ -21,10 +21,10 @@ AGAIN_AT_MOST = 10
 class Suite:
     """The suite on one interpreter, with what pytest has to be told there."""
 
-    def __init__(self, interpreter: Interpreter, python: Path, target: Path, *, once: bool) -> None:
+    def __init__(self, interpreter: Interpreter, python: Path, target: Path, *, without: list[str]) -> None:
         self.outcome = Outcome(interpreter.title)
         self.python = python
-        self.marks = "" if once else " and not once"
+        self.marks = "".join(f" and not {mark}" for mark in without)
         self.results = target / "test-results" / f"{interpreter.tag}-{interpreter.version}"
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         self.env |= {"NEUROGC_BIN": str(target / "fast" / "neurogc"), "PYTHONUNBUFFERED": "1"}

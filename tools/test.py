@@ -47,8 +47,8 @@ def main() -> int:
     found = interpreters.find() if built_for else []
     chosen = [it for it in found if not tags or it.tag in tags] if "python" in asked else []
     # Environments are mostly downloads: they are made while the compiler works.
-    maker = ThreadPoolExecutor(max_workers=1)
-    environments = {it: maker.submit(interpreters.environment, it) for it in chosen if it.venv}
+    beside = ThreadPoolExecutor(max_workers=1)
+    environments = {it: beside.submit(interpreters.environment, it) for it in chosen if it.venv}
     if "lint" in asked:
         outcomes.append(timed(lambda: single("lint", ["tools/lint"])))
     if "rust" in asked:
@@ -58,19 +58,28 @@ def main() -> int:
         outcomes.append(built)
         if built.failed == 0 and "python" in asked:
             outcomes.append(timed(lambda: single("docs/cli.md", [sys.executable, "tools/cli_reference.py", "--check"])))
-            # What does not depend on the interpreter is tested on the newest one.
-            newest = newest_of(chosen)
-            outcomes += [timed(lambda it=it: python_tests(it, environments.get(it), it is newest)) for it in chosen]
-        if built.failed == 0 and "dashboard" in asked:
-            outcomes.append(timed(lambda: dashboard_tests(newest_of(found))))
-    if "package" in asked:
-        outcomes.append(timed(package_tests))
+            for it in chosen:
+                without = left_out(it, chosen)
+                outcomes.append(timed(lambda: python_tests(it, environments.get(it), without)))
+    # A browser waits more than it works: the package is made meanwhile.
+    packaged = beside.submit(timed, package_tests) if "package" in asked else None
+    if "dashboard" in asked and built.failed == 0:
+        outcomes.append(timed(lambda: dashboard_tests(newest_of(found))))
+    if packaged:
+        outcomes.append(packaged.result())
     return report(outcomes, missing_versions(found) if "python" in asked else [])
 
 
 def newest_of(found: list[Interpreter]) -> Interpreter | None:
     """The newest of those that everything must work on."""
     return max((it for it in found if it.supported), key=lambda it: it.numbers, default=None)
+
+
+def left_out(interpreter: Interpreter, chosen: list[Interpreter]) -> list[str]:
+    """The marks of tests that other interpreters run: `once` is for the newest, `twice` for the oldest and the newest."""
+    supported = sorted((it for it in chosen if it.supported), key=lambda it: it.numbers)
+    newest, ends = supported[-1:], [*supported[:1], *supported[-1:]]
+    return [mark for mark, runs in (("once", newest), ("twice", ends)) if interpreter not in runs]
 
 
 def missing_versions(found: list[Interpreter]) -> list[str]:
@@ -113,7 +122,7 @@ def rust_tests() -> Outcome:
     return outcome
 
 
-def python_tests(interpreter: Interpreter, environment: Future[Path] | None, once: bool) -> Outcome:
+def python_tests(interpreter: Interpreter, environment: Future[Path] | None, without: list[str]) -> Outcome:
     """The Python suite on one interpreter; where no extension exists for it, what must work without one."""
     print(f"\ntest: {interpreter.title} ({interpreter.executable})", flush=True)
     outcome = Outcome(interpreter.title)
@@ -121,7 +130,7 @@ def python_tests(interpreter: Interpreter, environment: Future[Path] | None, onc
         outcome.fail(f"no venv module: sudo apt install python{interpreter.minor}-venv")
         return outcome
     try:
-        suite = Suite(interpreter, environment.result(), TARGET, once=once)
+        suite = Suite(interpreter, environment.result(), TARGET, without=without)
     except (OSError, subprocess.SubprocessError) as error:
         outcome.fail(f"no virtual environment: {error}")
         return outcome

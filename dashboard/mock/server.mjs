@@ -144,6 +144,23 @@ function series(process, from, to, names, points, shift = 0) {
   return { from_ms: from, to_ms: to, step_ms, t, series: columns };
 }
 
+/** Latencies in half octaves, about as the percentiles say. */
+function heat(process, from, to, points) {
+  const levels_ms = Array.from({ length: 41 }, (_, i) => 0.05 * 2 ** (i / 2));
+  const level = (ms) => Math.max(1, Math.min(38, Math.floor(2 * Math.log2(ms / 0.05))));
+  const { t, step_ms, series: drawn } = series(process, from, to, ["requests.rps", "requests.p50_ms", "requests.p99_ms"], points);
+  const counts = t.map((_, i) => {
+    const [rps, p50, p99] = ["requests.rps", "requests.p50_ms", "requests.p99_ms"].map((name) => drawn[name][i] ?? 0);
+    if (!(rps > 0 && p50 > 0)) return [];
+    const [usual, slow] = [level(p50), level(p99)];
+    const shares = new Map();
+    for (const [at, share] of [[usual - 1, 0.2], [usual, 0.5], [usual + 1, 0.24], [Math.round((usual + slow) / 2), 0.05], [slow, 0.01]]) shares.set(at, (shares.get(at) ?? 0) + share);
+    const many = (rps * step_ms) / 1000;
+    return [...shares].map(([at, share]) => [at, Math.round(share * many)]).filter(([, count]) => count > 0).sort(([one], [other]) => one - other);
+  });
+  return { from_ms: from, to_ms: to, step_ms, levels_ms, t, counts };
+}
+
 function happened(process, from, to, query) {
   const kinds = query.get("kinds")?.split(",");
   const limit = Math.min(20_000, Number(query.get("limit") ?? 2000));
@@ -273,6 +290,7 @@ async function answer(request, url) {
   }
   const process = find(id);
   if (rest === "series") return { id, ...series(process, ...asked(query), names(query), Number(query.get("points") ?? 600)) };
+  if (rest === "latency") return { id, ...heat(process, ...asked(query), Number(query.get("points") ?? 600)) };
   if (rest === "events") return { id, ...happened(process, ...asked(query), query) };
   if (rest === "policy") return change(process, JSON.parse(body));
   if (rest === "collect") return { how: "snapshot", found: 812, pause_ms: 1.9 };

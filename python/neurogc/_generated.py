@@ -245,6 +245,7 @@ REPORT = {
         "longest": [],
         "max_ms": 0.0,
         "recent": [],
+        "stacks": [],
         "time_ms_by_cause": {
             "cpu_starved": 0.0,
             "gc": 0.0,

@@ -47,6 +47,8 @@ export async function pictures(browser, backend, folder) {
   // Charts have few colours: with a palette the files are a third as large.
   const smaller = spawnSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "128", ...written]);
   if (smaller.error) console.log("pngquant is not here: the pictures are larger than they need be");
+  // The cases that follow expect the usual window.
+  await browser.fresh();
 }
 
 /** The slowest request that is listed, open. */

@@ -108,6 +108,23 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// Text in lines of at most `width`, broken between words; what does not fit into `most` lines is cut off.
+pub(crate) fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let (full, line) = (lines.len() >= most, lines.last_mut());
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if full || line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| shorten(line, width)).collect()
+}
+
 /// Text cut to a width from its front: of a code site the end says most.
 pub(crate) fn shorten_front(text: &str, width: usize) -> String {
     let length = text.chars().count();
@@ -175,5 +192,13 @@ mod tests {
         assert_eq!(shorten("abcdef", 4), "abc…");
         assert_eq!(shorten_front("abcdef", 4), "…def");
         assert_eq!(shorten("abc", 4), "abc");
+    }
+
+    #[test]
+    fn long_text_is_broken_between_words() {
+        assert_eq!(wrap("one two three four", 9, 3), ["one two", "three", "four"]);
+        assert_eq!(wrap("one two three four", 9, 2), ["one two", "three fo…"]);
+        assert_eq!(wrap("enormously so", 4, 3), ["eno…", "so"]);
+        assert_eq!(wrap("", 4, 3), [""]);
     }
 }

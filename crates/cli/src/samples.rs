@@ -1,5 +1,6 @@
 //! Reports and records that the tests show and read back.
 
+use neurogc_wire::stacks::StallStack;
 use neurogc_wire::status::{
     AgentCost, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, FailedSnapshots, Forecasts, Gc, Gil, Guards, Io,
     Latency, Memory, Net, Orders, PauseTotals, Pauses, Requests, Route, SlowRequest, Snapshots, Spans, Stall, Stalls,
@@ -235,6 +236,15 @@ pub(crate) fn service() -> Status {
                 stall(110.0, 22.5, Cause::GilNative, "shop/image.py:12 in resize (libvips.so.42)"),
                 stall(124.1, 412.5, Cause::Gc, "shop/app.py:41 in basket"),
             ],
+            stacks: vec![StallStack {
+                cause: Cause::Gc,
+                frames: ["shop/app.py:41 in basket", "shop/routes.py:77 in show", "starlette/routing.py:73 in app"]
+                    .map(str::to_owned)
+                    .to_vec(),
+                count: 8,
+                total_ms: 1312.5,
+                max_ms: 412.5,
+            }],
         },
         cpu: Cpu { percent: 74.2 },
         io: Io { read_bytes: 12 << 20, write_bytes: 40_960 },

@@ -20,7 +20,8 @@ pub(crate) fn write(to: &mut String, status: &Status, room: Option<usize>) -> fm
     }
     causes(to, status);
     sites(to, status, room)?;
-    longest(to, status, room)
+    longest(to, status, room)?;
+    stack(to, status, room)
 }
 
 fn causes(to: &mut String, status: &Status) {
@@ -76,6 +77,16 @@ fn longest(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result
     table.fit_last(2, room, shorten_front);
     to.push_str(&table.render(2));
     Ok(())
+}
+
+/// The stack at which the program has stalled longest. One frame alone is in the tables above.
+fn stack(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
+    let Some(stack) = status.stalls.stacks.first().filter(|stack| stack.frames.len() > 1) else { return Ok(()) };
+    let (total, times, cause) = (ms(stack.total_ms), count(stack.count), stack.cause.name());
+    writeln!(to, "\nthe stack that stalled longest: {total} in {times} stalls ({cause})")?;
+    let fit =
+        |frame: &String| room.map_or_else(|| plain(frame), |room| shorten_front(&plain(frame), room.saturating_sub(4)));
+    writeln!(to, "  {}", stack.frames.iter().map(fit).collect::<Vec<_>>().join("\n    "))
 }
 
 /// The longest stalls of a report, longest first. An older agent tells only the latest ones.

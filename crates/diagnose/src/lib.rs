@@ -8,6 +8,7 @@
 
 mod memory;
 mod requests;
+mod sites;
 mod stalls;
 mod words;
 

@@ -4,7 +4,7 @@ use neurogc_wire::finding::{Finding, FindingKind};
 use neurogc_wire::status::Cause;
 use neurogc_wire::window::{StallSite, Window};
 
-use crate::{Evidence, words};
+use crate::{Evidence, sites, words};
 
 /// Stalls that took less than this share of the window, none of them longer than that, are not worth a finding.
 const LEAST_SHARE: f64 = 0.001;
@@ -77,10 +77,10 @@ fn finding(lost: &Lost<'_>, share: f64, is_other: bool, evidence: &Evidence, win
     };
     let lasted = words::window(window.seconds);
     let text = if is_other {
-        format!("Garbage collection is not your problem: {} in {lasted}.", blocks(lost))
+        format!("Garbage collection is not your problem: {} in {lasted}.", blocks(lost, window))
     } else {
         let percent = (share * 100.0).round();
-        format!("{name} caused {percent} % of stall time in the last {lasted}: {}.", place(lost))
+        format!("{name} caused {percent} % of stall time in the last {lasted}: {}.", place(lost, window))
     };
     let known = lost.worst.is_some_and(|site| !site.site.is_empty());
     Finding {
@@ -105,13 +105,13 @@ fn finding(lost: &Lost<'_>, share: f64, is_other: bool, evidence: &Evidence, win
 }
 
 /// What blocks, for how long and how often, for a sentence that goes on with the window.
-fn blocks(lost: &Lost<'_>) -> String {
+fn blocks(lost: &Lost<'_>, window: &Window) -> String {
     let worst = lost.worst.filter(|site| !site.site.is_empty());
     let (longest, times) = match worst {
         Some(site) => (words::ms(site.max_ms), words::times(site.count)),
         None => (words::ms(lost.longest_ms), words::times(lost.count)),
     };
-    let site = worst.map_or("code at an unknown place", |site| &site.site);
+    let site = worst.map_or_else(|| "code at an unknown place".to_owned(), |worst| short(worst, window));
     match lost.cause {
         Cause::GilNative => format!("{site} holds the GIL for {longest}, {times}"),
         Cause::CpuStarved => format!("CPU starvation stops the program for {longest}, {times}"),
@@ -121,16 +121,20 @@ fn blocks(lost: &Lost<'_>) -> String {
 }
 
 /// The longest one and its place, after a colon.
-fn place(lost: &Lost<'_>) -> String {
+fn place(lost: &Lost<'_>, window: &Window) -> String {
     let Some(worst) = lost.worst else { return format!("longest {}", words::ms(lost.longest_ms)) };
     let longest = words::ms(worst.max_ms);
-    let site = if worst.site.is_empty() { String::new() } else { format!(" at {}", worst.site) };
+    let site = if worst.site.is_empty() { String::new() } else { format!(" at {}", short(worst, window)) };
     let what = match (&*worst.stop, worst.objects) {
         ("", _) => format!(", {}", words::times(worst.count)),
         (stop, 0) => format!(" ({})", stop_name(stop)),
         (stop, objects) => format!(" ({}, {} objects)", stop_name(stop), words::count(objects)),
     };
     format!("longest {longest}{site}{what}")
+}
+
+fn short(site: &StallSite, window: &Window) -> String {
+    sites::short(&site.site, window.stalls.sites.iter().map(|other| &*other.site))
 }
 
 fn stop_name(stop: &str) -> String {

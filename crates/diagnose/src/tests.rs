@@ -82,6 +82,17 @@ fn a_program_without_requests_is_held_up_by_any_collection() {
 }
 
 #[test]
+fn the_text_has_a_short_place_and_the_finding_the_whole_path() {
+    let slow = site(Cause::Python, "/srv/shop/app.py:35 in slow", 18, 760.0, 41.0);
+    let found = &diagnose(&evidence(window(vec![slow.clone()])))[0];
+    assert!(found.text.contains("your problem: app.py:35 in slow blocks"), "{}", found.text);
+    assert_eq!(found.site, "/srv/shop/app.py:35 in slow");
+    let other = site(Cause::Gc, "/srv/stock/app.py:35 in slow", 1, 1.0, 1.0);
+    let found = &diagnose(&evidence(window(vec![slow, other])))[0];
+    assert!(found.text.contains("your problem: shop/app.py:35 in slow blocks"), "{}", found.text);
+}
+
+#[test]
 fn native_code_and_missing_processors_are_told_apart() {
     let native = site(Cause::GilNative, "image.py:12 in resize → vips", 40, 900.0, 22.5);
     let starved = site(Cause::CpuStarved, "", 10, 400.0, 60.0);

@@ -17,9 +17,10 @@ use crate::clock::{exact_unix_ms, unix_ms};
 use crate::event::Event;
 use crate::facts::{ProcessFacts, id_of};
 use crate::live::Clients;
-use crate::process::{KnownProcess, Presence, ProcessSummary, Source, View};
+use crate::process::{KnownProcess, Source, Presence, ProcessSummary, View};
 use crate::row::FigureRow;
-use crate::store::{Batch, Store, StoreEntry, Write};
+use crate::services::{ServiceSummary, services};
+use crate::store::{Batch, StoreEntry, Store, Write};
 use crate::weight::weight;
 
 /// Processes that have ended stay in the list for this long.
@@ -177,6 +178,7 @@ impl Hub {
                 self.take_sample(process, &report, (weight, sample), now as u64)
             });
             for settled in report.answers {
+                process.wanted.retain(|wanted| wanted.number != settled.number);
                 if let Some(waiting) = process.waiting.remove(&settled.number) {
                     let _ = waiting.send(settled.answer);
                 }
@@ -187,7 +189,9 @@ impl Hub {
                 waiting_bytes: Arc::clone(&process.waiting_bytes),
                 dropped: Arc::clone(&process.dropped_events),
             };
-            (Reply { wanted: std::mem::take(&mut process.wanted) }, its, news)
+            process.forget_unawaited();
+            // A reply may be lost, so a command goes with every one until it is answered. Agents know it by its number.
+            (Reply { wanted: process.wanted.clone() }, its, news)
         };
         let missed = &self.counts.missed;
         let _ =
@@ -295,22 +299,20 @@ impl Hub {
     pub(crate) fn list(&self) -> String {
         let views = self.views();
         let processes = views.iter().map(ProcessSummary::of).collect();
-        to_text(&ListMessage { r#type: "processes", now_ms: unix_ms(), processes })
+        to_text(&ListMessage { r#type: "processes", now_ms: unix_ms(), processes, services: services(&views) })
     }
 
-    /// A number that is given once, from 1 on.
+    /// A number that is given once, by this hub and those before it.
     pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Has an agent that posts asked for something with its next reply. The answer comes with a later report. `None` where
+    /// Has an agent that posts asked for something with its next replies. The answer comes with a later report. `None` where
     /// the process is gone or has too much to do already.
     pub(crate) fn want(&self, id: &str, ask: Ask) -> Option<oneshot::Receiver<Answer>> {
         let mut processes = self.processes();
         let process = processes.get_mut(id)?;
-        process.waiting.retain(|_, other| !other.is_closed());
-        let waiting = &process.waiting;
-        process.wanted.retain(|wanted| waiting.contains_key(&wanted.number));
+        process.forget_unawaited();
         if process.waiting.len() >= MOST_WANTED {
             return None;
         }
@@ -372,6 +374,7 @@ struct ListMessage<'m> {
     r#type: &'static str,
     now_ms: u64,
     processes: Vec<ProcessSummary<'m>>,
+    services: Vec<ServiceSummary<'m>>,
 }
 
 /// JSON of something that is always JSON.

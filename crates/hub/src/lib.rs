@@ -24,6 +24,7 @@ mod recording;
 mod row;
 mod series;
 mod server;
+mod services;
 mod shelf;
 mod store;
 mod tokens;

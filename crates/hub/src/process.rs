@@ -136,6 +136,13 @@ impl KnownProcess {
         }
     }
 
+    /// Gives up commands whose asker waits no more.
+    pub(crate) fn forget_unawaited(&mut self) {
+        self.waiting.retain(|_, asker| !asker.is_closed());
+        let waiting = &self.waiting;
+        self.wanted.retain(|wanted| waiting.contains_key(&wanted.number));
+    }
+
     /// Whether a report comes from where it was first heard from: the process that the kernel names, or an agent with the
     /// same key. What the kernel says about a process of this machine (`here`) counts more than what was posted before.
     pub(crate) fn is_bound_to(&mut self, source: &Source, key: &str, here: bool) -> bool {
@@ -243,7 +250,7 @@ pub(crate) struct View {
     seen_ms: u64,
     pub(crate) sample: Option<Arc<Sample>>,
     pub(crate) sample_ms: u64,
-    row: Option<Arc<FigureRow>>,
+    pub(crate) row: Option<Arc<FigureRow>>,
     missed: u64,
     dropped_figures: u64,
     dropped_events: u64,

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Finding;
+use crate::stacks::StallStack;
 use crate::window::{TimeByCause, Window};
 
 /// Everything an agent knows about its process.
@@ -444,6 +445,8 @@ pub struct Stalls {
     pub longest: Vec<Stall>,
     /// The latest ones, oldest first.
     pub recent: Vec<Stall>,
+    /// By stack, those that lasted longest together first.
+    pub stacks: Vec<StallStack>,
 }
 
 /// Stall counts by cause.

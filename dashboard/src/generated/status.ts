@@ -374,6 +374,19 @@ export interface StallSite {
   objects: number;
 }
 
+export interface StallStack {
+  /** One of the causes above. */
+  cause: Cause;
+  /** The place and its callers, the nearest caller first. */
+  frames: string[];
+  /** How many. */
+  count: number;
+  /** How long they lasted together. */
+  total_ms: number;
+  /** The longest. */
+  max_ms: number;
+}
+
 export interface Stalls {
   /** All stalls. */
   count: number;
@@ -385,6 +398,8 @@ export interface Stalls {
   longest: Stall[];
   /** The latest stalls, oldest first. */
   recent: Stall[];
+  /** Stalls by the Python stack at which they were met, those that lasted longest together first. */
+  stacks: StallStack[];
 }
 
 export interface Status {

@@ -143,7 +143,7 @@ impl Ledger {
         if !self.collections.is_one(verdict.at, verdict.duration) {
             self.requests.stalled((verdict.at, verdict.at + verdict.duration), verdict.cause);
         }
-        let EndedStall { at, duration, cause, site } = verdict;
+        let EndedStall { at, duration, cause, site, .. } = verdict;
         self.record(at, |at| Record::Stall { at, duration, cause, site });
     }
 

@@ -125,7 +125,7 @@ impl Recent {
 
     /// The program was held up.
     pub(crate) fn stall(&mut self, verdict: &EndedStall, stop: Option<StopFacts>) {
-        let &EndedStall { at, duration, cause, ref site } = verdict;
+        let &EndedStall { at, duration, cause, ref site, .. } = verdict;
         let Some(interval) = self.interval(at, at + duration) else { return };
         interval.stalls[cause as usize].add(duration);
         let name = cut(site);
@@ -274,7 +274,7 @@ fn merged(sums: impl IntoIterator<Item = Sum>) -> Sum {
 }
 
 /// The end of a place's name, which says most.
-fn cut(site: &str) -> &str {
+pub(crate) fn cut(site: &str) -> &str {
     let start = site.len().saturating_sub(LONGEST_SITE);
     let start = (start..site.len()).find(|start| site.is_char_boundary(*start)).unwrap_or(0);
     &site[start..]
@@ -289,7 +289,7 @@ mod tests {
     const FULL: Option<StopFacts> = Some(StopFacts { kind: StopKind::Full, objects: 980_000 });
 
     fn stall(at: u64, duration: u64, cause: Cause, site: &str) -> EndedStall {
-        EndedStall { at, duration, cause, site: site.to_owned() }
+        EndedStall { at, duration, cause, site: site.to_owned(), callers: Vec::new() }
     }
 
     #[test]

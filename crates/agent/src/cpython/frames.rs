@@ -48,6 +48,11 @@ impl FrameSample {
         (self.code, self.instruction) == (other.code, other.instruction)
     }
 
+    /// Whether both are of the same call of a function, so that the same callers led to them.
+    pub(crate) fn same_call(&self, other: &Self) -> bool {
+        (self.frame, self.code) == (other.frame, other.code)
+    }
+
     /// A sample as tests need it.
     #[cfg(test)]
     pub(crate) fn fake(instruction: usize, fingerprint: u64) -> Self {
@@ -125,17 +130,39 @@ impl Frames {
 
     /// `file.py:12 in function` for a sample.
     pub(crate) fn site(self, sample: &FrameSample) -> Option<String> {
-        /// The frame that CPython 3.12 and later put between C code and the Python code that it calls.
+        let (sample, file) = self.past_entry(*sample)?;
+        self.in_words(&sample, &file)
+    }
+
+    /// The places that led to a sample, the nearest caller first, at most so many.
+    pub(crate) fn callers(self, sample: &FrameSample, most: usize) -> Vec<String> {
+        let mut inner = self.past_entry(*sample).map(|(sample, _)| sample);
+        let mut outwards = || {
+            let (outer, file) = self.past_entry(self.caller(&inner?)?)?;
+            inner = Some(outer);
+            self.in_words(&outer, &file)
+        };
+        std::iter::from_fn(&mut outwards).take(most).collect()
+    }
+
+    /// A sample of Python code and its file: the sample itself, or the next caller where it is one of the frames that
+    /// CPython puts between C code and the Python code that it calls. In 3.12 these have code of their own, later none.
+    fn past_entry(self, mut sample: FrameSample) -> Option<(FrameSample, String)> {
         const SHIM: &str = "<shim>";
-        if self.type_of(sample.code)? != self.types.code {
-            return None;
+        const ENTRIES: usize = 2;
+        for _ in 0..=ENTRIES {
+            if self.type_of(sample.code) == Some(self.types.code) {
+                let file = self.text(memory::word(sample.code + self.layout.code_filename)?)?;
+                if file != SHIM {
+                    return Some((sample, file));
+                }
+            }
+            sample = self.caller(&sample)?;
         }
-        let file = self.text(memory::word(sample.code + self.layout.code_filename)?)?;
-        if file == SHIM {
-            // Every shim has the same code, so this ends.
-            let caller = self.caller(sample).filter(|caller| caller.code != sample.code)?;
-            return self.site(&caller);
-        }
+        None
+    }
+
+    fn in_words(self, sample: &FrameSample, file: &str) -> Option<String> {
         let function = self.text(memory::word(sample.code + self.layout.code_name)?)?;
         match self.line(sample) {
             Some(line) => Some(format!("{file}:{line} in {function}")),

@@ -16,7 +16,7 @@ use crate::lifecycle::agent::Agent;
 use crate::sense::collections::SETTLE_NS;
 use crate::sense::hooks::HookEvent;
 use crate::sense::schedule::{SchedStat, Scheduler, processor, voluntary_switches};
-use crate::sense::stalls::{Look, StallEvidence, StallWatch};
+use crate::sense::stalls::{CALLERS, StallEvidence, Look, StallWatch};
 use crate::sys::native::{Descriptors, monotonic_ns, process_cpu_ns, thread_cpu_ns};
 use crate::sys::wake::{SAMPLER, Waiter};
 use crate::sys::work::Work;
@@ -332,6 +332,10 @@ impl StallEvidence for Eyes<'_> {
 
     fn site(&mut self, sample: &FrameSample) -> Option<String> {
         self.interpreter.frames?.site(sample)
+    }
+
+    fn callers(&mut self, sample: &FrameSample) -> Vec<String> {
+        self.interpreter.frames.map(|frames| frames.callers(sample, CALLERS)).unwrap_or_default()
     }
 
     fn native_callee(&mut self, sample: &FrameSample) -> Option<String> {

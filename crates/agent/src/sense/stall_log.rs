@@ -1,17 +1,21 @@
-//! All stalls so far: counts, the latest and the longest.
+//! All stalls so far: counts, the latest, the longest, and where they were met.
 
 use std::collections::VecDeque;
 
 use neurogc_wire::buckets::Distribution;
+use neurogc_wire::stacks::StallStack;
 use neurogc_wire::status::{Stall, Stalls};
 
 use super::spans::{ms, seconds};
 use super::stalls::EndedStall;
-use crate::book::recent::StopFacts;
+use crate::book::recent::{StopFacts, cut};
 
 /// Stalls that are kept in full: the latest ones, and the longest since the start.
 const RECENT: usize = 32;
 const LONGEST: usize = 10;
+
+/// Stacks that are told apart.
+const STACKS: usize = 16;
 
 /// All stalls so far.
 #[derive(Debug, Default)]
@@ -21,6 +25,7 @@ pub(crate) struct StallLog {
     recent: VecDeque<Stall>,
     /// Longest first.
     longest: Vec<Stall>,
+    stacks: Vec<StallStack>,
 }
 
 impl StallLog {
@@ -33,6 +38,7 @@ impl StallLog {
         time.set(verdict.cause, time.of(verdict.cause) + lasted);
         self.lengths.buckets.add(verdict.duration, 1);
         self.lengths.total_ms += lasted;
+        self.add_stack(verdict, lasted);
         let stall = Stall {
             at_s: seconds(verdict.at.saturating_sub(installed)),
             ms: lasted,
@@ -52,6 +58,37 @@ impl StallLog {
         self.recent.push_back(stall);
     }
 
+    /// Adds a stall to those at the same stack. What a stack that makes room has lasted is in the sums by cause only.
+    fn add_stack(&mut self, verdict: &Verdict, lasted: f64) {
+        if verdict.site.is_empty() {
+            return;
+        }
+        let frames = || std::iter::once(&verdict.site).chain(&verdict.callers).map(|frame| cut(frame));
+        let same =
+            |stack: &StallStack| stack.cause == verdict.cause && stack.frames.iter().map(String::as_str).eq(frames());
+        let place = self.stacks.iter().position(same).or_else(|| {
+            let new = StallStack {
+                cause: verdict.cause,
+                frames: frames().map(str::to_owned).collect(),
+                ..StallStack::default()
+            };
+            if self.stacks.len() < STACKS {
+                self.stacks.push(new);
+                return Some(self.stacks.len() - 1);
+            }
+            let least =
+                self.stacks.iter().enumerate().min_by(|(_, one), (_, other)| one.total_ms.total_cmp(&other.total_ms));
+            let place = least.filter(|(_, least)| least.total_ms < lasted).map(|(place, _)| place)?;
+            self.stacks[place] = new;
+            Some(place)
+        });
+        if let Some(stack) = place.map(|place| &mut self.stacks[place]) {
+            stack.count += 1;
+            stack.total_ms += lasted;
+            stack.max_ms = stack.max_ms.max(lasted);
+        }
+    }
+
     /// How long they lasted.
     pub(crate) fn distribution(&self) -> Distribution {
         self.lengths.clone()
@@ -59,7 +96,9 @@ impl StallLog {
 
     pub(crate) fn report(&self) -> Stalls {
         let recent = self.recent.iter().cloned().collect();
-        Stalls { recent, longest: self.longest.clone(), ..self.report.clone() }
+        let mut stacks = self.stacks.clone();
+        stacks.sort_by(|one, other| other.total_ms.total_cmp(&one.total_ms));
+        Stalls { recent, longest: self.longest.clone(), stacks, ..self.report.clone() }
     }
 }
 
@@ -69,11 +108,33 @@ mod tests {
 
     use super::*;
 
+    fn stall(at: u64, ms: u64, cause: Cause, site: &str) -> Verdict {
+        let callers = vec!["main.py:3 in main".to_owned()];
+        Verdict { at, duration: ms * 1_000_000, cause, site: site.to_owned(), callers }
+    }
+
+    #[test]
+    fn stacks_are_added_up_and_those_that_lasted_longest_stay() {
+        let mut stalls = Stalls::default();
+        for number in 0..100 {
+            stalls.add(&stall(number, 10 + number, Cause::Python, &format!("app.py:{number}")), None, 0);
+            stalls.add(&stall(number, 50, Cause::Gc, "app.py:9"), None, 0);
+            stalls.add(&stall(number, 900, Cause::Unknown, ""), None, 0);
+        }
+        let stacks = stalls.report().stacks;
+        assert_eq!(stacks.len(), 16);
+        assert_eq!(
+            (stacks[0].cause, stacks[0].count, stacks[0].total_ms, stacks[0].max_ms),
+            (Cause::Gc, 100, 5000.0, 50.0)
+        );
+        assert_eq!(stacks[0].frames, ["app.py:9", "main.py:3 in main"]);
+        assert_eq!((&*stacks[1].frames[0], stacks[1].count, stacks[15].total_ms), ("app.py:99", 1, 95.0));
+    }
+
     #[test]
     fn the_longest_stall_is_kept_however_many_come_after_it() {
         let mut stalls = StallLog::default();
-        let stall =
-            |at, ms: u64, cause| EndedStall { at, duration: ms * 1_000_000, cause, site: "app.py:9".to_owned() };
+        let stall = |at, ms, cause| stall(at, ms, cause, "app.py:9");
         stalls.add(&stall(1, 6466, Cause::Gc), None, 0);
         (0..500).for_each(|number| stalls.add(&stall(number, 15 + number % 40, Cause::CpuStarved), None, 0));
         let report = stalls.report();

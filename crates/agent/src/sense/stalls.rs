@@ -13,6 +13,9 @@ use crate::cpython::frames::FrameSample;
 /// Different places that are told apart within one stretch.
 const SITES: usize = 8;
 
+/// Callers that are kept beside a place.
+pub(crate) const CALLERS: usize = 7;
+
 /// One look at the GIL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
@@ -40,6 +43,8 @@ pub(crate) trait StallEvidence {
     fn voluntary_switches(&mut self, thread: ThreadState) -> Option<u64>;
     /// Where in the code a sample is.
     fn site(&mut self, sample: &FrameSample) -> Option<String>;
+    /// The places that led to a sample, the nearest caller first: at most [`CALLERS`].
+    fn callers(&mut self, sample: &FrameSample) -> Vec<String>;
     /// The native function that a sampled frame calls.
     fn native_callee(&mut self, sample: &FrameSample) -> Option<String>;
 }
@@ -51,6 +56,15 @@ pub(crate) struct EndedStall {
     pub(crate) duration: u64,
     pub(crate) cause: Cause,
     pub(crate) site: String,
+    /// What had called it, the nearest caller first.
+    pub(crate) callers: Vec<String>,
+}
+
+/// A place in the code, and the callers that led to it.
+#[derive(Clone, Debug, Default)]
+struct CallStack {
+    site: String,
+    callers: Vec<String>,
 }
 
 /// A stretch in which one thread has kept the GIL.
@@ -68,8 +82,8 @@ struct Stretch {
     waiting: u64,
     sample: Option<FrameSample>,
     voluntary: Option<u64>,
-    sites: Vec<(FrameSample, String, u32)>,
-    native_site: Option<String>,
+    sites: Vec<(FrameSample, CallStack, u32)>,
+    native_site: Option<CallStack>,
 }
 
 /// Watches for stalls.
@@ -82,7 +96,7 @@ pub(crate) struct StallWatch {
     /// The last look that found the GIL free.
     free_at: Option<u64>,
     /// Where the running collection was met.
-    collection_site: Option<String>,
+    collection_site: Option<CallStack>,
     /// When the last collection ended.
     collected_at: u64,
 }
@@ -105,7 +119,7 @@ impl StallWatch {
 
     /// A collection has ended. Must be called before the next look.
     pub(crate) fn collection(&mut self, at: u64, pause: u64, evidence: &mut impl StallEvidence) -> Option<EndedStall> {
-        let site = self.collection_site.take().unwrap_or_default();
+        let CallStack { site, callers } = self.collection_site.take().unwrap_or_default();
         self.collected_at = at + pause;
         if let Some(stretch) = self.stretch.as_mut().filter(|stretch| at + pause > stretch.since) {
             stretch.collecting += pause.min(at + pause - stretch.since);
@@ -115,7 +129,7 @@ impl StallWatch {
         }
         let waited = self.take_wait(at + pause, evidence);
         let cause = if waited * 2 > pause { Cause::CpuStarved } else { Cause::Gc };
-        Some(EndedStall { at, duration: pause, cause, site })
+        Some(EndedStall { at, duration: pause, cause, site, callers })
     }
 
     /// Takes a look and gives the stall that it ends, if any.
@@ -179,6 +193,7 @@ impl StallWatch {
             duration: waited,
             cause: Cause::CpuStarved,
             site: String::new(),
+            callers: Vec::new(),
         })
     }
 
@@ -196,7 +211,7 @@ impl StallWatch {
         stretch.waiting += waited;
         if let Some(since) = look.collecting_since {
             if look.at.saturating_sub(since) >= self.threshold / 2 && self.collection_site.is_none() {
-                self.collection_site = evidence.sample(stretch.holder).and_then(|sample| evidence.site(&sample));
+                self.collection_site = evidence.sample(stretch.holder).and_then(|sample| stack(&sample, evidence));
             }
             stretch.sample = None;
             return true;
@@ -245,8 +260,8 @@ impl StallWatch {
         if let Some(sample) = stretch.sample.filter(|_| stretch.sites.is_empty()) {
             note_site(&mut stretch.sites, sample, evidence);
         }
-        let (cause, site) = stretch.judge(duration);
-        Some(EndedStall { at: stretch.since, duration, cause, site })
+        let (cause, CallStack { site, callers }) = stretch.judge(duration);
+        Some(EndedStall { at: stretch.since, duration, cause, site, callers })
     }
 
     fn take_wait(&mut self, now: u64, evidence: &mut impl StallEvidence) -> u64 {
@@ -272,7 +287,7 @@ impl StallWatch {
 }
 
 impl Stretch {
-    fn judge(&self, duration: u64) -> (Cause, String) {
+    fn judge(&self, duration: u64) -> (Cause, CallStack) {
         let python_site = || most_frequent(&self.sites).unwrap_or_default();
         if self.waiting * 2 > duration {
             return (Cause::CpuStarved, self.native_site.clone().unwrap_or_else(python_site));
@@ -281,7 +296,7 @@ impl Stretch {
         let native = self.native.saturating_sub(self.waiting);
         let unmoved = self.unmoved.saturating_sub(self.waiting.saturating_sub(self.native));
         if self.python + native + unmoved == 0 {
-            return (Cause::Unknown, String::new());
+            return (Cause::Unknown, CallStack::default());
         }
         // Native code is met standing still at nearly every look; chance and a busy machine make Python look so at some.
         let is_native = native > 2 * self.python || native + unmoved > 4 * self.python;
@@ -300,27 +315,36 @@ fn one_piece(used: u64, slices: Option<u64>) -> u64 {
     slices.map_or(0, |slices| used / slices.max(1))
 }
 
-fn native_site(sample: &FrameSample, evidence: &mut impl StallEvidence) -> Option<String> {
-    let site = evidence.site(sample)?;
-    Some(match evidence.native_callee(sample) {
-        Some(callee) => format!("{site} → {callee}"),
-        None => site,
-    })
+fn stack(sample: &FrameSample, evidence: &mut impl StallEvidence) -> Option<CallStack> {
+    Some(CallStack { site: evidence.site(sample)?, callers: evidence.callers(sample) })
 }
 
-fn note_site(sites: &mut Vec<(FrameSample, String, u32)>, sample: FrameSample, evidence: &mut impl StallEvidence) {
+fn native_site(sample: &FrameSample, evidence: &mut impl StallEvidence) -> Option<CallStack> {
+    let CallStack { site, callers } = stack(sample, evidence)?;
+    let site = match evidence.native_callee(sample) {
+        Some(callee) => format!("{site} → {callee}"),
+        None => site,
+    };
+    Some(CallStack { site, callers })
+}
+
+fn note_site(sites: &mut Vec<(FrameSample, CallStack, u32)>, sample: FrameSample, evidence: &mut impl StallEvidence) {
     if let Some(known) = sites.iter_mut().find(|(known, ..)| known.same_instruction(&sample)) {
         known.2 += 1;
     } else if sites.len() < SITES
         && let Some(site) = evidence.site(&sample)
     {
-        sites.push((sample, site, 1));
+        let same_call = sites.iter().find(|(known, ..)| known.same_call(&sample));
+        let callers = same_call.map(|(_, stack, _)| stack.callers.clone());
+        let callers = callers.unwrap_or_else(|| evidence.callers(&sample));
+        sites.push((sample, CallStack { site, callers }, 1));
     }
 }
 
-fn most_frequent(sites: &[(FrameSample, String, u32)]) -> Option<String> {
-    let weight = |site: &str| sites.iter().filter(|(_, other, _)| other == site).map(|(.., count)| count).sum::<u32>();
-    sites.iter().map(|(_, site, _)| site).rev().max_by_key(|site| weight(site)).cloned()
+fn most_frequent(sites: &[(FrameSample, CallStack, u32)]) -> Option<CallStack> {
+    let weight =
+        |site: &str| sites.iter().filter(|(_, other, _)| other.site == site).map(|(.., count)| count).sum::<u32>();
+    sites.iter().map(|(_, stack, _)| stack).rev().max_by_key(|stack| weight(&stack.site)).cloned()
 }
 
 #[cfg(test)]
@@ -378,6 +402,10 @@ mod tests {
             Some(if sample.same_instruction(&FrameSample::fake(100, 0)) { "n.py:1" } else { "p.py:1" }.to_owned())
         }
 
+        fn callers(&mut self, _: &FrameSample) -> Vec<String> {
+            vec!["main.py:2 in main".to_owned()]
+        }
+
         fn native_callee(&mut self, _: &FrameSample) -> Option<String> {
             Some("sort".to_owned())
         }
@@ -414,6 +442,7 @@ mod tests {
             }
         }
         look(&mut fake, false);
+        assert!(verdicts.iter().all(|verdict| verdict.site.is_empty() == verdict.callers.is_empty()));
         verdicts.into_iter().map(|verdict| (verdict.cause, verdict.duration / MS, verdict.site)).collect()
     }
 

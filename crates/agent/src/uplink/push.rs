@@ -33,6 +33,9 @@ const OUTCOME_NS: u64 = 100_000_000;
 const MOST_ANSWERS: usize = 32;
 const MOST_UNDER_WAY: usize = 8;
 
+/// Commands of the hub whose numbers are remembered. A hub has at most eight under way for each process.
+const REMEMBERED: usize = 64;
+
 /// The hub and what is on its way there.
 #[derive(Debug)]
 pub(super) struct Push {
@@ -47,6 +50,8 @@ pub(super) struct Push {
     retry_after: u64,
     /// Commands of the hub that are under way: its number for each and our ticket.
     under_way: Vec<(u64, u64)>,
+    /// The numbers of its latest commands. It repeats a command with every reply until it has the answer.
+    known: VecDeque<u64>,
     answers: Answers,
 }
 
@@ -106,6 +111,7 @@ impl Push {
             retry_at: 0,
             retry_after: SOON_NS,
             under_way: Vec::new(),
+            known: VecDeque::new(),
             answers: Answers::default(),
         }
     }
@@ -172,7 +178,10 @@ impl Push {
             }
             Ok(Some(answer)) => {
                 agent.ledger().trouble(refusal(answer.status));
-                self.retry_after = LATE_NS;
+                // What is wrong with the hub itself may soon be over; what is wrong with us stays.
+                if answer.status < 500 {
+                    self.retry_after = LATE_NS;
+                }
                 self.fail(exchange.content, now);
             }
             Ok(None) if now < exchange.deadline => self.exchange = Some(exchange),
@@ -200,8 +209,11 @@ impl Push {
         self.retry_after = (self.retry_after * 2).min(LATE_NS);
     }
 
-    /// Does what the hub asks for, if it is one of the things that people may ask for.
+    /// Does what the hub asks for, once, if it is one of the things that people may ask for.
     fn take_on(&mut self, agent: &Agent, Wanted { number, ask }: Wanted) {
+        if !is_new(&mut self.known, number) {
+            return;
+        }
         let answer = match ask {
             _ if self.under_way.len() >= MOST_UNDER_WAY => {
                 Answer::Refused("too many commands of the hub are under way".to_owned())
@@ -261,6 +273,18 @@ impl Exchange {
         }
         Ok(())
     }
+}
+
+/// Remembers a number, and says whether it was not known yet.
+fn is_new(known: &mut VecDeque<u64>, number: u64) -> bool {
+    if known.contains(&number) {
+        return false;
+    }
+    if known.len() >= REMEMBERED {
+        known.pop_front();
+    }
+    known.push_back(number);
+    true
 }
 
 /// Begins to connect. What becomes of it is seen when something is written.
@@ -327,6 +351,15 @@ mod tests {
         assert_eq!(numbers(&answers), [2]);
         (3..100).for_each(|number| answers.add(settled(number)));
         assert_eq!((answers.waiting.len(), numbers(&answers)[0]), (MOST_ANSWERS, 68));
+    }
+
+    #[test]
+    fn a_repeated_command_is_known_and_memory_is_bounded() {
+        let mut known = VecDeque::new();
+        assert!(is_new(&mut known, 5) && !is_new(&mut known, 5) && is_new(&mut known, 6) && !is_new(&mut known, 5));
+        (100..1000).for_each(|number| assert!(is_new(&mut known, number)));
+        assert_eq!(known.len(), REMEMBERED);
+        assert!(!is_new(&mut known, 999));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod simulate;
+pub(crate) mod stalls;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod trace;
@@ -26,6 +27,7 @@ pub(crate) enum Verb {
     Run(run::Arguments),
     Ps(ps::Arguments),
     Status(status::Arguments),
+    Stalls(stalls::Arguments),
     Top(top::Arguments),
     Policy(policy::Arguments),
     Collect(collect::Arguments),
@@ -46,6 +48,7 @@ impl Verb {
             Self::Run(arguments) => run::run(arguments),
             Self::Ps(arguments) => ps::run(&arguments, out),
             Self::Status(arguments) => status::run(&arguments, out),
+            Self::Stalls(arguments) => stalls::run(&arguments, out),
             Self::Top(arguments) => top::run(&arguments),
             Self::Policy(arguments) => policy::run(&arguments, out),
             Self::Collect(arguments) => collect::run(&arguments, out),

@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Sparkline, Table, 
 use super::history::Rates;
 use super::screen::Screen;
 use crate::columns;
-use crate::figures::{bytes, count, ms, plain, shorten, shorten_front, span};
+use crate::figures::{bytes, count, ms, plain, shorten, shorten_front, span, wrap};
 use crate::stalls::longest_first;
 use crate::verdict;
 
@@ -19,6 +19,8 @@ const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().fg(Color::DarkGray);
 /// The columns of a scale.
 const AXIS: u16 = 9;
+/// Lines that a verdict may have: with three, everything fits into 24 lines.
+const VERDICT_LINES: usize = 3;
 const CALM: Style = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
@@ -38,14 +40,17 @@ pub(crate) fn draw(screen: &Screen, frame: &mut Frame<'_>) {
 fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
     // Three lines a course at 24 lines; half of what is more goes to the courses.
     let course = 3 + area.height.saturating_sub(23) / 6;
-    let [head, latency, pauses, memory, details] = Layout::vertical([
-        Constraint::Length(if screen.columns.is_empty() { 4 } else { 5 }),
+    let verdict = verdict(status, area.width);
+    let [said, head, latency, pauses, memory, details] = Layout::vertical([
+        Constraint::Length(verdict.len() as u16),
+        Constraint::Length(if screen.columns.is_empty() { 3 } else { 4 }),
         Constraint::Length(course),
         Constraint::Length(course),
         Constraint::Length(course),
         Constraint::Fill(1),
     ])
     .areas(area);
+    frame.render_widget(Paragraph::new(verdict), said);
     header(screen, status, frame, head);
     let history = &screen.history;
     let requests = &status.requests;
@@ -78,6 +83,17 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
     collections(status, wide, frame, right);
 }
 
+/// What is the matter and what to do about it, in as many lines as it takes.
+fn verdict(status: &Status, width: u16) -> Vec<Line<'static>> {
+    let (kind, verdict) = verdict::first(status);
+    let style = match kind {
+        FindingKind::Nothing => CALM,
+        kind if kind.is_trouble() => ALARM,
+        _ => STRONG,
+    };
+    wrap(&verdict, width.into(), VERDICT_LINES).into_iter().map(|line| Line::styled(line, style)).collect()
+}
+
 fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
     let Rates { requests, collections, paused_ms, .. } = screen.history.rates;
     // Of the whole time, unlike the figures of the third line.
@@ -102,14 +118,7 @@ fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
     ));
     let more: Vec<_> = screen.columns.iter().zip(columns::cells(&screen.columns, status)).collect();
     let fourth = more.iter().map(|(column, cell)| format!("{} {cell}", column.title())).collect::<Vec<_>>().join("  ");
-    let (kind, verdict) = verdict::first(status);
-    let style = match kind {
-        FindingKind::Nothing => CALM,
-        kind if kind.is_trouble() => ALARM,
-        _ => STRONG,
-    };
-    let verdict = Line::styled(shorten(&verdict, area.width.into()), style);
-    frame.render_widget(Paragraph::new(vec![verdict, first, second, third, Line::raw(fourth)]), area);
+    frame.render_widget(Paragraph::new(vec![first, second, third, Line::raw(fourth)]), area);
 }
 
 /// Memory moves little against its size, so a course from zero would be flat. Gives the base and what is above it.

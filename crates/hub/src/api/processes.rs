@@ -20,11 +20,13 @@ use crate::facts::ProcessFacts;
 use crate::hub::to_text;
 use crate::process::{Presence, ProcessSummary};
 use crate::series::CATALOGUE;
+use crate::services::{ServiceSummary, services};
 
 #[derive(Serialize)]
 struct List<'p> {
     now_ms: u64,
     processes: Vec<ProcessSummary<'p>>,
+    services: Vec<ServiceSummary<'p>>,
 }
 
 #[derive(Serialize)]
@@ -72,7 +74,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, parameters: QueryParameter
         let past = history.iter().filter(|(facts, _)| !known.contains(facts.id.as_str()));
         let past = past.map(|(facts, seen_ms)| ProcessSummary::of_history(facts, *seen_ms));
         let processes = there.map(ProcessSummary::of).chain(past).collect();
-        Ok(json_text(to_text(&List { now_ms, processes })))
+        Ok(json_text(to_text(&List { now_ms, processes, services: services(&views) })))
     })
     .await
 }

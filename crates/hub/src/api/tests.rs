@@ -62,6 +62,7 @@ impl TestHub {
         for second in 1..=2_u32 {
             let mut sample = Sample::default();
             sample.status.policy = policy.to_owned();
+            sample.status.service = "shop".to_owned();
             sample.status.memory.rss = 1000 * u64::from(pid);
             sample.status.requests.count = 100 * u64::from(second);
             sample.latency.buckets.add(u64::from(pid) * 1_000_000, 100 * u64::from(second));
@@ -129,6 +130,21 @@ async fn a_process_that_reports_is_listed_drawn_and_told_of() {
 }
 
 #[tokio::test]
+async fn the_percentiles_of_a_service_are_those_of_all_its_requests() {
+    let scene = TestHub::new();
+    for pid in [7, 7000] {
+        scene.report(pid, "gap");
+    }
+    let (_, list) = scene.get("/api/v1/processes").await;
+    let [service] = list["services"].as_array().unwrap().as_slice() else { panic!("{list}") };
+    assert_eq!((&service["service"], &service["processes"]), (&json!("shop"), &json!(2)));
+    let latest = |name: &str| service["latest"][name].as_f64().unwrap();
+    assert_eq!(latest("requests.rps"), 200.0);
+    // Half of the requests took 7 ms and half 7 s: an average of percentiles would be 3.5 s.
+    assert!(latest("requests.p50_ms") < 8.0 && latest("requests.p99_ms") > 6000.0, "{service}");
+}
+
+#[tokio::test]
 async fn latencies_are_counted_by_step_and_level() {
     let scene = TestHub::new();
     let id = scene.report(7, "gap");
@@ -170,7 +186,7 @@ async fn two_processes_are_compared() {
 }
 
 #[tokio::test]
-async fn an_agent_that_posts_gets_its_orders_with_the_reply() {
+async fn an_agent_that_posts_gets_its_orders_with_every_reply_until_it_answers() {
     let scene = Arc::new(TestHub::new());
     let id = scene.report(7, "observe");
     let asking = {
@@ -193,9 +209,12 @@ async fn an_agent_that_posts_gets_its_orders_with_the_reply() {
         tokio::task::yield_now().await;
     };
     assert_eq!(serde_json::from_value::<Ask>(wanted["ask"].clone()).unwrap(), Ask::Policy("gap".to_owned()));
+    // The reply may have been lost: the next one has the order, too.
+    assert_eq!(post(&about(7, 3.5)).await.1["wanted"], json!([wanted]));
     let outcome = json!({"outcome": {"policy": {"before": "observe", "after": "gap"}}});
     let settled = serde_json::from_value(json!({"number": wanted["number"], "answer": outcome})).unwrap();
-    post(&Report { answers: vec![settled], ..about(7, 4.0) }).await;
+    let (_, reply) = post(&Report { answers: vec![settled], ..about(7, 4.0) }).await;
+    assert_eq!(reply["wanted"], json!([]));
     assert_eq!(asking.await.unwrap(), (StatusCode::OK, json!({"before": "observe", "after": "gap"})));
 }
 

@@ -60,7 +60,8 @@ pub(super) fn key_of(db: &Connection, id: &str) -> rusqlite::Result<Option<i64>>
 /// The latest processes with history, and when each was last seen.
 pub(super) fn processes(db: &Connection) -> rusqlite::Result<Vec<(ProcessFacts, u64)>> {
     let mut select = db.prepare_cached(
-        "SELECT id, host, pid, command, python, neurogc, policy, started, seen FROM processes ORDER BY seen DESC LIMIT 1000",
+        "SELECT id, host, pid, command, python, neurogc, policy, started, service, role, seen FROM processes
+         ORDER BY seen DESC LIMIT 1000",
     )?;
     select.query_map([], read_process)?.collect()
 }
@@ -68,7 +69,8 @@ pub(super) fn processes(db: &Connection) -> rusqlite::Result<Vec<(ProcessFacts, 
 /// One process with history, and when it was last seen.
 pub(super) fn process(db: &Connection, id: &str) -> rusqlite::Result<Option<(ProcessFacts, u64)>> {
     let mut select = db.prepare_cached(
-        "SELECT id, host, pid, command, python, neurogc, policy, started, seen FROM processes WHERE id = ?1",
+        "SELECT id, host, pid, command, python, neurogc, policy, started, service, role, seen FROM processes
+         WHERE id = ?1",
     )?;
     select.query_row(params![id], read_process).optional()
 }
@@ -83,10 +85,10 @@ fn read_process(row: &rusqlite::Row<'_>) -> rusqlite::Result<(ProcessFacts, u64)
         neurogc: row.get(5)?,
         policy: row.get(6)?,
         started_ms: row.get::<_, i64>(7)? as u64,
-        // A process that has ended is listed by its command.
-        ..ProcessFacts::default()
+        service: row.get(8)?,
+        role: row.get(9)?,
     };
-    Ok((facts, row.get::<_, i64>(8)? as u64))
+    Ok((facts, row.get::<_, i64>(10)? as u64))
 }
 
 /// The course of a process over a while, down-sampled to the number of points that is wanted.

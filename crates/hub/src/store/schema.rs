@@ -10,7 +10,7 @@ use crate::series::{CATALOGUE, position};
 
 /// What each version of the database adds to the one before it: the first one makes the tables. A file of an older version
 /// gets what it lacks when it is opened. What stands here is never changed, only added to.
-const STEPS: &[&str] = &[TABLES];
+const STEPS: &[&str] = &[TABLES, SERVICES];
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
@@ -25,6 +25,11 @@ const TABLES: &str = "
         epoch REAL NOT NULL, longest REAL NOT NULL, notes INTEGER NOT NULL, count INTEGER NOT NULL, blocks BLOB NOT NULL);
     CREATE INDEX IF NOT EXISTS events_of ON events (process, last, first, longest, notes, count);
     CREATE INDEX IF NOT EXISTS events_by_age ON events (last);
+";
+
+const SERVICES: &str = "
+    ALTER TABLE processes ADD COLUMN service TEXT NOT NULL DEFAULT '';
+    ALTER TABLE processes ADD COLUMN role TEXT NOT NULL DEFAULT '';
 ";
 
 /// How values were ordered when rows were written: for each, its place in the catalogue of this version.
@@ -141,7 +146,20 @@ mod tests {
         }
         assert_eq!(check_version(&db, &later).unwrap(), later.len());
         // This NeuroGC does not know what the later one has added.
-        assert!(matches!(migrate(&mut db, STEPS), Err(Unfit::Newer { version: 2, known: 1 })));
+        assert!(matches!(migrate(&mut db, STEPS), Err(Unfit::Newer { version: 3, known: 2 })));
+    }
+
+    #[test]
+    fn a_process_of_an_older_database_is_of_no_service() {
+        let mut db = Connection::open_in_memory().unwrap();
+        migrate(&mut db, &STEPS[..1]).unwrap();
+        let old = "INSERT INTO processes VALUES (1, 'a', 'host', 7, 'python', '3.12', '0.1', 'gap', 1, 2)";
+        db.execute(old, []).unwrap();
+        migrate(&mut db, STEPS).unwrap();
+        let kept: (String, String, String) = db
+            .query_row("SELECT id, service, role FROM processes", [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .unwrap();
+        assert_eq!(kept, ("a".to_owned(), String::new(), String::new()));
     }
 
     #[test]

@@ -15,7 +15,8 @@ use crate::series::position;
 const ROOMY: u64 = 64 << 20;
 
 fn facts(id: &str) -> Arc<ProcessFacts> {
-    Arc::new(ProcessFacts { id: id.to_owned(), policy: "gap".to_owned(), ..ProcessFacts::default() })
+    let (policy, service, role) = ("gap".to_owned(), "shop".to_owned(), "worker 2".to_owned());
+    Arc::new(ProcessFacts { id: id.to_owned(), policy, service, role, ..ProcessFacts::default() })
 }
 
 fn row(t: u64, rss: u64) -> FigureRow {
@@ -76,7 +77,7 @@ fn what_was_written_is_there_after_a_restart() {
     assert_eq!((course.step_ms, course.rows.len()), (1000, 60));
     let found = store.events("a", &all(now - 2000, now, 10)).unwrap();
     assert_eq!((found.events.len(), found.events[0].ms()), (1, Some(3.0)));
-    assert!(store.processes().unwrap().iter().any(|(facts, _)| facts.id == "a"));
+    assert!(store.processes().unwrap().iter().any(|(kept, _)| *kept == *facts("a")));
 }
 
 #[test]

@@ -290,13 +290,14 @@ impl Writer {
 
 fn upsert(db: &Connection, facts: &ProcessFacts) -> rusqlite::Result<i64> {
     let mut upsert = db.prepare_cached(
-        "INSERT INTO processes (id, host, pid, command, python, neurogc, policy, started, seen)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-         ON CONFLICT (id) DO UPDATE SET command = ?4, python = ?5, neurogc = ?6, policy = ?7 RETURNING key",
+        "INSERT INTO processes (id, host, pid, command, python, neurogc, policy, service, role, started, seen)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+         ON CONFLICT (id) DO UPDATE SET command = ?4, python = ?5, neurogc = ?6, policy = ?7, service = ?8, role = ?9
+         RETURNING key",
     )?;
-    let ProcessFacts { id, host, pid, command, python, neurogc, policy, started_ms, .. } = facts;
+    let ProcessFacts { id, host, pid, command, service, role, python, neurogc, policy, started_ms } = facts;
     upsert.query_row(
-        params![id, host, pid, command, python, neurogc, policy, *started_ms as i64, unix_ms() as i64],
+        params![id, host, pid, command, python, neurogc, policy, service, role, *started_ms as i64, unix_ms() as i64],
         |row| row.get(0),
     )
 }

@@ -194,4 +194,12 @@ pub(crate) const STALLED: &[Figure] = &[
         .text("Where in the code: `file.py:12 in handler`, with the native library where it is known"),
     item!("stalls.recent[].stop").text(STOP),
     item!("stalls.recent[].objects").latest(Unit::Count, OBJECTS).across(Across::Apart),
+    figure!(stalls.stacks)
+        .list("Stalls by the Python stack at which they were met, those that lasted longest together first")
+        .note("At most 16 stacks of at most 8 frames; a stack that stalled little makes room for one that stalled longer."),
+    item!("stalls.stacks[].cause").text("One of the causes above"),
+    item!("stalls.stacks[].frames").list("The place and its callers, the nearest caller first"),
+    item!("stalls.stacks[].count").latest(Unit::Count, "How many").across(Across::Apart),
+    item!("stalls.stacks[].total_ms").latest(Unit::Milliseconds, "How long they lasted together").across(Across::Apart),
+    item!("stalls.stacks[].max_ms").latest(Unit::Milliseconds, "The longest").across(Across::Apart),
 ];

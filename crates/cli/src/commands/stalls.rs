@@ -1,0 +1,98 @@
+//! `neurogc stalls`: where a process has stalled, by Python stack.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args;
+use neurogc_wire::stacks::StallStack;
+
+use crate::agents::Rendezvous;
+use crate::failure::{Failure, Outcome};
+use crate::figures::{count, ms, plain};
+use crate::process;
+
+/// How long the agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Show where a process has stalled since its start, by Python stack
+///
+/// The stacks that stalled longest come first, each with the place and its callers. An agent keeps 16 stacks of 8 frames.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  neurogc stalls 4242\n  neurogc stalls 4242 --json\n  \
+                        neurogc stalls 4242 --collapsed > stalls.txt     for speedscope, inferno or flamegraph.pl")]
+pub(crate) struct Arguments {
+    /// The process, as listed by `neurogc ps`
+    #[arg(value_parser = process::number)]
+    pid: u32,
+    /// Print one line for each stack, outermost frame first, with its microseconds: what flame graphs are made from
+    #[arg(long, conflicts_with = "json")]
+    collapsed: bool,
+    /// Print the stacks as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+    let status = Rendezvous::of_this_machine().ask_since(arguments.pid, None, PATIENCE).map_err(Failure::failed)?;
+    let stacks = &status.stalls.stacks;
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(stacks)?)?;
+    } else if arguments.collapsed {
+        write!(out, "{}", collapsed(stacks))?;
+    } else if stacks.is_empty() {
+        writeln!(out, "process {} has not stalled at a known place", arguments.pid)?;
+    } else {
+        write!(out, "{}", text(stacks))?;
+    }
+    Ok(())
+}
+
+/// Stacks for a person.
+fn text(stacks: &[StallStack]) -> String {
+    let mut text = String::new();
+    for stack in stacks {
+        let [total, longest] = [stack.total_ms, stack.max_ms].map(ms);
+        let (cause, times) = (stack.cause.name(), count(stack.count));
+        let gap = if text.is_empty() { "" } else { "\n" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{gap}{total} in {times} stalls, longest {longest}: {cause}");
+        for frame in &stack.frames {
+            let _ = writeln!(text, "  {}", plain(frame));
+        }
+    }
+    text
+}
+
+/// One line for each stack, as tools for flame graphs read it. The cause is the innermost frame.
+fn collapsed(stacks: &[StallStack]) -> String {
+    let mut lines = String::new();
+    for stack in stacks {
+        let frames = stack.frames.iter().rev().map(|frame| plain(frame).replace(';', ","));
+        let frames = frames.chain([format!("[{}]", stack.cause.name())]).collect::<Vec<_>>().join(";");
+        let _ = writeln!(lines, "{frames} {:.0}", stack.total_ms * 1000.0);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn stacks_are_shown_innermost_first() {
+        let expected = "1.3 s in 8 stalls, longest 412 ms: gc\n  shop/app.py:41 in basket\n  shop/routes.py:77 in show\n  \
+                        starlette/routing.py:73 in app\n";
+        assert_eq!(text(&samples::service().stalls.stacks), expected);
+        assert_eq!(text(&[]), "");
+    }
+
+    #[test]
+    fn collapsed_stacks_begin_outside_and_have_a_weight() {
+        let mut stacks = samples::service().stalls.stacks;
+        stacks[0].frames[1] = "a;b.py:1 in f".to_owned();
+        let expected = "starlette/routing.py:73 in app;a,b.py:1 in f;shop/app.py:41 in basket;[gc] 1312500\n";
+        assert_eq!(collapsed(&stacks), expected);
+    }
+}
