@@ -12,13 +12,13 @@ pub(crate) fn short<'a>(site: &str, others: impl Iterator<Item = &'a str> + Clon
     if let Some(at) = INSTALLED.iter().find_map(|folder| path.rfind(folder).map(|at| at + folder.len())) {
         return format!("{}{rest}", &path[at..]);
     }
-    let starts = path.rmatch_indices('/').map(|(at, _)| at + 1);
+    let mut starts = path.rmatch_indices('/').map(|(at, _)| at + 1);
     let enough = |start: usize| {
         let end = &path[start..];
         let same = |other: &str| other == end || other.strip_suffix(end).is_some_and(|front| front.ends_with('/'));
         !end.starts_with("__") && !others.clone().map(|other| split(other).0).any(|other| other != path && same(other))
     };
-    let start = starts.into_iter().find(|start| enough(*start)).unwrap_or(0);
+    let start = starts.find(|start| enough(*start)).unwrap_or(0);
     format!("{}{rest}", &path[start..])
 }
 

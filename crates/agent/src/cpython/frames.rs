@@ -137,12 +137,12 @@ impl Frames {
     /// The places that led to a sample, the nearest caller first, at most so many.
     pub(crate) fn callers(self, sample: &FrameSample, most: usize) -> Vec<String> {
         let mut inner = self.past_entry(*sample).map(|(sample, _)| sample);
-        let mut outwards = || {
+        let outwards = std::iter::from_fn(|| {
             let (outer, file) = self.past_entry(self.caller(&inner?)?)?;
             inner = Some(outer);
             self.in_words(&outer, &file)
-        };
-        std::iter::from_fn(&mut outwards).take(most).collect()
+        });
+        outwards.take(most).collect()
     }
 
     /// A sample of Python code and its file: the sample itself, or the next caller where it is one of the frames that
