@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use neurogc_wire::buckets::Buckets;
 use serde::{Serialize, Serializer};
 
-use crate::process::{State, View};
+use crate::process::{Presence, View};
 use crate::series::{CATALOGUE, Fold, position};
 
 /// Series that are added up over the processes of a service.
@@ -30,7 +30,7 @@ struct ServiceFigures {
 /// its processes are not averaged.
 pub(crate) fn services(views: &[View]) -> Vec<ServiceSummary<'_>> {
     let mut found: BTreeMap<&str, ServiceSummary<'_>> = BTreeMap::new();
-    for view in views.iter().filter(|view| view.state == State::Live) {
+    for view in views.iter().filter(|view| view.state == Presence::Live) {
         let name = view.facts.service.as_str();
         let service = found.entry(name).or_insert(ServiceSummary {
             service: name,

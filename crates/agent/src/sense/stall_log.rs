@@ -59,7 +59,7 @@ impl StallLog {
     }
 
     /// Adds a stall to those at the same stack. What a stack that makes room has lasted is in the sums by cause only.
-    fn add_stack(&mut self, verdict: &Verdict, lasted: f64) {
+    fn add_stack(&mut self, verdict: &EndedStall, lasted: f64) {
         if verdict.site.is_empty() {
             return;
         }
@@ -108,14 +108,14 @@ mod tests {
 
     use super::*;
 
-    fn stall(at: u64, ms: u64, cause: Cause, site: &str) -> Verdict {
+    fn stall(at: u64, ms: u64, cause: Cause, site: &str) -> EndedStall {
         let callers = vec!["main.py:3 in main".to_owned()];
-        Verdict { at, duration: ms * 1_000_000, cause, site: site.to_owned(), callers }
+        EndedStall { at, duration: ms * 1_000_000, cause, site: site.to_owned(), callers }
     }
 
     #[test]
     fn stacks_are_added_up_and_those_that_lasted_longest_stay() {
-        let mut stalls = Stalls::default();
+        let mut stalls = StallLog::default();
         for number in 0..100 {
             stalls.add(&stall(number, 10 + number, Cause::Python, &format!("app.py:{number}")), None, 0);
             stalls.add(&stall(number, 50, Cause::Gc, "app.py:9"), None, 0);

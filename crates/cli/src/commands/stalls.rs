@@ -8,7 +8,7 @@ use clap::Args;
 use neurogc_wire::stacks::StallStack;
 
 use crate::agents::Rendezvous;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, CommandResult};
 use crate::figures::{count, ms, plain};
 use crate::process;
 
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let status = Rendezvous::of_this_machine().ask_since(arguments.pid, None, PATIENCE).map_err(Failure::failed)?;
     let stacks = &status.stalls.stacks;
     if arguments.json {
