@@ -10,6 +10,7 @@ pub mod catalogue;
 pub mod control;
 pub mod finding;
 pub mod report;
+pub mod sites;
 pub mod status;
 pub mod stop;
 pub mod trace;

@@ -211,6 +211,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Err(reason) => Answer::Refused(reason.to_owned()),
         },
         Ask::Follow => Answer::Following,
+        Ask::Sites(_) => Answer::Refused("allocations are not sampled in this process".to_owned()),
     }
 }
 
