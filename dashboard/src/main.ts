@@ -1,6 +1,7 @@
 // The shell around the pages: header, navigation, connection, drops, colours, token.
 
 import "uplot/dist/uPlot.min.css";
+import "./colours.css";
 import "./style.css";
 import "./process.css";
 import { forgetToken, get, keepToken, whenUnauthorized } from "./api";
