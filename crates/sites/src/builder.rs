@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use neurogc_wire::sites::{AllocationDomain, NO_PARENT, Site, SiteCounts, SiteFrame, SiteNode, SiteTable};
 
-use crate::place::Place;
+use crate::place::CodeLine;
 
 /// Gathers sites into a table.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl TableBuilder {
     }
 
     /// The node of a stack whose places are given from the outermost on; `NO_PARENT` for none.
-    pub fn node<'p>(&mut self, outermost_first: impl IntoIterator<Item = Place<'p>>) -> u32 {
+    pub fn node<'p>(&mut self, outermost_first: impl IntoIterator<Item = CodeLine<'p>>) -> u32 {
         outermost_first.into_iter().fold(NO_PARENT, |parent, place| {
             let frame = SiteFrame {
                 file: self.string(place.file),

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use neurogc_wire::sites::SiteTable;
 use serde::Serialize;
 
-use crate::group::Keep;
+use crate::group::SiteFilter;
 use crate::measure::{Measure, seconds};
-use crate::place::{DEEPEST, Place, Stacks, mode_name};
+use crate::place::{CodeLine, DEEPEST, Stacks, mode_name};
 
 /// Nodes that are given at most; the smallest are left out first.
 const MOST_NODES: usize = 8000;
@@ -65,7 +65,7 @@ pub struct FlameNode {
 impl Flame {
     /// Merges the stacks of a table.
     #[must_use]
-    pub fn of(table: &SiteTable, measure: Measure, keep: Keep) -> Self {
+    pub fn of(table: &SiteTable, measure: Measure, keep: SiteFilter) -> Self {
         let mut tree = Tree::default();
         let homes = tree.add_nodes(table);
         let seconds = seconds(table);
@@ -98,15 +98,15 @@ impl Flame {
 struct Tree<'t> {
     nodes: Vec<FlameNode>,
     depths: Vec<usize>,
-    children: HashMap<(u32, Place<'t>), u32>,
-    frames: HashMap<Place<'t>, u32>,
-    places: Vec<Place<'t>>,
+    children: HashMap<(u32, CodeLine<'t>), u32>,
+    frames: HashMap<CodeLine<'t>, u32>,
+    places: Vec<CodeLine<'t>>,
 }
 
 impl Default for Tree<'_> {
     fn default() -> Self {
         let root = FlameNode { parent: 0, frame: 0, value: 0.0, blocks: 0.0, change: 0.0 };
-        let all = Place { function: "all", ..Place::default() };
+        let all = CodeLine { function: "all", ..CodeLine::default() };
         Self {
             nodes: vec![root],
             depths: vec![0],
@@ -130,12 +130,12 @@ impl<'t> Tree<'t> {
     }
 
     /// The child of a node for a place. What is too deep belongs to the deepest frame that is kept.
-    fn child(&mut self, parent: u32, place: Place<'t>) -> u32 {
+    fn child(&mut self, parent: u32, place: CodeLine<'t>) -> u32 {
         let depth = self.depths[parent as usize] + 1;
         if depth > DEEPEST {
             return parent;
         }
-        let place = Place { first_line: 0, ..place };
+        let place = CodeLine { first_line: 0, ..place };
         let Self { nodes, depths, children, frames, places } = self;
         *children.entry((parent, place)).or_insert_with(|| {
             let frame = *frames.entry(place).or_insert_with(|| {

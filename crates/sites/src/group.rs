@@ -6,12 +6,12 @@ use neurogc_wire::sites::{AllocationDomain, NO_PARENT, Site, SiteCounts, SiteTab
 use serde::{Deserialize, Serialize};
 
 use crate::builder::add;
-use crate::place::{Place, Stacks};
+use crate::place::{CodeLine, Stacks};
 
 /// What sites of one group have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum GroupBy {
     /// The line that allocates.
     #[default]
     Line,
@@ -25,7 +25,7 @@ pub enum By {
     Domain,
 }
 
-impl By {
+impl GroupBy {
     /// All of them, with the names they are written by.
     pub const ALL: [(Self, &str); 5] = [
         (Self::Line, "line"),
@@ -44,7 +44,7 @@ impl By {
 
 /// Which sites are looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum SiteFilter {
     /// All.
     #[default]
     All,
@@ -52,7 +52,7 @@ pub enum Keep {
     Native,
 }
 
-impl Keep {
+impl SiteFilter {
     /// Whether a site is looked at.
     #[must_use]
     pub fn takes(self, site: &Site) -> bool {
@@ -62,10 +62,10 @@ impl Keep {
 
 /// Sites that have something in common.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group<'t> {
+pub struct SiteGroup<'t> {
     /// The places, from the innermost on: one by line, function and file, all by stack, none by allocator. What differs
     /// within the group is empty or 0.
-    pub places: Vec<Place<'t>>,
+    pub places: Vec<CodeLine<'t>>,
     /// The allocators, each once.
     pub domains: Vec<AllocationDomain>,
     /// The sum now.
@@ -76,21 +76,21 @@ pub struct Group<'t> {
 
 /// Adds the sites of a table up, in no particular order.
 #[must_use]
-pub fn group(table: &SiteTable, by: By, keep: Keep) -> Vec<Group<'_>> {
+pub fn group(table: &SiteTable, by: GroupBy, keep: SiteFilter) -> Vec<SiteGroup<'_>> {
     let stacks = Stacks(table);
-    let mut places: HashMap<Vec<Place<'_>>, usize> = HashMap::new();
+    let mut places: HashMap<Vec<CodeLine<'_>>, usize> = HashMap::new();
     let mut domains: HashMap<AllocationDomain, usize> = HashMap::new();
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<SiteGroup<'_>> = Vec::new();
     for site in table.sites.iter().filter(|site| keep.takes(site)) {
         let next = groups.len();
         let key = key(stacks, site.node, by);
         let index = match by {
-            By::Domain => *domains.entry(site.domain).or_insert(next),
+            GroupBy::Domain => *domains.entry(site.domain).or_insert(next),
             _ => *places.entry(key.clone()).or_insert(next),
         };
         if index == next {
             let none = SiteCounts::default();
-            groups.push(Group { places: key, domains: Vec::new(), now: none, before: none });
+            groups.push(SiteGroup { places: key, domains: Vec::new(), now: none, before: none });
         }
         let group = &mut groups[index];
         if !group.domains.contains(&site.domain) {
@@ -102,16 +102,16 @@ pub fn group(table: &SiteTable, by: By, keep: Keep) -> Vec<Group<'_>> {
     groups
 }
 
-fn key<'t>(stacks: Stacks<'t>, node: u32, by: By) -> Vec<Place<'t>> {
+fn key<'t>(stacks: Stacks<'t>, node: u32, by: GroupBy) -> Vec<CodeLine<'t>> {
     let inner = stacks.place(node);
     match by {
-        By::Domain => Vec::new(),
-        By::Stack if node == NO_PARENT => vec![inner],
-        By::Stack => stacks.stack(node).collect(),
-        By::Line => vec![Place { first_line: 0, ..inner }],
-        By::Function => vec![Place { line: 0, ..inner }],
+        GroupBy::Domain => Vec::new(),
+        GroupBy::Stack if node == NO_PARENT => vec![inner],
+        GroupBy::Stack => stacks.stack(node).collect(),
+        GroupBy::Line => vec![CodeLine { first_line: 0, ..inner }],
+        GroupBy::Function => vec![CodeLine { line: 0, ..inner }],
         // Without a file, the function says what it is.
-        By::File if inner.file.is_empty() => vec![Place { line: 0, first_line: 0, ..inner }],
-        By::File => vec![Place { file: inner.file, ..Place::default() }],
+        GroupBy::File if inner.file.is_empty() => vec![CodeLine { line: 0, first_line: 0, ..inner }],
+        GroupBy::File => vec![CodeLine { file: inner.file, ..CodeLine::default() }],
     }
 }

@@ -11,7 +11,7 @@ pub(crate) const DEEPEST: usize = 256;
 
 /// A line of code, as text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct Place<'t> {
+pub struct CodeLine<'t> {
     /// The file.
     pub file: &'t str,
     /// The function.
@@ -22,7 +22,7 @@ pub struct Place<'t> {
     pub first_line: u32,
 }
 
-impl Place<'_> {
+impl CodeLine<'_> {
     /// `add (app/cache.py:41)`, or the function alone where the file is not known.
     #[must_use]
     pub fn text(&self) -> String {
@@ -41,12 +41,17 @@ pub struct Stacks<'t>(pub &'t SiteTable);
 impl<'t> Stacks<'t> {
     /// The place of a node; `NO_FRAME` where there is none.
     #[must_use]
-    pub fn place(&self, node: u32) -> Place<'t> {
-        let missing = Place { function: NO_FRAME, ..Place::default() };
+    pub fn place(&self, node: u32) -> CodeLine<'t> {
+        let missing = CodeLine { function: NO_FRAME, ..CodeLine::default() };
         let Some(node) = self.0.nodes.get(node as usize) else { return missing };
         let Some(frame) = self.0.frames.get(node.frame as usize) else { return missing };
         let text = |index: u32| self.0.strings.get(index as usize).map_or("", String::as_str);
-        Place { file: text(frame.file), function: text(frame.function), line: frame.line, first_line: frame.first_line }
+        CodeLine {
+            file: text(frame.file),
+            function: text(frame.function),
+            line: frame.line,
+            first_line: frame.first_line,
+        }
     }
 
     /// The parent of a node, if it has one. A parent comes before its children; another one is none.
@@ -57,7 +62,7 @@ impl<'t> Stacks<'t> {
     }
 
     /// The places from the innermost on; none where there was no Python frame.
-    pub fn stack(self, node: u32) -> impl Iterator<Item = Place<'t>> {
+    pub fn stack(self, node: u32) -> impl Iterator<Item = CodeLine<'t>> {
         let first = (node != NO_PARENT && (node as usize) < self.0.nodes.len()).then_some(node);
         let nodes = std::iter::successors(first, move |node| self.parent(*node));
         nodes.take(DEEPEST).map(move |node| self.place(node))

@@ -4,26 +4,26 @@ use neurogc_wire::sites::{SiteCounts, SiteTable};
 use serde::Serialize;
 
 use crate::builder::add;
-use crate::group::{By, Group, Keep, group};
+use crate::group::{GroupBy, SiteFilter, SiteGroup, group};
 use crate::measure::{Measure, seconds};
-use crate::place::{Place, domain_name, mode_name};
+use crate::place::{CodeLine, domain_name, mode_name};
 
 /// What a report is to show.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Choice {
+pub struct SiteChoice {
     /// How sites are grouped.
-    pub by: By,
+    pub by: GroupBy,
     /// What they are ordered by.
     pub measure: Measure,
     /// Which of them are looked at.
-    pub keep: Keep,
+    pub keep: SiteFilter,
     /// How many groups are shown.
     pub top: usize,
 }
 
 /// Groups of sites, the largest first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report<'t> {
+pub struct SiteReport<'t> {
     /// Process id.
     pub pid: u32,
     /// When the table was taken.
@@ -39,20 +39,20 @@ pub struct Report<'t> {
     /// Sampled blocks that are missing.
     pub lost: u64,
     /// How sites are grouped.
-    pub by: By,
+    pub by: GroupBy,
     /// What groups are ordered by.
     pub measure: Measure,
     /// Everything, all groups together.
-    pub total: Figures,
+    pub total: SiteFigures,
     /// How many groups there are.
     pub groups: usize,
     /// The largest ones.
-    pub rows: Vec<Row<'t>>,
+    pub rows: Vec<SiteRow<'t>>,
 }
 
 /// The figures of a group. Sizes are bytes, and rates bytes or blocks in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct SiteFigures {
     /// Live memory.
     pub live_bytes: u64,
     /// Live blocks.
@@ -69,9 +69,9 @@ pub struct Figures {
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row<'t> {
+pub struct SiteRow<'t> {
     /// The places, from the innermost on: one by line, function and file, all by stack, none by allocator.
-    pub places: Vec<Place<'t>>,
+    pub places: Vec<CodeLine<'t>>,
     /// The allocators.
     pub domains: Vec<&'static str>,
     /// What it is ordered by: bytes, or bytes in a second.
@@ -80,23 +80,23 @@ pub struct Row<'t> {
     pub share: f64,
     /// The figures.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: SiteFigures,
 }
 
-impl<'t> Report<'t> {
+impl<'t> SiteReport<'t> {
     /// Groups a table and orders the groups.
     #[must_use]
-    pub fn of(table: &'t SiteTable, choice: &Choice) -> Self {
+    pub fn of(table: &'t SiteTable, choice: &SiteChoice) -> Self {
         let seconds = seconds(table);
         let compared = table.compared_unix_ms.is_some();
         let groups = group(table, choice.by, choice.keep);
         let none = SiteCounts::default();
-        let mut total = Group { places: Vec::new(), domains: Vec::new(), now: none, before: none };
+        let mut total = SiteGroup { places: Vec::new(), domains: Vec::new(), now: none, before: none };
         for part in &groups {
             add(&mut total.now, &part.now);
             add(&mut total.before, &part.before);
         }
-        let mut rows: Vec<Row<'t>> =
+        let mut rows: Vec<SiteRow<'t>> =
             groups.into_iter().map(|part| row(part, choice.measure, seconds, compared)).collect();
         let whole: f64 = rows.iter().map(|row| row.value.max(0.0)).sum();
         for row in &mut rows {
@@ -123,18 +123,24 @@ impl<'t> Report<'t> {
     }
 }
 
-fn row(group: Group<'_>, measure: Measure, seconds: f64, compared: bool) -> Row<'_> {
+fn row(group: SiteGroup<'_>, measure: Measure, seconds: f64, compared: bool) -> SiteRow<'_> {
     let figures = figures(&group, seconds, compared);
     let value = measure.amount(&group.now, &group.before, seconds).bytes;
     let mut domains = group.domains;
     domains.sort_unstable();
-    Row { places: group.places, domains: domains.into_iter().map(domain_name).collect(), value, share: 0.0, figures }
+    SiteRow {
+        places: group.places,
+        domains: domains.into_iter().map(domain_name).collect(),
+        value,
+        share: 0.0,
+        figures,
+    }
 }
 
-fn figures(group: &Group<'_>, seconds: f64, compared: bool) -> Figures {
+fn figures(group: &SiteGroup<'_>, seconds: f64, compared: bool) -> SiteFigures {
     let growth = Measure::Growth.amount(&group.now, &group.before, seconds);
     let rate = Measure::Rate.amount(&group.now, &group.before, seconds);
-    Figures {
+    SiteFigures {
         live_bytes: group.now.live_bytes,
         live_blocks: group.now.live_blocks,
         growth_bytes: compared.then_some(growth.bytes as i64),

@@ -6,11 +6,11 @@ use neurogc_wire::sites::{
 use proptest::prelude::*;
 
 use crate::builder::{TableBuilder, add};
-use crate::place::Place;
+use crate::place::CodeLine;
 
 /// A line of a made-up program.
-pub(crate) fn place(function: &'static str, line: u32) -> Place<'static> {
-    Place { file: "/srv/shop/app.py", function, line, first_line: line / 10 * 10 }
+pub(crate) fn place(function: &'static str, line: u32) -> CodeLine<'static> {
+    CodeLine { file: "/srv/shop/app.py", function, line, first_line: line / 10 * 10 }
 }
 
 /// Counts of which nothing was freed.
@@ -19,7 +19,7 @@ pub(crate) fn kept(bytes: u64) -> SiteCounts {
 }
 
 /// A table with these stacks, the outermost frame first.
-pub(crate) fn table(sites: &[(&[Place<'static>], AllocationDomain, SiteCounts)]) -> SiteTable {
+pub(crate) fn table(sites: &[(&[CodeLine<'static>], AllocationDomain, SiteCounts)]) -> SiteTable {
     let head = SiteTable {
         pid: 42,
         taken_unix_ms: 1_790_000_060_000,

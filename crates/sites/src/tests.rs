@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::builder::add;
 use crate::samples::{any_nonsense, any_table, kept, place, table};
-use crate::{By, Choice, Flame, Keep, Measure, Place, Report, Stacks, compare, export, group};
+use crate::{CodeLine, Flame, GroupBy, Measure, SiteChoice, SiteFilter, SiteReport, Stacks, compare, export, group};
 
 /// All counts of a table.
 fn totals(table: &SiteTable) -> (SiteCounts, SiteCounts) {
@@ -19,7 +19,7 @@ fn totals(table: &SiteTable) -> (SiteCounts, SiteCounts) {
     sums
 }
 
-type Stack<'t> = (Vec<Place<'t>>, AllocationDomain);
+type Stack<'t> = (Vec<CodeLine<'t>>, AllocationDomain);
 
 /// The sites by text, without those that hold nothing and never did.
 fn by_text(table: &SiteTable) -> BTreeMap<Stack<'_>, SiteCounts> {
@@ -36,9 +36,9 @@ proptest! {
         let table = compare(&earlier, &later);
         prop_assert_eq!(totals(&table).0.live_bytes, totals(&later).0.live_bytes);
         prop_assert_eq!(totals(&table).1, totals(&earlier).0);
-        for (by, _) in By::ALL {
+        for (by, _) in GroupBy::ALL {
             let mut sums = (SiteCounts::default(), SiteCounts::default());
-            for part in group(&table, by, Keep::All) {
+            for part in group(&table, by, SiteFilter::All) {
                 add(&mut sums.0, &part.now);
                 add(&mut sums.1, &part.before);
             }
@@ -63,7 +63,7 @@ proptest! {
 
     #[test]
     fn a_flame_graph_is_as_wide_as_the_whole(table in any_table()) {
-        let flame = Flame::of(&table, Measure::Live, Keep::All);
+        let flame = Flame::of(&table, Measure::Live, SiteFilter::All);
         let root = &flame.nodes[0];
         prop_assert_eq!(root.value, totals(&table).0.live_bytes as f64);
         for (index, node) in flame.nodes.iter().enumerate().skip(1) {
@@ -79,11 +79,11 @@ proptest! {
         let compared = compare(&table, &other);
         for table in [&table, &compared] {
             for (measure, _) in Measure::ALL {
-                let page = export::page::encode(&Flame::of(table, measure, Keep::Native)).unwrap();
+                let page = export::page::encode(&Flame::of(table, measure, SiteFilter::Native)).unwrap();
                 prop_assert!(page.contains("</html>"));
-                let _ = export::collapsed::encode(table, measure, Keep::All);
-                for (by, _) in By::ALL {
-                    let _ = Report::of(table, &Choice { by, measure, keep: Keep::All, top: 5 });
+                let _ = export::collapsed::encode(table, measure, SiteFilter::All);
+                for (by, _) in GroupBy::ALL {
+                    let _ = SiteReport::of(table, &SiteChoice { by, measure, keep: SiteFilter::All, top: 5 });
                 }
             }
             let _ = export::speedscope::encode(table);
@@ -105,7 +105,7 @@ fn two_tables_are_compared_by_text_and_not_by_number() {
     let earlier = table(&[(&load, object, kept(1000)), (&cache, object, kept(500))]);
     let later = table(&[(&cache, object, kept(9000))]);
     let compared = compare(&earlier, &later);
-    let report = Report::of(&compared, &Choice { measure: Measure::Growth, top: 9, ..Choice::default() });
+    let report = SiteReport::of(&compared, &SiteChoice { measure: Measure::Growth, top: 9, ..SiteChoice::default() });
     let grown: Vec<_> = report.rows.iter().map(|row| (row.places[0].function, row.value)).collect();
     assert_eq!(grown, [("cache", 8500.0), ("load", -1000.0)]);
     assert_eq!(report.total.growth_bytes, Some(7500));
@@ -119,7 +119,7 @@ fn the_rate_is_what_was_made_since_the_comparison() {
     let mut earlier = table(&[(&stack, AllocationDomain::Object, counts(1000))]);
     let later = table(&[(&stack, AllocationDomain::Object, counts(7000))]);
     let rate = |table: &SiteTable| {
-        Report::of(table, &Choice { measure: Measure::Rate, top: 1, ..Choice::default() }).rows[0].value
+        SiteReport::of(table, &SiteChoice { measure: Measure::Rate, top: 1, ..SiteChoice::default() }).rows[0].value
     };
     assert_eq!(rate(&later), 7000.0 / 60.0);
     earlier.taken_unix_ms = later.taken_unix_ms - 2000;
@@ -132,15 +132,15 @@ fn collapsed_stacks_begin_outside() {
         (&[place("main", 1), place("a;b\n", 12)], AllocationDomain::Object, kept(700)),
         (&[], AllocationDomain::Malloc, kept(30)),
     ]);
-    let lines = export::collapsed::encode(&sites, Measure::Live, Keep::All);
+    let lines = export::collapsed::encode(&sites, Measure::Live, SiteFilter::All);
     assert_eq!(lines, "[no Python frame] 30\nmain (/srv/shop/app.py:1);a:b  (/srv/shop/app.py:12) 700\n");
-    assert_eq!(export::collapsed::encode(&sites, Measure::Live, Keep::Native), "[no Python frame] 30\n");
+    assert_eq!(export::collapsed::encode(&sites, Measure::Live, SiteFilter::Native), "[no Python frame] 30\n");
 }
 
 #[test]
 fn a_name_cannot_leave_the_data_of_the_page() {
     let hostile = [place("</script><script>alert(1)</script><!--", 1)];
-    let page = |sites: &SiteTable| export::page::encode(&Flame::of(sites, Measure::Live, Keep::All)).unwrap();
+    let page = |sites: &SiteTable| export::page::encode(&Flame::of(sites, Measure::Live, SiteFilter::All)).unwrap();
     let harmless = page(&table(&[(&[place("f", 1)], AllocationDomain::Object, kept(700))]));
     let page = page(&table(&[(&hostile, AllocationDomain::Object, kept(700))]));
     assert_eq!(page.matches("</script").count(), harmless.matches("</script").count());

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::Name;
 use neurogc_settings::Settings;
+use neurogc_wire::sites::SiteTable;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
 
@@ -298,6 +299,11 @@ impl Agent {
         }
         let are_done = || self.sampler_rounds.has_answered(sampler) && self.uplink_rounds.has_answered(uplink);
         wait_until(are_done, FRESH_PATIENCE);
+    }
+
+    /// Where live memory was allocated, compared with so many seconds ago if that is given; else why that is not known.
+    pub(crate) fn site_table(&self, _since: Option<u32>) -> Result<SiteTable, String> {
+        Err("allocations are not sampled in this process".to_owned())
     }
 
     /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.

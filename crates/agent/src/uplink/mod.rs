@@ -178,6 +178,10 @@ impl<'a> Uplink<'a> {
         while let Some(block) = self.agent.blocks.pop() {
             self.write(&block);
         }
+        let sites = self.trace.as_mut().and_then(|trace| trace.sites(now, last, || self.agent.site_table(None)));
+        if let Some(block) = sites {
+            self.write(&block);
+        }
     }
 
     /// Makes everything fresh that a report is made of. A request that has ended is not in flight any more, so it must
@@ -216,7 +220,8 @@ impl<'a> Uplink<'a> {
     /// How long the next round may wait where no peer moves. Whoever closes a block of the trace wakes this thread.
     fn pause(&self) -> Duration {
         let now = monotonic_ns();
-        let due = [self.control.as_ref().and_then(Control::due), self.listeners.due(now)];
+        let sites_due = self.trace.as_ref().map(|trace| trace.sites_due);
+        let due = [self.control.as_ref().and_then(Control::due), self.listeners.due(now), sites_due];
         let due = due.into_iter().flatten().fold(self.look_due, u64::min);
         Duration::from_nanos(due.saturating_sub(now))
     }

@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use neurogc_wire::sites::SiteTable;
 
-use crate::group::{By, Keep, group};
+use crate::group::{GroupBy, SiteFilter, group};
 use crate::measure::{Measure, seconds};
 
 /// The lines of a table. What has shrunk has no line: the tools know no negative numbers.
 #[must_use]
-pub fn encode(table: &SiteTable, measure: Measure, keep: Keep) -> String {
+pub fn encode(table: &SiteTable, measure: Measure, keep: SiteFilter) -> String {
     let seconds = seconds(table);
-    let mut lines: Vec<(String, f64)> = group(table, By::Stack, keep)
+    let mut lines: Vec<(String, f64)> = group(table, GroupBy::Stack, keep)
         .into_iter()
         .map(|stack| {
             let names: Vec<String> = stack.places.iter().rev().map(|place| name(&place.text())).collect();

@@ -14,7 +14,7 @@ use prost::Message;
 
 use super::profile::{Function, Label, Line, Location, Profile, Sample, ValueType};
 use crate::builder::{TableBuilder, add};
-use crate::place::{DEEPEST, NO_FRAME, Place, Stacks, domain_name, mode_name};
+use crate::place::{CodeLine, DEEPEST, NO_FRAME, Stacks, domain_name, mode_name};
 
 /// Bytes of a profile that are read, unpacked: a small file may unpack to any size.
 const LONGEST: u64 = 256 << 20;
@@ -74,7 +74,7 @@ struct Writer<'t> {
     functions: Vec<Function>,
     function_ids: HashMap<(&'t str, &'t str, u32), u64>,
     locations: Vec<Location>,
-    location_ids: HashMap<Place<'t>, u64>,
+    location_ids: HashMap<CodeLine<'t>, u64>,
 }
 
 impl<'t> Writer<'t> {
@@ -132,7 +132,7 @@ impl<'t> Writer<'t> {
         index
     }
 
-    fn location(&mut self, place: Place<'t>) -> u64 {
+    fn location(&mut self, place: CodeLine<'t>) -> u64 {
         if let Some(id) = self.location_ids.get(&place) {
             return *id;
         }
@@ -176,7 +176,7 @@ fn table_of(profile: &Profile) -> Result<SiteTable, ProfileError> {
     let functions: HashMap<u64, &Function> = profile.functions.iter().map(|it| (it.id, it)).collect();
     let place = |line: &Line| {
         let function = functions.get(&line.function);
-        Place {
+        CodeLine {
             file: function.map_or("", |it| text(it.file)),
             function: function.map_or("", |it| text(it.name)),
             line: u32::try_from(line.line).unwrap_or(0),
@@ -187,8 +187,8 @@ fn table_of(profile: &Profile) -> Result<SiteTable, ProfileError> {
     let mut builder = TableBuilder::like(&head(profile, text));
     for sample in &profile.samples {
         let lines = sample.locations.iter().filter_map(|id| locations.get(id)).flat_map(|it| &it.lines);
-        let mut stack: Vec<Place<'_>> = lines.take(DEEPEST).map(place).collect();
-        if matches!(stack[..], [Place { file: "", function: NO_FRAME, .. }]) {
+        let mut stack: Vec<CodeLine<'_>> = lines.take(DEEPEST).map(place).collect();
+        if matches!(stack[..], [CodeLine { file: "", function: NO_FRAME, .. }]) {
             stack.clear();
         }
         stack.reverse();

@@ -5,20 +5,20 @@ use std::collections::HashMap;
 use neurogc_wire::sites::SiteTable;
 use serde_json::{Value, json};
 
-use crate::group::{By, Group, Keep, group};
-use crate::place::Place;
+use crate::group::{GroupBy, SiteFilter, SiteGroup, group};
+use crate::place::CodeLine;
 
 /// The file, as JSON.
 #[must_use]
 pub fn encode(table: &SiteTable) -> Value {
     let mut frames = Frames::default();
-    let stacks: Vec<(Vec<usize>, Group<'_>)> = group(table, By::Stack, Keep::All)
+    let stacks: Vec<(Vec<usize>, SiteGroup<'_>)> = group(table, GroupBy::Stack, SiteFilter::All)
         .into_iter()
         .map(|stack| (stack.places.iter().rev().map(|place| frames.index(*place)).collect(), stack))
         .collect();
-    let live = |stack: &Group<'_>| stack.now.live_bytes;
-    let made = |stack: &Group<'_>| stack.now.made_bytes.saturating_sub(stack.before.made_bytes);
-    let grown = |stack: &Group<'_>| stack.now.live_bytes.saturating_sub(stack.before.live_bytes);
+    let live = |stack: &SiteGroup<'_>| stack.now.live_bytes;
+    let made = |stack: &SiteGroup<'_>| stack.now.made_bytes.saturating_sub(stack.before.made_bytes);
+    let grown = |stack: &SiteGroup<'_>| stack.now.live_bytes.saturating_sub(stack.before.live_bytes);
     let mut profiles = vec![profile("live bytes", &stacks, live), profile("allocated bytes", &stacks, made)];
     if table.compared_unix_ms.is_some() {
         profiles.push(profile("growth of live bytes", &stacks, grown));
@@ -36,11 +36,11 @@ pub fn encode(table: &SiteTable) -> Value {
 #[derive(Default)]
 struct Frames<'t> {
     list: Vec<Value>,
-    indices: HashMap<Place<'t>, usize>,
+    indices: HashMap<CodeLine<'t>, usize>,
 }
 
 impl<'t> Frames<'t> {
-    fn index(&mut self, place: Place<'t>) -> usize {
+    fn index(&mut self, place: CodeLine<'t>) -> usize {
         let Self { list, indices } = self;
         *indices.entry(place).or_insert_with(|| {
             let mut frame = json!({"name": place.function});
@@ -56,7 +56,7 @@ impl<'t> Frames<'t> {
     }
 }
 
-fn profile(name: &str, stacks: &[(Vec<usize>, Group<'_>)], weight: impl Fn(&Group<'_>) -> u64) -> Value {
+fn profile(name: &str, stacks: &[(Vec<usize>, SiteGroup<'_>)], weight: impl Fn(&SiteGroup<'_>) -> u64) -> Value {
     let weighty: Vec<_> = stacks.iter().map(|(frames, stack)| (frames, weight(stack))).filter(|it| it.1 > 0).collect();
     let end = weighty.iter().fold(0_u64, |sum, (_, weight)| sum.saturating_add(*weight));
     json!({
