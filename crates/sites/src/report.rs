@@ -102,8 +102,12 @@ impl<'t> SiteReport<'t> {
         for row in &mut rows {
             row.share = if whole > 0.0 { row.value / whole } else { 0.0 };
         }
-        // Where two are equal, the order of their places keeps the report the same from one time to the next.
-        rows.sort_by(|one, other| other.value.total_cmp(&one.value).then_with(|| one.places.cmp(&other.places)));
+        // Where two are equal, the one that holds more comes first; the order of places keeps the rest as it is each time.
+        let held = |row: &SiteRow<'_>| row.figures.live_bytes;
+        rows.sort_by(|one, other| {
+            let by_value = other.value.total_cmp(&one.value);
+            by_value.then_with(|| held(other).cmp(&held(one))).then_with(|| one.places.cmp(&other.places))
+        });
         let groups = rows.len();
         rows.truncate(choice.top);
         Self {

@@ -64,7 +64,8 @@ pub(crate) fn of_process(pid: u32, since_s: Option<u32>) -> Result<SiteTable, Fa
     let table = Rendezvous::of_this_machine().sites(pid, since_s, PATIENCE).map_err(Failure::failed)?;
     if table.mode == AllocationMode::Off {
         return Err(Failure::failed(format!(
-            "process {pid} is not sampled: its setting `allocations` is off. Start it with `neurogc run --set allocations=auto -- …`"
+            "process {pid} is not sampled: its setting `allocations` is off. Start it with \
+             `neurogc run --set allocations=auto -- …`"
         )));
     }
     Ok(table)
@@ -107,8 +108,8 @@ fn of_trace(path: &Path, since_s: Option<u32>) -> Result<SiteTable, Failure> {
     let tables = load(path)?.sites;
     let Some(last) = tables.last() else {
         return Err(Failure::failed(format!(
-            "{shown} has no allocation sites: the process was not sampled, or ended before the first table, or the trace is of \
-             an older NeuroGC"
+            "{shown} has no allocation sites: the process was not sampled, or was killed before the first table, or the \
+             trace is of an older NeuroGC"
         )));
     };
     let Some(since_s) = since_s else { return Ok(last.clone()) };

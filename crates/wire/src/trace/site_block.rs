@@ -141,6 +141,9 @@ fn cut(table: &SiteTable, kept: &[usize]) -> SiteTable {
         add(&mut sum.now, &site.now);
         add(&mut sum.before, &site.before);
     }
+    if rest.iter().all(Option::is_none) {
+        return small;
+    }
     let (file, function) =
         (push(&mut small.strings, String::new()), push(&mut small.strings, SMALLER_SITES.to_owned()));
     let frame = push(&mut small.frames, SiteFrame { file, function, line: 0, first_line: 0 });

@@ -25,7 +25,8 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// Record where a process allocates, for pprof and other tools
 ///
-/// The file holds what is live at the end, and what was allocated meanwhile. Ctrl-C ends the recording early and keeps it.
+/// The file holds what is live at the end, and what was allocated meanwhile. Ctrl-C ends the recording early and
+/// keeps it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc memory record 4242 --for 60s -o memory.pb.gz\n  \
                         go tool pprof -http=: memory.pb.gz\n  \

@@ -14,7 +14,8 @@ use crate::{figures, paint};
 
 /// List where live memory was allocated, the largest places first
 ///
-/// The figures are estimates from samples: a place that holds some MB is within a few percent. With --since, what has grown comes first.
+/// The figures are estimates from samples: a place that holds some MB is within a few percent. With --since, what has
+/// grown comes first.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  neurogc memory sites 4242\n  neurogc memory sites 4242 --since 10m --by stack\n  \
