@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-wire", &[]),
     ("neurogc-diagnose", &["neurogc-wire"]),
     ("neurogc-load", &[]),
+    ("neurogc-preload", &[]),
     ("neurogc-settings", &["neurogc-policy"]),
     ("neurogc-agent", &["neurogc-diagnose", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),
