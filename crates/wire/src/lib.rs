@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod allocations;
 pub mod buckets;
 pub mod catalogue;
 pub mod control;

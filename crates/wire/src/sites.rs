@@ -50,6 +50,18 @@ pub enum AllocationMode {
     Native,
 }
 
+impl AllocationMode {
+    /// The name used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Python => "python",
+            Self::Native => "native",
+        }
+    }
+}
+
 /// Which allocator handed a block out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-diagnose", &["neurogc-wire"]),
     ("neurogc-sites", &["neurogc-wire"]),
     ("neurogc-load", &[]),
+    ("neurogc-preload", &[]),
     ("neurogc-settings", &["neurogc-policy"]),
     ("neurogc-agent", &["neurogc-diagnose", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),

@@ -174,6 +174,7 @@ impl<'a> Uplink<'a> {
             }
             self.control = Some(control);
         }
+        lock(&self.agent.sites).attend(now);
         self.listeners.round(self.agent, now);
         while let Some(block) = self.agent.blocks.pop() {
             self.write(&block);

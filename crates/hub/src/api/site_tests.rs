@@ -147,5 +147,5 @@ async fn go_reads_the_profile() {
     let traces =
         Command::new("go").args(["tool", "pprof", "-traces"]).arg(&path).env("HOME", folder.path()).output().unwrap();
     let text = String::from_utf8_lossy(&traces.stdout).into_owned();
-    assert!(text.contains("domain:malloc") && text.contains("main"), "{text}");
+    assert!(text.contains("domain:  malloc") && text.contains("main"), "{text}");
 }
