@@ -2,7 +2,7 @@
 
 const APP = "/srv/shop/web/app.py";
 const LINES = [
-  { stack: [["<module>", APP, 90], ["handle", APP, 31], ["add", "/srv/shop/web/cache.py", 41]], domain: "object", live: (t) => 180e6 + 40e3 * t, before: 0.9, rate: 3e6 },
+  { stack: [["<module>", APP, 90], ["handle", APP, 31], ["add", "/srv/shop/web/cache.py", 41]], domain: "object", live: (t) => 180e6 + 40e3 * (t % 600), before: 0.9, rate: 3e6 },
   { stack: [["<module>", APP, 90], ["handle", APP, 31], ["add", "/srv/shop/web/cache.py", 41], ["raw_decode", "/usr/lib/python3.12/json/decoder.py", 353]], domain: "object", live: () => 24e6, before: 1, rate: 80e6 },
   { stack: [["<module>", APP, 90], ["resize", "/srv/shop/web/images.py", 77]], domain: "malloc", live: () => 40e6, before: 1.6, rate: 12e6 },
   { stack: [["<module>", APP, 90], ["</script><b>bold</b>", "<string>", 1]], domain: "malloc", live: () => 9e6, before: 0.5, rate: 1e5 },

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::group::SiteFilter;
 use crate::measure::{Measure, seconds};
-use crate::place::{CodeLine, DEEPEST, Stacks, mode_name};
+use crate::place::{CodeLine, DEEPEST, Stacks};
 
 /// Nodes that are given at most; the smallest are left out first.
 const MOST_NODES: usize = 8000;
@@ -86,7 +86,7 @@ impl Flame {
             taken_unix_ms: table.taken_unix_ms,
             since_unix_ms: table.since_unix_ms,
             compared_unix_ms: table.compared_unix_ms,
-            mode: mode_name(table.mode),
+            mode: table.mode.name(),
             measure,
             frames,
             nodes,

@@ -1,6 +1,6 @@
 //! Places in the code, and the stacks that lead to them.
 
-use neurogc_wire::sites::{AllocationDomain, AllocationMode, NO_PARENT, SiteTable};
+use neurogc_wire::sites::{NO_PARENT, SiteTable};
 use serde::Serialize;
 
 /// What stands for the place of memory that was allocated outside of any Python frame.
@@ -66,27 +66,6 @@ impl<'t> Stacks<'t> {
         let first = (node != NO_PARENT && (node as usize) < self.0.nodes.len()).then_some(node);
         let nodes = std::iter::successors(first, move |node| self.parent(*node));
         nodes.take(DEEPEST).map(move |node| self.place(node))
-    }
-}
-
-/// The name of an allocator, as it stands in JSON.
-#[must_use]
-pub fn domain_name(domain: AllocationDomain) -> &'static str {
-    match domain {
-        AllocationDomain::Object => "object",
-        AllocationDomain::Raw => "raw",
-        AllocationDomain::Malloc => "malloc",
-        AllocationDomain::Mmap => "mmap",
-    }
-}
-
-/// The name of a mode, as it stands in JSON and in settings.
-#[must_use]
-pub fn mode_name(mode: AllocationMode) -> &'static str {
-    match mode {
-        AllocationMode::Off => "off",
-        AllocationMode::Python => "python",
-        AllocationMode::Native => "native",
     }
 }
 

@@ -1,12 +1,12 @@
 //! The report on a table: groups in the order of what they hold, as the command and the hub give it in JSON.
 
-use neurogc_wire::sites::{SiteCounts, SiteTable};
+use neurogc_wire::sites::{AllocationDomain, SiteCounts, SiteTable};
 use serde::Serialize;
 
 use crate::builder::add;
 use crate::group::{GroupBy, SiteFilter, SiteGroup, group};
 use crate::measure::{Measure, seconds};
-use crate::place::{CodeLine, domain_name, mode_name};
+use crate::place::CodeLine;
 
 /// What a report is to show.
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,7 +115,7 @@ impl<'t> SiteReport<'t> {
             taken_unix_ms: table.taken_unix_ms,
             since_unix_ms: table.since_unix_ms,
             compared_unix_ms: table.compared_unix_ms,
-            mode: mode_name(table.mode),
+            mode: table.mode.name(),
             sample_bytes: table.sample_bytes,
             lost: table.lost,
             by: choice.by,
@@ -134,7 +134,7 @@ fn row(group: SiteGroup<'_>, measure: Measure, seconds: f64, compared: bool) -> 
     domains.sort_unstable();
     SiteRow {
         places: group.places,
-        domains: domains.into_iter().map(domain_name).collect(),
+        domains: domains.into_iter().map(AllocationDomain::name).collect(),
         value,
         share: 0.0,
         figures,

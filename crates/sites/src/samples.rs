@@ -43,8 +43,7 @@ pub(crate) fn any_counts() -> impl Strategy<Value = SiteCounts> {
 }
 
 pub(crate) fn any_domain() -> impl Strategy<Value = AllocationDomain> {
-    use AllocationDomain::{Malloc, Mmap, Object, Raw};
-    (0_usize..4).prop_map(|index| [Object, Raw, Malloc, Mmap][index])
+    (0_usize..4).prop_map(|index| AllocationDomain::ALL[index])
 }
 
 /// A table as an agent makes it, with few names, so that stacks and lines meet.

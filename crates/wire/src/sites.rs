@@ -51,6 +51,9 @@ pub enum AllocationMode {
 }
 
 impl AllocationMode {
+    /// All modes, in the order of their numbers in a trace.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Python, Self::Native];
+
     /// The name used in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -75,6 +78,22 @@ pub enum AllocationDomain {
     Malloc,
     /// Anonymous memory mappings.
     Mmap,
+}
+
+impl AllocationDomain {
+    /// All allocators, in the order of their numbers in a trace.
+    pub const ALL: [Self; 4] = [Self::Object, Self::Raw, Self::Malloc, Self::Mmap];
+
+    /// The name used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Raw => "raw",
+            Self::Malloc => "malloc",
+            Self::Mmap => "mmap",
+        }
+    }
 }
 
 /// A line of code.

@@ -67,7 +67,7 @@ export default {
     await page.keyboard.press("/");
     await page.keyboard.type(name);
     await browser.until(() => /frames? match/.test(document.querySelector(".flame-status").textContent));
-    await page.getByLabel("Search").fill("");
+    await page.locator(".flame-bar input").fill("");
     // The pointer gets the same words.
     const box = await canvas.boundingBox();
     await page.mouse.move(box.x + 20, box.y + 30);

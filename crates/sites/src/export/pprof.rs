@@ -14,7 +14,7 @@ use prost::Message;
 
 use super::profile::{Function, Label, Line, Location, Profile, Sample, ValueType};
 use crate::builder::{TableBuilder, add};
-use crate::place::{CodeLine, DEEPEST, NO_FRAME, Stacks, domain_name, mode_name};
+use crate::place::{CodeLine, DEEPEST, NO_FRAME, Stacks};
 
 /// Bytes of a profile that are read, unpacked: a small file may unpack to any size.
 const LONGEST: u64 = 256 << 20;
@@ -23,9 +23,6 @@ const TYPES: [(&str, &str); 4] =
     [("inuse_objects", "count"), ("inuse_space", "bytes"), ("alloc_objects", "count"), ("alloc_space", "bytes")];
 
 const DOMAIN: &str = "domain";
-const DOMAINS: [AllocationDomain; 4] =
-    [AllocationDomain::Object, AllocationDomain::Raw, AllocationDomain::Malloc, AllocationDomain::Mmap];
-const MODES: [AllocationMode; 3] = [AllocationMode::Off, AllocationMode::Python, AllocationMode::Native];
 
 /// Why bytes are no profile.
 #[derive(Debug, thiserror::Error)]
@@ -96,12 +93,12 @@ impl<'t> Writer<'t> {
                 made(site.now.made_blocks, site.before.made_blocks),
                 made(site.now.made_bytes, site.before.made_bytes),
             ];
-            let labels = vec![Label { key, text: self.text(domain_name(site.domain)) }];
+            let labels = vec![Label { key, text: self.text(site.domain.name()) }];
             samples.push(Sample { locations, values, labels });
         }
         let facts = [
             format!("pid={}", table.pid),
-            format!("allocations={}", mode_name(table.mode)),
+            format!("allocations={}", table.mode.name()),
             format!("lost={}", table.lost),
         ];
         let comments = facts.iter().map(|fact| self.text(fact)).collect();
@@ -194,7 +191,7 @@ fn table_of(profile: &Profile) -> Result<SiteTable, ProfileError> {
         stack.reverse();
         let node = builder.node(stack);
         let label = sample.labels.iter().find(|label| text(label.key) == DOMAIN).map(|label| text(label.text));
-        let domain = DOMAINS.into_iter().find(|domain| Some(domain_name(*domain)) == label).unwrap_or_default();
+        let domain = AllocationDomain::ALL.into_iter().find(|domain| Some(domain.name()) == label).unwrap_or_default();
         let value = |column: Option<usize>| {
             let value = column.and_then(|column| sample.values.get(column)).copied().unwrap_or(0);
             u64::try_from(value).unwrap_or(0)
@@ -211,7 +208,7 @@ fn head<'p>(profile: &'p Profile, text: impl Fn(i64) -> &'p str) -> SiteTable {
     let fact = |name: &str| facts.get(name).copied().unwrap_or_default();
     let ms = |nanos: i64| u64::try_from(nanos / 1_000_000).unwrap_or(0);
     let taken_unix_ms = ms(profile.time_nanos);
-    let mode = MODES.into_iter().find(|mode| mode_name(*mode) == fact("allocations"));
+    let mode = AllocationMode::ALL.into_iter().find(|mode| mode.name() == fact("allocations"));
     SiteTable {
         pid: fact("pid").parse().unwrap_or(0),
         taken_unix_ms,

@@ -22,10 +22,6 @@ const MOST_SITES: usize = 512;
 /// What the sites that are kept hold of all live bytes, and of all bytes made.
 const KEPT: f64 = 0.99;
 
-const DOMAINS: [AllocationDomain; 4] =
-    [AllocationDomain::Object, AllocationDomain::Raw, AllocationDomain::Malloc, AllocationDomain::Mmap];
-const MODES: [AllocationMode; 3] = [AllocationMode::Off, AllocationMode::Python, AllocationMode::Native];
-
 /// The block of a table. What does not fit is counted under `SMALLER_SITES`.
 #[must_use]
 pub fn encode_sites(table: &SiteTable) -> Vec<u8> {
@@ -133,7 +129,7 @@ fn cut(table: &SiteTable, kept: &[usize]) -> SiteTable {
         let node = nodes.get(site.node as usize).copied().flatten().unwrap_or(NO_PARENT);
         small.sites.push(Site { node, ..site });
     }
-    let mut rest: [Option<Site>; DOMAINS.len()] = [None; DOMAINS.len()];
+    let mut rest: [Option<Site>; AllocationDomain::ALL.len()] = [None; AllocationDomain::ALL.len()];
     for (site, _) in table.sites.iter().zip(is_kept).filter(|(_, is_kept)| !is_kept) {
         let none = SiteCounts::default();
         let sum =
@@ -227,7 +223,7 @@ fn decode(from: &mut &[u8]) -> Option<SiteTable> {
     let pid = u32::try_from(varint::take(from)?).ok()?;
     let [taken_unix_ms, since_unix_ms, compared, sample_bytes, lost] =
         [(); 5].map(|()| varint::take(from)).into_iter().collect::<Option<Vec<_>>>()?.try_into().ok()?;
-    let mode = *MODES.get(usize::from(take::<1>(from)?[0]))?;
+    let mode = *AllocationMode::ALL.get(usize::from(take::<1>(from)?[0]))?;
     let compared_unix_ms = (compared > 0).then(|| compared - 1);
     let strings = list(from, |from| {
         let length = usize::try_from(varint::take(from)?).ok()?;
@@ -242,7 +238,7 @@ fn decode(from: &mut &[u8]) -> Option<SiteTable> {
     let nodes = list(from, |from| Some(SiteNode { parent: index(from)?, frame: index(from)? }))?;
     let sites = list(from, |from| {
         let node = index(from)?;
-        let domain = *DOMAINS.get(usize::from(take::<1>(from)?[0]))?;
+        let domain = *AllocationDomain::ALL.get(usize::from(take::<1>(from)?[0]))?;
         let now = counts(from)?;
         let before = if compared_unix_ms.is_some() { counts(from)? } else { SiteCounts::default() };
         Some(Site { node, domain, now, before })
@@ -291,7 +287,7 @@ mod tests {
             |bytes: u64| SiteCounts { live_bytes: bytes, live_blocks: 1, made_bytes: 2 * bytes, made_blocks: 2 };
         let site = |node: u32| Site {
             node,
-            domain: DOMAINS[node as usize % 2],
+            domain: AllocationDomain::ALL[node as usize % 2],
             now: counts(u64::from(node)),
             before: SiteCounts::default(),
         };
