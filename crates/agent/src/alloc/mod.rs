@@ -32,11 +32,13 @@ use neurogc_settings::{Allocations, Settings};
 use neurogc_wire::sites::AllocationMode;
 
 pub(crate) use history::History;
+pub(crate) use native::ignore_this_thread;
 pub(crate) use report::{site_table, summary};
 
 use crate::cpython::allocators::{self, Allocators, Domain};
 use crate::cpython::own_stack::OwnStack;
 use crate::cpython::{Interpreter, arenas, symbol};
+use crate::sys::heap::{self, Functions};
 use crate::sys::native::library_range;
 use interface::{ENTRY, Entry, Interface, Real, VERSION};
 use sampler::{Sampler, sampler};
@@ -126,11 +128,14 @@ fn hook_in(wanted: Allocations, interpreter: &Interpreter) -> Result<&'static Sa
         real,
         mode: if preloaded.is_some() { AllocationMode::Native } else { AllocationMode::Python },
         seed: RandomState::new().hash_one(std::process::id()),
+        thread_points: preloaded.map(|interface| interface.points),
         own_code: library_range(hook_in as *const () as usize).unwrap_or(none.clone()),
         allocators: [arena, other.unwrap_or(none)],
     };
     let sampler = sampler::publish(sampler).ok_or("another thread is doing it")?;
     if let Some(interface) = preloaded {
+        let Real { malloc, calloc, realloc, free, .. } = interface.real;
+        heap::allocate_by(Functions { malloc, calloc, realloc, free });
         // SAFETY: the library keeps the place as long as the process lives, and so do the handlers.
         unsafe { (*interface.handlers).store((&raw const native::HANDLERS).cast_mut(), Release) };
     } else {

@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn without_room_for_callers_the_line_stays() {
         let stacks = &Tables::map().unwrap().stacks;
-        for code in 0..30_000 {
+        for code in 0..14_000 {
             stacks.node(&[place(16 * code, 1), place(8, 8)], &Digits);
         }
         let node = stacks.node(&[place(16 * 777, 5), place(8, 8), place(9, 9)], &Digits);
