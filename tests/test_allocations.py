@@ -396,7 +396,7 @@ near(found, 30 * (16 << 20), 0.05)
 mapped = sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "mmap")
 assert mapped < 50 << 20, mapped
 """, **preload)
-            assert out.split(":")[0].endswith(PRELOAD.name) and (not allocator or allocator in out)
+            assert out.strip().split(":")[0].endswith(PRELOAD.name) and (not allocator or allocator in out)
 
     def test_another_allocator_below(self):
         for allocator in jemalloc():
@@ -417,13 +417,13 @@ assert all(len(x) == i % 3000 for i, x in enumerate(kept))
         script = "timeout 20 bash -c 'for i in 1 2 3; do echo $i | sort | tr 1-3 a-c; done'"
         for extra in [{}, *({"LD_PRELOAD": path} for path in jemalloc())]:
             done = run("bash", "-c", script, **extra)
-            assert (done.returncode, done.stdout, done.stderr) == (0, "a\nb\nc\n", ""), done
+            assert (done.returncode, done.stdout) == (0, "a\nb\nc\n") and "ld.so" not in done.stderr, done
         if shutil.which("cc"):
             source, static = tmp_path / "s.c", tmp_path / "s"
             source.write_text('#include <stdio.h>\n#include <stdlib.h>\nint main(){free(malloc(9));puts("ok");}\n')
             if subprocess.run(["cc", "-static", "-o", static, source], capture_output=True).returncode == 0:
                 done = run(static)
-                assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+                assert (done.returncode, done.stdout) == (0, "ok\n")
 
     def test_a_command_asks_for_the_sites(self):
         code = "def keep(): return [bytes(400) for _ in range(40_000)]\nkept = keep()\nprint('ready', flush=True)\ninput()"
@@ -466,16 +466,23 @@ def jemalloc():
     return [str(path) for path in Path("/usr/lib").glob("*-linux-gnu/libjemalloc.so.2")]
 
 
-def test_blocks_out_of_free_lists_keep_their_first_site():
-    """The known limit: CPython reuses blocks of some types without asking an allocator (docs/memory.md)."""
+def test_blocks_out_of_free_lists_are_counted_once_if_not_where_they_are_kept():
+    # A known limit: CPython hands out blocks of some types again without asking an allocator, so a tuple that is kept may be
+    # booked where another one was made and dropped before. The sum is right.
     sampled("""
-def warm():
-    (1, 2, 3, object())
+def drop(n):
+    return len((n, n, n, n))
 def keep(n):
-    return [(i, i, i, object()) for i in range(n)]
-kept = keep(100_000)
+    return (n, n, n, n)
+def work():
+    kept = []
+    for n in range(200_000):
+        drop(n)
+        kept.append(keep(n))
+    return kept
+kept = work()
 found = by_function()
-assert sum(found.values()) > 100_000 * 72 * 0.8
+near(found.get("keep", 0) + found.get("drop", 0), 200_000 * (sys.getsizeof(kept[0]) + 16), 0.1)
 """, mode="python")
 
 

@@ -1,7 +1,7 @@
 //! The functions that programs call, in assembly: a countdown or a test of the address, and a jump to the function below.
 //!
 //! The counter is a thread-local of the model "initial exec": one load gives its place, where the usual model calls a
-//! function. The slow functions also get the address that the caller continues at.
+//! function.
 
 use core::arch::{global_asm, naked_asm};
 use core::ffi::{c_int, c_void};
@@ -39,11 +39,8 @@ pub(crate) unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     naked_asm!(
         "mov rdx, qword ptr [rip + neurogc_points@GOTTPOFF]",
         "sub qword ptr fs:[rdx], rdi",
-        "js 2f",
+        "js {slow}",
         "jmp qword ptr [rip + {real}]",
-        "2:",
-        "mov rsi, qword ptr [rsp]",
-        "jmp {slow}",
         real = sym below::MALLOC,
         slow = sym slow::malloc,
     )
@@ -61,11 +58,8 @@ pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void
         "imul rax, rsi",
         "mov rdx, qword ptr [rip + neurogc_points@GOTTPOFF]",
         "sub qword ptr fs:[rdx], rax",
-        "js 2f",
+        "js {slow}",
         "jmp qword ptr [rip + {real}]",
-        "2:",
-        "mov rdx, qword ptr [rsp]",
-        "jmp {slow}",
         real = sym below::CALLOC,
         slow = sym slow::calloc,
     )
@@ -81,16 +75,13 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut
     naked_asm!(
         "mov rdx, qword ptr [rip + neurogc_points@GOTTPOFF]",
         "sub qword ptr fs:[rdx], rsi",
-        "js 2f",
+        "js {slow}",
         "test edi, {mark}",
-        "je 2f",
+        "je {slow}",
         // A block without the mark is not at the beginning of a page, so the word before it can be read.
         "cmp qword ptr [rdi - 8], {large}",
-        "jae 2f",
+        "jae {slow}",
         "jmp qword ptr [rip + {real}]",
-        "2:",
-        "mov rdx, qword ptr [rsp]",
-        "jmp {slow}",
         real = sym below::REALLOC,
         slow = sym slow::realloc,
         mark = const MARK,
@@ -107,13 +98,11 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut
 pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     naked_asm!(
         "test edi, {mark}",
-        "je 2f",
+        "je {slow}",
         // As in `realloc`.
         "cmp qword ptr [rdi - 8], {large}",
-        "jae 2f",
+        "jae {slow}",
         "jmp qword ptr [rip + {real}]",
-        "2:",
-        "jmp {slow}",
         real = sym below::FREE,
         slow = sym slow::free,
         mark = const MARK,
@@ -128,7 +117,7 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    naked_asm!("mov rdx, qword ptr [rsp]", "jmp {slow}", slow = sym slow::memalign)
+    naked_asm!("jmp {slow}", slow = sym slow::memalign)
 }
 
 /// `aligned_alloc`.
@@ -138,7 +127,7 @@ pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_vo
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    naked_asm!("mov rdx, qword ptr [rsp]", "jmp {slow}", slow = sym slow::memalign)
+    naked_asm!("jmp {slow}", slow = sym slow::memalign)
 }
 
 /// `posix_memalign`.
@@ -148,7 +137,7 @@ pub(crate) unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    naked_asm!("mov rcx, qword ptr [rsp]", "jmp {slow}", slow = sym slow::posix_memalign)
+    naked_asm!("jmp {slow}", slow = sym slow::posix_memalign)
 }
 
 /// `valloc`.
@@ -158,7 +147,7 @@ pub(crate) unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usiz
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
-    naked_asm!("mov rsi, qword ptr [rsp]", "jmp {slow}", slow = sym slow::valloc)
+    naked_asm!("jmp {slow}", slow = sym slow::valloc)
 }
 
 /// `pvalloc`.
@@ -168,7 +157,7 @@ pub(crate) unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
-    naked_asm!("mov rsi, qword ptr [rsp]", "jmp {slow}", slow = sym slow::pvalloc)
+    naked_asm!("jmp {slow}", slow = sym slow::pvalloc)
 }
 
 /// `mmap`.

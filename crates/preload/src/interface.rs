@@ -56,12 +56,12 @@ pub(crate) struct Real {
 pub(crate) struct Handlers {
     /// A point may lie in a block of this alignment (0 for any) and size that the caller is about to get. Gives the
     /// block where it was sampled, or null: then the library calls the real function.
-    pub(crate) allocate: unsafe extern "C" fn(&Points, usize, usize, bool, usize) -> *mut c_void,
+    pub(crate) allocate: unsafe extern "C" fn(&Points, usize, usize, bool) -> *mut c_void,
     /// The same for `realloc`. It always does the whole work.
-    pub(crate) reallocate: unsafe extern "C" fn(&Points, *mut c_void, usize, usize) -> *mut c_void,
+    pub(crate) reallocate: unsafe extern "C" fn(&Points, *mut c_void, usize) -> *mut c_void,
     /// A block that may be a sampled one is about to be freed.
     pub(crate) forget: unsafe extern "C" fn(*mut c_void),
-    /// Anonymous private memory was mapped by a caller.
+    /// Anonymous private memory was mapped; the last is the address that the caller continues at.
     pub(crate) mapped: unsafe extern "C" fn(&Points, usize, usize, usize),
     /// Memory is about to be unmapped.
     pub(crate) unmapped: unsafe extern "C" fn(usize, usize),

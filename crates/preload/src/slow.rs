@@ -49,11 +49,11 @@ fn points() -> &'static Points {
 }
 
 /// The sampled block, or null.
-fn sampled(align: usize, size: usize, zero: bool, caller: usize) -> *mut c_void {
+fn sampled(align: usize, size: usize, zero: bool) -> *mut c_void {
     let points = points();
     match handlers() {
         // SAFETY: an attached handler takes any size and alignment.
-        Some(handlers) => unsafe { (handlers.allocate)(points, align, size, zero, caller) },
+        Some(handlers) => unsafe { (handlers.allocate)(points, align, size, zero) },
         None => {
             points.left.store(UNATTENDED, Ordering::Relaxed);
             null_mut()
@@ -61,15 +61,15 @@ fn sampled(align: usize, size: usize, zero: bool, caller: usize) -> *mut c_void 
     }
 }
 
-pub(crate) unsafe extern "C" fn malloc(size: usize, caller: usize) -> *mut c_void {
-    let block = sampled(0, size, false, caller);
+pub(crate) unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+    let block = sampled(0, size, false);
     // SAFETY: the caller's arguments are passed on.
     if block.is_null() { unsafe { (real().malloc)(size) } } else { block }
 }
 
-pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize, caller: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let block = match count.checked_mul(size) {
-        Some(bytes) => sampled(0, bytes, true, caller),
+        Some(bytes) => sampled(0, bytes, true),
         None => {
             // The countdown was by a number without meaning.
             points().left.store(0, Ordering::Relaxed);
@@ -80,14 +80,14 @@ pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize, caller: usize)
     if block.is_null() { unsafe { (real().calloc)(count, size) } } else { block }
 }
 
-pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if below::is_early(block) {
         return below::move_early(block, size);
     }
     let points = points();
     if let Some(handlers) = handlers() {
         // SAFETY: the block is the caller's, and no handler keeps it.
-        return unsafe { (handlers.reallocate)(points, block, size, caller) };
+        return unsafe { (handlers.reallocate)(points, block, size) };
     }
     if points.left.load(Ordering::Relaxed) < 0 {
         points.left.store(UNATTENDED, Ordering::Relaxed);
@@ -109,29 +109,24 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
 }
 
 /// Counts an allocation that assembly has not counted, and gives the sampled block or null.
-fn counted(align: usize, size: usize, caller: usize) -> *mut c_void {
+fn counted(align: usize, size: usize) -> *mut c_void {
     let left = &points().left;
     let now = left.load(Ordering::Relaxed).wrapping_sub(size as i64);
     left.store(now, Ordering::Relaxed);
-    if now < 0 && align.is_power_of_two() { sampled(align, size, false, caller) } else { null_mut() }
+    if now < 0 && align.is_power_of_two() { sampled(align, size, false) } else { null_mut() }
 }
 
-pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize, caller: usize) -> *mut c_void {
-    let block = counted(align, size, caller);
+pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    let block = counted(align, size);
     // SAFETY: the caller's arguments are passed on.
     if block.is_null() { unsafe { (real().memalign)(align, size) } } else { block }
 }
 
-pub(crate) unsafe extern "C" fn posix_memalign(
-    to: *mut *mut c_void,
-    align: usize,
-    size: usize,
-    caller: usize,
-) -> c_int {
+pub(crate) unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {
     if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
         return EINVAL;
     }
-    let block = counted(align, size, caller);
+    let block = counted(align, size);
     if block.is_null() {
         // SAFETY: the caller's arguments are passed on.
         return below::posix_memalign().map_or(ENOMEM, |below| unsafe { below(to, align, size) });
@@ -141,16 +136,16 @@ pub(crate) unsafe extern "C" fn posix_memalign(
     0
 }
 
-pub(crate) unsafe extern "C" fn valloc(size: usize, caller: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
     // SAFETY: a page is a power of two.
-    unsafe { memalign(below::page(), size, caller) }
+    unsafe { memalign(below::page(), size) }
 }
 
-pub(crate) unsafe extern "C" fn pvalloc(size: usize, caller: usize) -> *mut c_void {
+pub(crate) unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     let page = below::page();
     match size.max(1).checked_next_multiple_of(page) {
         // SAFETY: as above.
-        Some(size) => unsafe { memalign(page, size, caller) },
+        Some(size) => unsafe { memalign(page, size) },
         None => {
             below::no_memory();
             null_mut()

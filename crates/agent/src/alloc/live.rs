@@ -98,7 +98,10 @@ const _: () = assert!(BUCKETS == 1 << (64 - 53) && FILTER == 1 << (64 - 49));
 impl Live {
     /// Adds a block. Where there is no room, it is counted as lost.
     pub(super) fn add(&self, address: usize, sample: Sample) -> bool {
-        for first in buckets(address) {
+        // The emptier bucket first: then hardly any block finds both of them full.
+        let taken = |first: usize| self.keys[first..first + WAYS].iter().filter(|key| key.load(Relaxed) != 0).count();
+        let [one, other] = buckets(address);
+        for first in if taken(one) <= taken(other) { [one, other] } else { [other, one] } {
             for at in first..first + WAYS {
                 let key = &self.keys[at];
                 if key.load(Relaxed) == 0 && key.compare_exchange(0, RESERVED, AcqRel, Relaxed).is_ok() {
@@ -238,7 +241,9 @@ mod tests {
     #[test]
     fn a_full_table_counts_what_it_loses() {
         let live = &Tables::map().unwrap().live;
-        (0..PLACES + 100).for_each(|index| drop(live.add(0x10_0000 + index * 1024, sample(1))));
+        for index in 0..PLACES + 100 {
+            live.add(0x10_0000 + index * 1024, sample(1));
+        }
         assert!(live.lost() >= 100 && live.count() as usize + live.lost() as usize == PLACES + 100);
     }
 
@@ -247,7 +252,9 @@ mod tests {
         let live = &Tables::map().unwrap().live;
         let random = Points::new();
         random.begin(11, 100);
-        (0..8000).for_each(|index| drop(live.add(0x10_0000 + index * 1024, sample(100))));
+        for index in 0..8000 {
+            live.add(0x10_0000 + index * 1024, sample(100));
+        }
         live.add(0x5_0000_0000, sample(5000));
         live.thin(200, &random);
         let sum: u64 = live.iter().map(|sample| sample.weight).sum();

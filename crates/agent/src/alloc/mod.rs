@@ -32,13 +32,16 @@ use neurogc_settings::{Allocations, Settings};
 use neurogc_wire::sites::AllocationMode;
 
 pub(crate) use history::History;
+pub(crate) use native::ignore_this_thread;
 pub(crate) use report::{site_table, summary};
 
 use crate::cpython::allocators::{self, Allocators, Domain};
 use crate::cpython::own_stack::OwnStack;
 use crate::cpython::{Interpreter, arenas, symbol};
+use crate::sys::heap::{self, Functions};
+use crate::sys::memory;
 use crate::sys::native::library_range;
-use interface::{ENTRY, Entry, Interface, Real, VERSION};
+use interface::{ENTRY, Entry, Interface, LARGE, Real, VERSION};
 use sampler::{Sampler, sampler};
 use tables::Tables;
 
@@ -126,11 +129,14 @@ fn hook_in(wanted: Allocations, interpreter: &Interpreter) -> Result<&'static Sa
         real,
         mode: if preloaded.is_some() { AllocationMode::Native } else { AllocationMode::Python },
         seed: RandomState::new().hash_one(std::process::id()),
+        thread_points: preloaded.map(|interface| interface.points),
         own_code: library_range(hook_in as *const () as usize).unwrap_or(none.clone()),
         allocators: [arena, other.unwrap_or(none)],
     };
     let sampler = sampler::publish(sampler).ok_or("another thread is doing it")?;
     if let Some(interface) = preloaded {
+        let Real { malloc, calloc, realloc, free, .. } = interface.real;
+        heap::allocate_by(Functions { malloc, calloc, realloc, free });
         // SAFETY: the library keeps the place as long as the process lives, and so do the handlers.
         unsafe { (*interface.handlers).store((&raw const native::HANDLERS).cast_mut(), Release) };
     } else {
@@ -167,6 +173,22 @@ fn below() -> Real {
         mallocx: symbol(c"mallocx").map(|function| unsafe {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn(usize, i32) -> *mut c_void>(function)
         }),
-        is_glibc: symbol(c"malloc").is_some() && symbol(c"malloc") == symbol(c"__libc_malloc"),
+        is_glibc: has_sizes_in_front(),
     }
+}
+
+/// Whether blocks have their size in front, as those of glibc do. The address of `malloc` does not tell: a program may have
+/// an entry of its own that leads to it.
+fn has_sizes_in_front() -> bool {
+    const FLAGS: usize = 7;
+    // Also a block that is a mapping of its own is no larger than this.
+    const MOST_BEYOND: usize = 8192;
+    [LARGE + 8, LARGE + 20_000].into_iter().all(|size| {
+        // SAFETY: an allocation; the block is freed below, and its surroundings are read with care.
+        let block = unsafe { libc::malloc(size) };
+        let in_front = memory::word((block as usize).wrapping_sub(size_of::<usize>())).map(|word| word & !FLAGS);
+        // SAFETY: the block from above.
+        unsafe { libc::free(block) };
+        in_front.is_some_and(|found| (size + 8..=size + MOST_BEYOND).contains(&found))
+    })
 }

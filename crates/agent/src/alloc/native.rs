@@ -13,6 +13,14 @@ use super::sampler::{Sampler, is_active, sampler};
 /// What is attached to the library.
 pub(super) static HANDLERS: Handlers = Handlers { allocate, reallocate, forget, mapped, unmapped };
 
+/// What the calling thread allocates from now on is not sampled: it is one of the agent's own.
+pub(crate) fn ignore_this_thread() {
+    if let Some(points) = sampler().and_then(|sampler| sampler.thread_points) {
+        // SAFETY: the library gives the thread's own points, which live as long as the thread.
+        unsafe { (*points()).busy.store(1, Relaxed) };
+    }
+}
+
 /// Marks the thread as being inside a handler until it is dropped.
 struct Inside<'a>(&'a Points);
 
@@ -33,15 +41,15 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// The points in a block that this caller is about to get.
-fn met(sampler: &Sampler, points: &Points, size: usize, caller: usize) -> u64 {
+/// The points in a block that a caller is about to get.
+fn met(sampler: &Sampler, points: &Points, size: usize) -> u64 {
     let met = sampler.met(points, size);
-    if size == 0 || size > isize::MAX as usize || sampler.own_code.contains(&caller) { 0 } else { met }
+    if size == 0 || size > isize::MAX as usize { 0 } else { met }
 }
 
-unsafe extern "C" fn allocate(points: &Points, align: usize, size: usize, zero: bool, caller: usize) -> *mut c_void {
+unsafe extern "C" fn allocate(points: &Points, align: usize, size: usize, zero: bool) -> *mut c_void {
     let Some(sampler) = sampler() else { return null_mut() };
-    let met = met(sampler, points, size, caller);
+    let met = met(sampler, points, size);
     let Some(_inside) = (met > 0).then(|| Inside::enter(points)).flatten() else { return null_mut() };
     let block = sampler.marked_block(align, size, zero);
     if !block.is_null() {
@@ -50,10 +58,10 @@ unsafe extern "C" fn allocate(points: &Points, align: usize, size: usize, zero: 
     block
 }
 
-unsafe extern "C" fn reallocate(points: &Points, block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
+unsafe extern "C" fn reallocate(points: &Points, block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: handlers are attached after the sampler was published; `below` gets the caller's own arguments.
     let Some(sampler) = sampler() else { return unsafe { libc::realloc(block, size) } };
-    let mut points_met = if points.left.load(Relaxed) < 0 { met(sampler, points, size, caller) } else { 0 };
+    let mut points_met = if points.left.load(Relaxed) < 0 { met(sampler, points, size) } else { 0 };
     let inside = Inside::enter(points);
     if inside.is_none() {
         points_met = 0;

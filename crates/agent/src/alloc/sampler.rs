@@ -27,7 +27,9 @@ pub(super) struct Sampler {
     pub(super) real: Real,
     pub(super) mode: AllocationMode,
     pub(super) seed: u64,
-    /// Code whose allocations and mappings are not the program's: the agent's own.
+    /// Gives the points of the calling thread, where the library is preloaded.
+    pub(super) thread_points: Option<unsafe extern "C" fn() -> *const Points>,
+    /// Code whose mappings are not the program's: the agent's own.
     pub(super) own_code: Range<usize>,
     /// Code whose mappings are handed on as blocks: CPython's arenas, and an allocator other than glibc's.
     pub(super) allocators: [Range<usize>; 2],

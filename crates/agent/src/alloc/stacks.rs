@@ -11,17 +11,14 @@ use super::texts::{LONGEST, Texts};
 use crate::cpython::own_stack::CodePlace;
 
 const NODES: usize = 16 * 1024;
-/// How many nodes are tried for a place.
+const SLOTS: usize = 2 * NODES;
+/// How many slots are tried for a place.
 const TRIES: usize = 64;
 /// Beyond so many nodes a stack is only its innermost place: lines stay right when callers find no more room.
 const WHOLE_STACKS: u32 = 12 * 1024;
 
 /// The node of blocks that no Python code has asked for.
 pub(super) const ROOT: u32 = 0;
-
-/// States of a node; all zeros are one that is free.
-const MAKING: u32 = 1;
-const MADE: u32 = 2;
 
 /// What is copied from code objects when a node is made.
 pub(super) trait Describe {
@@ -34,6 +31,9 @@ pub(super) trait Describe {
 /// The tree. All zeros are an empty one.
 #[derive(Debug)]
 pub(super) struct Stacks {
+    /// Numbers of nodes by the hash of their place and caller; zero where there is none. Nodes themselves lie in the order in
+    /// which they were made, so that a small program touches little memory.
+    slots: [AtomicU32; SLOTS],
     nodes: [Node; NODES],
     /// What was allocated, by node and allocator.
     made: [[Made; DOMAINS.len()]; NODES],
@@ -43,7 +43,6 @@ pub(super) struct Stacks {
 
 #[derive(Debug)]
 struct Node {
-    state: AtomicU32,
     parent: AtomicU32,
     code: AtomicUsize,
     name: AtomicUsize,
@@ -92,32 +91,33 @@ impl Stacks {
             ^ u64::from(parent).rotate_left(40)
             ^ u64::from(place.instruction).rotate_left(20)
             ^ u64::from(place.first_line).rotate_left(52);
-        let first = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize;
+        let first = (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 49) as usize;
+        let mut fresh = 0;
         for attempt in 0..TRIES {
-            let at = (first + attempt) & (NODES - 1);
-            if at as u32 == ROOT {
-                continue;
-            }
-            let node = &self.nodes[at];
-            let state = node.state.load(Acquire);
-            if state == MADE && node.is(parent, place) {
-                return Some(at as u32);
-            }
-            if state == 0 {
-                if self.used.load(Relaxed) >= limit {
-                    return None;
+            let slot = &self.slots[(first + attempt) & (SLOTS - 1)];
+            let mut number = slot.load(Acquire);
+            if number == 0 {
+                if fresh == 0 {
+                    fresh = self.make(parent, place, describe, limit)?;
                 }
-                if node.state.compare_exchange(0, MAKING, AcqRel, Relaxed).is_ok() {
-                    self.make(node, parent, place, describe);
-                    return Some(at as u32);
+                match slot.compare_exchange(0, fresh, AcqRel, Acquire) {
+                    Ok(_) => return Some(fresh),
+                    Err(other) => number = other,
                 }
+            }
+            if self.nodes.get(number as usize).is_some_and(|node| node.is(parent, place)) {
+                return Some(number);
             }
         }
         None
     }
 
-    fn make(&self, node: &Node, parent: u32, place: &CodePlace, describe: &impl Describe) {
-        self.used.fetch_add(1, Relaxed);
+    /// A new node, which no slot leads to yet. None where there are as many as there may be.
+    fn make(&self, parent: u32, place: &CodePlace, describe: &impl Describe, limit: u32) -> Option<u32> {
+        // The root has the first number.
+        let more = |used: u32| (used + 1 < limit).then_some(used + 1);
+        let number = self.used.fetch_update(Relaxed, Relaxed, more).ok()? + 1;
+        let node = self.nodes.get(number as usize)?;
         node.parent.store(parent, Relaxed);
         node.code.store(place.code, Relaxed);
         node.name.store(place.name, Relaxed);
@@ -130,22 +130,23 @@ impl Stacks {
         node.file_text.store(self.texts.number(&text[..length.min(LONGEST)]), Relaxed);
         let length = describe.text(place.name, &mut text);
         node.name_text.store(self.texts.number(&text[..length.min(LONGEST)]), Relaxed);
-        node.state.store(MADE, Release);
+        Some(number)
     }
 
     /// Counts what a sample stands for.
     pub(super) fn count(&self, sample: Sample) {
         let made = &self.made[sample.site.node() as usize & (NODES - 1)][(sample.site.0 & 3) as usize];
-        made.bytes.fetch_add(sample.weight, Relaxed);
         made.blocks.fetch_add(sample.blocks(), Relaxed);
+        // Whoever reads this sees the node as it was made.
+        made.bytes.fetch_add(sample.weight, Release);
     }
 
     /// Every site that has allocated something, with bytes and blocks.
     pub(super) fn made(&self) -> impl Iterator<Item = (SiteKey, u64, u64)> {
-        let nodes = (0..NODES).filter(|at| *at as u32 == ROOT || self.nodes[*at].state.load(Acquire) == MADE);
-        nodes.flat_map(move |at| {
+        let used = (self.used.load(Relaxed) as usize).min(NODES - 1);
+        (0..=used).flat_map(move |at| {
             DOMAINS.iter().zip(&self.made[at]).filter_map(move |(domain, made)| {
-                let bytes = made.bytes.load(Relaxed);
+                let bytes = made.bytes.load(Acquire);
                 (bytes > 0).then(|| (SiteKey::new(at as u32, *domain), bytes, made.blocks.load(Relaxed)))
             })
         })
@@ -153,7 +154,7 @@ impl Stacks {
 
     /// A node; none for the root.
     pub(super) fn facts(&self, node: u32) -> Option<NodeFacts> {
-        let node = self.nodes.get(node as usize).filter(|node| node.state.load(Acquire) == MADE)?;
+        let node = self.nodes.get(node as usize).filter(|_| node != ROOT && node <= self.used.load(Relaxed))?;
         Some(NodeFacts {
             parent: node.parent.load(Relaxed),
             file: node.file_text.load(Relaxed),
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn without_room_for_callers_the_line_stays() {
         let stacks = &Tables::map().unwrap().stacks;
-        for code in 0..30_000 {
+        for code in 0..14_000 {
             stacks.node(&[place(16 * code, 1), place(8, 8)], &Digits);
         }
         let node = stacks.node(&[place(16 * 777, 5), place(8, 8), place(9, 9)], &Digits);
