@@ -6,7 +6,7 @@ import sysconfig
 from pathlib import Path
 
 from setuptools import setup
-from setuptools_rust import RustBin, RustExtension
+from setuptools_rust import Binding, RustBin, RustExtension
 
 # One extension file serves every CPython with a GIL from 3.10 on. Free-threaded builds and PyPy get none: all that
 # their agent may use is the public API, for which the package has a stand-in in Python, and an extension would bring
@@ -25,10 +25,19 @@ def version() -> str:
 
 CARGO = {"args": ["--profile", "release"], "cargo_manifest_args": ["--locked"], "debug": False}
 AGENT = RustExtension("neurogc._agent", path="crates/agent/Cargo.toml", **CARGO)
+# No module of Python, but a library that `neurogc run` has the dynamic linker load: it is to lie beside the agent. It has
+# no standard library, and so cannot unwind.
+PRELOAD = RustExtension(
+    "neurogc.libneurogc_preload",
+    path="crates/preload/Cargo.toml",
+    binding=Binding.NoBinding,
+    rustc_flags=["-Cpanic=abort"],
+    **CARGO,
+)
 COMMAND = RustBin("neurogc", path="crates/cli/Cargo.toml", **CARGO)
 
 setup(
     version=version(),
-    rust_extensions=[COMMAND, AGENT] if HAS_STABLE_ABI else [COMMAND],
+    rust_extensions=[COMMAND, AGENT, PRELOAD] if HAS_STABLE_ABI else [COMMAND],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if HAS_STABLE_ABI else {},
 )

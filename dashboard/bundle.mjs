@@ -1,4 +1,4 @@
-// Bundles the page into the folder that is named: index.html, app.js, app.css and the icon, under fixed names.
+// Bundles the page into the folder that is named: index.html, app.js, app.css, the icon, and the flame graph as a file of its own.
 
 import { copyFile, mkdir, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -12,18 +12,16 @@ const out = resolve(process.argv[2] ?? join(here, "dist"));
 
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
-await build({
-  absWorkingDir: here,
-  entryPoints: { app: "src/main.ts" },
-  outdir: out,
-  bundle: true,
-  minify: true,
-  format: "esm",
-  target: "es2022",
-  charset: "utf8",
-  legalComments: "none",
-  logLevel: "warning",
-});
+const shared = { absWorkingDir: here, outdir: out, bundle: true, minify: true, target: "es2022", charset: "utf8", legalComments: "none", logLevel: "warning" };
+await build({ ...shared, entryPoints: { app: "src/main.ts" }, format: "esm" });
+
+// The flame graph is also a page in one file, into which the command and the dashboard put the data.
+const flame = await build({ ...shared, entryPoints: { flame: "src/flame/page.ts" }, format: "iife", write: false });
+const built = (end) => flame.outputFiles.find((file) => file.path.endsWith(end)).text.trim();
+const [style, script] = [built(".css"), built(".js")];
+if (/<\/script|<!--/i.test(script) || /<\/style/i.test(style)) throw new Error("the flame graph's code would end the element that it is in");
+const page = await readFile(join(here, "src/flame/page.html"), "utf8");
+await writeFile(join(out, "flame.html"), page.replace("/* style */", () => style).replace("// script", () => script));
 await copyFile(join(here, "src/index.html"), join(out, "index.html"));
 await copyFile(join(here, "src/icon.svg"), join(out, "icon.svg"));
 

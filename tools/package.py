@@ -12,7 +12,10 @@ from pathlib import Path
 
 from interpreters import ROOT
 
-PROGRAM = "import gc, neurogc, neurogc._agent; gc.collect(); print('policy', neurogc.status()['policy'])"
+PROGRAM = (
+    "import gc, neurogc, neurogc._agent, platform; gc.collect(); report = neurogc.status(); print('policy', report['policy']); "
+    "assert platform.machine() != 'x86_64' or report['allocations']['mode'] == 'native', report['allocations']"
+)
 
 
 def checks(python: str) -> list[tuple[str, bool]]:

@@ -9,6 +9,7 @@ import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { WebSocketServer } from "ws";
+import { sites } from "./sites.mjs";
 import { EMPTY, POLICIES, SERIES, events, fold, processes, values } from "./data.mjs";
 
 const { values: options } = parseArgs({
@@ -292,6 +293,9 @@ async function answer(request, url) {
   if (rest === "series") return { id, ...series(process, ...asked(query), names(query), Number(query.get("points") ?? 600)) };
   if (rest === "latency") return { id, ...heat(process, ...asked(query), Number(query.get("points") ?? 600)) };
   if (rest === "events") return { id, ...happened(process, ...asked(query), query) };
+  if (rest === "sites" && process === known[0]) throw new Refused(422, "refused", "the allocators are debug allocators (PYTHONMALLOC)");
+  if (rest === "sites") return sites(id, process.pid, query, (Date.now() - process.started_ms) / 1000);
+  if (rest === "pprof") return Buffer.from([0x1f, 0x8b]);
   if (rest === "policy") return change(process, JSON.parse(body));
   if (rest === "collect") return { how: "snapshot", found: 812, pause_ms: 1.9 };
   return { ...described(process), status: process.ended_ms ? null : status(process), status_ms: Date.now() };

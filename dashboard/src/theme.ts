@@ -5,13 +5,31 @@ export type Choice = "auto" | "light" | "dark";
 const KEY = "neurogc.theme";
 const ORDER: Choice[] = ["auto", "light", "dark"];
 
+// A page that was opened as a file may have no storage; then nothing is remembered.
+
+function remembered(): Choice | null {
+  try {
+    return localStorage.getItem(KEY) as Choice | null;
+  } catch {
+    return null;
+  }
+}
+
+function remember(choice: Choice): void {
+  try {
+    localStorage.setItem(KEY, choice);
+  } catch {
+    return;
+  }
+}
+
 export class Theme {
   choice: Choice;
   private listeners = new Set<() => void>();
   private system = matchMedia("(prefers-color-scheme: dark)");
 
   constructor() {
-    const kept = localStorage.getItem(KEY) as Choice | null;
+    const kept = remembered();
     this.choice = kept && ORDER.includes(kept) ? kept : "auto";
     this.system.addEventListener("change", () => this.apply());
     this.apply();
@@ -19,7 +37,7 @@ export class Theme {
 
   next(): void {
     this.choice = ORDER[(ORDER.indexOf(this.choice) + 1) % ORDER.length];
-    localStorage.setItem(KEY, this.choice);
+    remember(this.choice);
     this.apply();
   }
 

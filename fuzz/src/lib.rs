@@ -6,6 +6,7 @@ mod mend;
 
 use neurogc_wire::control::{self, Ask, MAX_QUESTION, MessageError, Question};
 use neurogc_wire::report::{self, Report};
+use neurogc_wire::sites::{AllocationDomain, NO_PARENT, Site, SiteCounts, SiteFrame, SiteNode, SiteTable};
 use neurogc_wire::status::Cause;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{self, BlockWriter, Header, OrderKind, Place, Record};
@@ -70,11 +71,19 @@ pub fn check_trace(bytes: &[u8]) {
     }
     assert!(end <= bytes.len(), "damage lies within the file");
 
-    let again = trace::encode(&trace.header, &trace.records);
+    let mut again = trace::encode(&trace.header, &trace.records);
+    trace.sites.iter().for_each(|table| again.extend(trace::encode_sites(table)));
     let back = trace::read(&again).expect("what was read can be written and read again");
     assert!(back.damage.is_empty(), "{:?}", back.damage);
     assert_eq!(back.header, trace.header);
     assert_eq!(back.records, trace.records);
+    // A table with more sites than matter is cut, but holds as much.
+    let live = |tables: &[SiteTable]| -> Vec<u128> {
+        tables.iter().map(|table| table.sites.iter().map(|site| u128::from(site.now.live_bytes)).sum()).collect()
+    };
+    let whole = live(&trace.sites).into_iter().zip(live(&back.sites));
+    assert_eq!(back.sites.len(), trace.sites.len());
+    whole.for_each(|(one, other)| assert!(one == other || one > u128::from(u64::MAX)));
 }
 
 fn control_seeds() -> Vec<Vec<u8>> {
@@ -104,9 +113,28 @@ fn trace_seeds() -> Vec<Vec<u8>> {
             writer.push(&record);
         }
         full.extend(writer.take());
+        full.extend(trace::encode_sites(&sites()));
     }
     let version1 = include_bytes!("../../crates/wire/tests/fixtures/version1.ngct").to_vec();
     vec![empty, full, version1]
+}
+
+fn sites() -> SiteTable {
+    let now = SiteCounts { live_bytes: 4 << 20, live_blocks: 900, made_bytes: 9 << 20, made_blocks: 2000 };
+    SiteTable {
+        pid: 7,
+        taken_unix_ms: 1_790_000_000_000,
+        since_unix_ms: 1_789_999_000_000,
+        sample_bytes: 32 << 10,
+        strings: vec!["app.py".into(), "load".into()],
+        frames: vec![SiteFrame { file: 0, function: 1, line: 12, first_line: 10 }],
+        nodes: vec![SiteNode { parent: NO_PARENT, frame: 0 }, SiteNode { parent: 0, frame: 0 }],
+        sites: vec![
+            Site { node: 1, domain: AllocationDomain::Object, now, before: SiteCounts::default() },
+            Site { node: NO_PARENT, domain: AllocationDomain::Malloc, now, before: SiteCounts::default() },
+        ],
+        ..SiteTable::default()
+    }
 }
 
 fn one_of_each(at: u64) -> [Record; 12] {

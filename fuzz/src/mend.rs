@@ -12,7 +12,7 @@ pub fn put_right(bytes: &mut [u8]) {
             }
             set_word(bytes, start, end - body);
             set_word(bytes, start + 4, crc32(&bytes[body..end]) as usize);
-            let Some(next) = bytes[end..].windows(4).position(|it| it == b"NGCB") else { return };
+            let Some(next) = bytes[end..].windows(4).position(|it| it == b"NGCB" || it == b"NGCS") else { return };
             start = end + next + 4;
         }
     } else if bytes.len() >= 4 {

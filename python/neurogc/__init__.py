@@ -7,7 +7,9 @@ that is imported on first use, because this runs at the start of every observed 
 from . import _native
 from ._marks import request, step
 
-__all__ = ["__version__", "asgi", "collect", "install", "paused", "request", "status", "step", "uninstall", "wsgi"]
+__all__ = [
+    "__version__", "asgi", "collect", "install", "memory", "paused", "request", "status", "step", "uninstall", "wsgi",
+]
 
 __version__ = _native.agent.version
 
@@ -126,7 +128,7 @@ def _written(name, value):
 
 
 def __getattr__(name):
-    if name in ("asgi", "wsgi"):
+    if name in ("asgi", "memory", "wsgi"):
         import importlib
 
         return importlib.import_module("." + name, __name__)

@@ -3,9 +3,11 @@
 import os
 from typing import Any, Callable, TypeVar, overload
 
-from . import asgi as asgi, wsgi as wsgi
+from . import asgi as asgi, memory as memory, wsgi as wsgi
 
-__all__ = ["__version__", "asgi", "collect", "install", "paused", "request", "status", "step", "uninstall", "wsgi"]
+__all__ = [
+    "__version__", "asgi", "collect", "install", "memory", "paused", "request", "status", "step", "uninstall", "wsgi",
+]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Setting = str | int | float | bool | os.PathLike[str] | None

@@ -229,6 +229,11 @@ def status_json():
     return json.dumps(_report())
 
 
+def sites_json(since):
+    """The stand-in samples nothing."""
+    raise RuntimeError("allocations are sampled by the extension module only, which this interpreter has not loaded")
+
+
 def _on_collection(phase, info):
     state = _state
     if phase == "start":

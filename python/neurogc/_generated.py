@@ -27,6 +27,8 @@ SETTINGS = {
     "explicit_collect": (("choice", "keep", "defer"), "keep"),
     "snapshots": (("switch",), "true"),
     "huge_arenas": (("switch",), "true"),
+    "allocations": (("choice", "auto", "python", "native", "off"), "auto"),
+    "sample_kib": (("number", 0.25, 65536), "32"),
     "pause_ms": (("number", 0.1, 1000), "1"),
     "memory_price": (("number", 0, 10), "0.01"),
     "memory_max_mb": (("number", 0, 1000000000), "0"),
@@ -55,6 +57,14 @@ REPORT = {
         "cpu_ms": 0.0,
         "dropped": 0,
         "rss_bytes": 0,
+    },
+    "allocations": {
+        "attributed": 0.0,
+        "live_bytes": 0,
+        "mode": "off",
+        "rate_bytes_s": 0.0,
+        "reason": "",
+        "top": [],
     },
     "bound": {
         "assisted_ms": 0.0,

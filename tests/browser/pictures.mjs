@@ -36,6 +36,7 @@ export async function pictures(browser, backend, folder) {
   const processes = backend.real ? "?find=service.py" : "";
   await take("overview", `#/overview${processes}`);
   await take("process", `#/process?id=${backend.without}&range=1m&slo=50`, opened);
+  await take("memory", `#/memory?id=${backend.without}&since=30s`);
   await take("compare", `#/compare?a=${backend.without}&b=${backend.with}&range=1m`);
   if (trace) await take("replay", `#/replay?rec=${trace}&window=all`, (page) => page.getByRole("button", { name: "End" }).click().then(() => page.waitForTimeout(500)));
   if (bench) await take("replay-bench", `#/replay?rec=${bench}`);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use neurogc_wire::control::{self, Answer, Ask, MAX_ANSWER, MessageError, Outcome, Question};
+use neurogc_wire::sites::SiteTable;
 use neurogc_wire::status::Status;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
@@ -107,6 +108,19 @@ impl Rendezvous {
         }
     }
 
+    /// Asks the agent of one process where live memory was allocated, compared with so many seconds ago.
+    pub(crate) fn sites(&self, pid: u32, since_s: Option<u32>, patience: Duration) -> Result<SiteTable, String> {
+        let path = self.socket(pid)?;
+        match put(&path, Ask::Sites(since_s), patience) {
+            Ok(Answer::Sites(table)) => Ok(*table),
+            Ok(other) => Err(foreign(pid, &other)),
+            Err(AskError::Refused(reason)) => Err(format!(
+                "there are no allocation sites of process {pid}: {reason}. `neurogc status {pid}` shows what its agent does"
+            )),
+            Err(error) => Err(unheard(pid, &error)),
+        }
+    }
+
     /// Has the agent of one process do something, and waits for the outcome. `patience` is for each answer, and
     /// `longest` for the work itself: a process that computes in native code may take a while to come to it.
     pub(crate) fn have_done(
@@ -143,6 +157,11 @@ impl Rendezvous {
 
     /// Puts one question to the agent of one process.
     fn put(&self, pid: u32, question: Ask, patience: Duration) -> Result<Answer, String> {
+        put(&self.socket(pid)?, question, patience).map_err(|error| unheard(pid, &error))
+    }
+
+    /// The socket of one process, where this user may ask it.
+    fn socket(&self, pid: u32) -> Result<PathBuf, String> {
         let Some(process) = process::look_up(pid) else {
             return Err(format!("there is no process {pid}. `neurogc ps` lists those with an agent"));
         };
@@ -154,15 +173,20 @@ impl Rendezvous {
             ));
         }
         let folder = self.folder(process.uid);
-        let without_agent =
-            || format!("process {pid} has no agent. Start it with `neurogc run -- …`, or call neurogc.install() in it");
         if !check_folder(&folder, process.uid)? {
-            return Err(without_agent());
+            return Err(unheard(pid, &AskError::NoAgent));
         }
-        put(&control::socket_path(&folder, pid), question, patience).map_err(|error| match error {
-            AskError::NoAgent => without_agent(),
-            error => format!("process {pid}: {error}"),
-        })
+        Ok(control::socket_path(&folder, pid))
+    }
+}
+
+/// Why a process gave no answer, in words.
+fn unheard(pid: u32, error: &AskError) -> String {
+    match error {
+        AskError::NoAgent => {
+            format!("process {pid} has no agent. Start it with `neurogc run -- …`, or call neurogc.install() in it")
+        }
+        error => format!("process {pid}: {error}"),
     }
 }
 

@@ -26,6 +26,16 @@ pub(crate) fn bytes(size: u64) -> String {
     }
 }
 
+/// A difference of sizes, with its sign.
+pub(crate) fn change(size: i64) -> String {
+    let sign = match size {
+        0 => "±",
+        1.. => "+",
+        _ => "−",
+    };
+    format!("{sign}{}", bytes(size.unsigned_abs()))
+}
+
 /// A duration given in milliseconds, in the unit that suits it.
 pub(crate) fn ms(value: f64) -> String {
     if value == 0.0 {
@@ -145,6 +155,11 @@ mod tests {
         for (size, expect) in cases {
             assert_eq!(bytes(size), expect);
         }
+    }
+
+    #[test]
+    fn differences_have_a_sign() {
+        assert_eq!([0, 2048, -(3 << 20)].map(change), ["±0 B", "+2.0 KiB", "−3.0 MiB"]);
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 /// The folder inside the package that goes on `PYTHONPATH`.
 const INJECT: &str = "_inject";
 
+/// The library inside the package that is preloaded.
+const PRELOAD: &str = "libneurogc_preload.abi3.so";
+
 /// The folder of the Python package `neurogc`, checked to be whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Home(PathBuf);
@@ -67,6 +70,12 @@ impl Home {
     /// The package's folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.0
+    }
+
+    /// The library that samples native allocations, where this package has it.
+    pub(crate) fn preload(&self) -> Option<PathBuf> {
+        let library = self.0.join(PRELOAD);
+        (cfg!(target_arch = "x86_64") && library.is_file()).then_some(library)
     }
 
     /// What goes on `PYTHONPATH`.

@@ -12,6 +12,9 @@ use crate::home::Home;
 
 const PYTHONPATH: &str = "PYTHONPATH";
 
+/// What the dynamic linker loads before everything else, separated by colons or spaces.
+const LD_PRELOAD: &str = "LD_PRELOAD";
+
 /// Prepares a command to load the agent of `home` with these settings.
 pub(crate) fn inject(command: &mut Command, home: &Home, settings: &[(String, String)]) -> Result<(), String> {
     inject_before(command, home, settings, env::var_os(PYTHONPATH).as_deref())
@@ -35,6 +38,24 @@ fn inject_before(
         command.env(variable(name), value);
     }
     Ok(())
+}
+
+/// Has the dynamic linker load the library that samples native allocations, in the command and in its children. Where it
+/// is not there, or cannot be named, the agent samples CPython's allocators only, and says so.
+pub(crate) fn preload(command: &mut Command, home: &Home) {
+    if let Some(library) = home.preload()
+        && let Some(value) = preload_first(&library, env::var_os(LD_PRELOAD).as_deref())
+    {
+        command.env(LD_PRELOAD, value);
+    }
+}
+
+/// `LD_PRELOAD` with our library first, and only once.
+fn preload_first(library: &Path, before: Option<&OsStr>) -> Option<OsString> {
+    let library = library.to_str().filter(|path| !path.contains([':', ' ', '$']))?;
+    let before = before.map_or(Some(""), OsStr::to_str)?;
+    let others = before.split([':', ' ']).filter(|path| !path.is_empty() && *path != library);
+    Some(std::iter::once(library).chain(others).collect::<Vec<_>>().join(":").into())
 }
 
 /// The variable of a setting.
@@ -67,6 +88,19 @@ mod tests {
         check(Some("/a:/b"), "/home/_inject:/a:/b");
         check(Some("/home/_inject:/a"), "/home/_inject:/a");
         check(Some("/a:/home/_inject"), "/home/_inject:/a");
+    }
+
+    #[test]
+    fn our_library_is_loaded_first_and_once() {
+        let check = |before: Option<&str>, expect: Option<&str>| {
+            let value = preload_first(Path::new("/home/p.so"), before.map(OsStr::new));
+            assert_eq!(value, expect.map(OsString::from));
+        };
+        check(None, Some("/home/p.so"));
+        check(Some(""), Some("/home/p.so"));
+        check(Some("/a.so /b.so"), Some("/home/p.so:/a.so:/b.so"));
+        check(Some("/a.so:/home/p.so"), Some("/home/p.so:/a.so"));
+        assert_eq!(preload_first(Path::new("/with space/p.so"), None), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Reports and records that the tests show and read back.
 
 use neurogc_wire::stacks::StallStack;
+use neurogc_sites::{CodeLine, TableBuilder};
+use neurogc_wire::sites::{AllocationDomain, AllocationMode, SiteCounts, SiteTable};
 use neurogc_wire::status::{
     AgentCost, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, FailedSnapshots, Forecasts, Gc, Gil, Guards, Io,
     Latency, Memory, Net, Orders, PauseTotals, Pauses, Requests, Route, SlowRequest, Snapshots, Spans, Stall, Stalls,
@@ -327,6 +329,46 @@ pub(crate) fn trace() -> Trace {
             Record::Flight { at: 98 * MS, lasted: 9 * MS, faults: 40, objects: 320_000, found: 9_000 },
             Record::Process { at: 100 * MS, rss: 120 << 20, cpu_us: 110_000 },
         ],
+        sites: Vec::new(),
         damage: vec![Damage { offset: 900, length: 128, what: "the last block is cut off" }],
     }
+}
+
+/// The sites of a small shop. In each round its cache has more and its buffers have less.
+pub(crate) fn sites(round: u64) -> SiteTable {
+    let place = |file, function, line| CodeLine { file, function, line, first_line: line / 10 * 10 };
+    let app = "/srv/shop/web/app.py";
+    let main = place(app, "<module>", 90);
+    let handle = place(app, "handle", 31);
+    let add = place("/srv/shop/web/cache.py", "add", 41);
+    let loads = place("/usr/lib/python3.12/json/decoder.py", "raw_decode", 353);
+    let zeros = place("/opt/venv/lib/python3.12/site-packages/numpy/core/numeric.py", "ones", 191);
+    let counts = |bytes: u64, blocks: u64, made: u64| SiteCounts {
+        live_bytes: bytes,
+        live_blocks: blocks,
+        made_bytes: made * round,
+        made_blocks: made * round / 100,
+    };
+    let taken_unix_ms = 1_790_000_000_000 + round * 60_000;
+    let facts = SiteTable {
+        pid: 4242,
+        taken_unix_ms,
+        since_unix_ms: 1_790_000_000_000,
+        mode: AllocationMode::Native,
+        sample_bytes: 32 << 10,
+        ..SiteTable::default()
+    };
+    let mut builder = TableBuilder::like(&facts);
+    let stacks: [(&[CodeLine<'_>], AllocationDomain, SiteCounts); 5] = [
+        (&[main, handle, add], AllocationDomain::Object, counts(round * (180 << 20), round * 91_002, 200 << 20)),
+        (&[main, handle, add, loads], AllocationDomain::Object, counts(24 << 20, 300_123, 6 << 30)),
+        (&[main, handle, loads], AllocationDomain::Malloc, counts(8 << 20, 2_011, 1 << 30)),
+        (&[main, zeros], AllocationDomain::Malloc, counts((64 << 20) / round, 4, 64 << 20)),
+        (&[], AllocationDomain::Mmap, counts(16 << 20, 2, 16 << 20)),
+    ];
+    for (stack, domain, counts) in stacks {
+        let node = builder.node(stack.iter().copied());
+        builder.site(node, domain).now = counts;
+    }
+    builder.finish()
 }

@@ -15,6 +15,9 @@ const TOKEN_PROTOCOL: &str = "token.";
 /// How long a browser keeps the token: 30 days.
 const KEPT_S: u64 = 30 * 86_400;
 
+/// Paths that tell something about processes begin with these. The rest is the page itself.
+const GUARDED: [&str; 4] = ["/api", "/metrics", "/debug", "/processes"];
+
 /// Who gets in.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -43,7 +46,7 @@ impl Gate {
         if (headers.contains_key(header::UPGRADE) || changes) && !comes_from_here(headers, host) {
             return Err(ApiError::forbidden("the request comes from a page of another server"));
         }
-        let guarded = uri.path().starts_with("/api") || uri.path() == "/metrics";
+        let guarded = GUARDED.iter().any(|start| uri.path().starts_with(start));
         let Some(tokens) = self.tokens.as_ref().filter(|_| guarded) else { return Ok(TokenRole::Full) };
         let given = given(headers).or_else(|| self.in_cookie(headers));
         let role = match given {

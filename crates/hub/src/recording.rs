@@ -40,7 +40,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, TraceError> {
     let from_ms = header.started_unix_ns / 1_000_000;
     let mut last = 0;
     let (_, damage) = walk(bytes, &mut |block| {
-        let times = block.iter().map(Record::at).filter(|at| at / SECOND_NS <= LONGEST_S);
+        let times = block.records().into_iter().map(|record| record.at()).filter(|at| at / SECOND_NS <= LONGEST_S);
         last = times.fold(last, u64::max);
     })?;
     Ok(Recording { header, damage, from_ms, to_ms: from_ms + last / 1_000_000 + 1 })
@@ -50,7 +50,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, TraceError> {
 pub(crate) fn rows(bytes: &[u8], (from, to): (u64, u64), step_ms: u64) -> Result<Vec<FigureRow>, TraceError> {
     let from_ms = header_of(bytes)?.started_unix_ns / 1_000_000;
     let mut replay = Replay::new(from_ms, (from, to), step_ms);
-    walk(bytes, &mut |block| block.iter().for_each(|record| replay.take(record)))?;
+    walk(bytes, &mut |block| block.records().iter().for_each(|record| replay.take(record)))?;
     replay.close_second();
     Ok(replay.steps.finish())
 }
@@ -60,7 +60,8 @@ pub(crate) fn events(bytes: &[u8], wish: &Wish) -> Result<Found, TraceError> {
     let epoch = epoch_ms(&header_of(bytes)?);
     let mut choice = Choice::new(wish.limit);
     walk(bytes, &mut |block| {
-        let events = block.iter().filter_map(|record| Event::of(record, epoch));
+        let records = block.records();
+        let events = records.iter().filter_map(|record| Event::of(record, epoch));
         events.filter(|event| wish.grants(event)).for_each(|event| choice.offer(event));
     })?;
     Ok(choice.made())

@@ -65,6 +65,6 @@ impl Recorder {
             thresholds: workload.thresholds,
             ..Header::default()
         };
-        Trace { header, records: self.records, damage: Vec::new() }
+        Trace { header, records: self.records, sites: Vec::new(), damage: Vec::new() }
     }
 }

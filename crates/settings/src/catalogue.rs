@@ -32,6 +32,10 @@ pub struct Settings {
     pub snapshots: bool,
     /// Whether small objects are put into huge pages.
     pub huge_arenas: bool,
+    /// Which allocations are sampled.
+    pub allocations: Allocations,
+    /// The distance of two sampling points that sampling begins with, in bytes.
+    pub sample_bytes: u64,
     /// What the policy is told.
     pub tuning: Tuning,
     /// What holds whatever the policy says.
@@ -48,6 +52,32 @@ pub enum ExplicitCollect {
     Defer,
 }
 
+/// Which allocations are sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allocations {
+    /// Those of native code too, where the preloaded library is there, else those of CPython.
+    #[default]
+    Auto,
+    /// Those of CPython.
+    Python,
+    /// Those of native code too.
+    Native,
+    /// None.
+    Off,
+}
+
+impl Allocations {
+    /// All, with the names they are written by.
+    const ALL: [(Self, &'static str); 4] =
+        [(Self::Auto, "auto"), (Self::Python, "python"), (Self::Native, "native"), (Self::Off, "off")];
+
+    /// Whether the library is to be preloaded for it.
+    #[must_use]
+    pub fn wants_preload(self) -> bool {
+        matches!(self, Self::Auto | Self::Native)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -62,6 +92,8 @@ impl Default for Settings {
             explicit_collect: ExplicitCollect::default(),
             snapshots: true,
             huge_arenas: true,
+            allocations: Allocations::default(),
+            sample_bytes: 32 * 1024,
             tuning: Tuning::default(),
             limits: Limits::default(),
         }
@@ -236,6 +268,30 @@ pub const CATALOGUE: &[Setting] = &[
             Ok(())
         },
         show: |settings| settings.huge_arenas.to_string(),
+    },
+    Setting {
+        name: "allocations",
+        help: "which allocations are sampled: auto (those of native code too under `neurogc run`, else those of CPython), python, native or off",
+        kind: SettingKind::Choice(&["auto", "python", "native", "off"]),
+        apply: |settings, text| {
+            let found = Allocations::ALL.iter().find(|(_, name)| *name == text.trim());
+            settings.allocations = found.map_or(settings.allocations, |(allocations, _)| *allocations);
+            Ok(())
+        },
+        show: |settings| {
+            let found = Allocations::ALL.iter().find(|(allocations, _)| *allocations == settings.allocations);
+            found.map_or_else(String::new, |(_, name)| (*name).to_owned())
+        },
+    },
+    Setting {
+        name: "sample_kib",
+        help: "mean distance of two sampled allocations at first, in KiB (0.25 to 65536); it grows with the heap",
+        kind: SettingKind::Number(0.25, 65_536.0),
+        apply: |settings, text| {
+            settings.sample_bytes = (number(text)? * 1024.0) as u64;
+            Ok(())
+        },
+        show: |settings| (settings.sample_bytes as f64 / 1024.0).to_string(),
     },
     Setting {
         name: "pause_ms",

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::sites::SiteTable;
 use crate::status::Status;
 
 /// Version of this protocol. Fields may be added within a version; anything else raises it.
@@ -71,6 +72,8 @@ pub enum Ask {
     Outcome(u64),
     /// Reports from now on, see `report`.
     Follow,
+    /// Where live memory was allocated, compared with this many seconds ago if a number is given.
+    Sites(Option<u32>),
 }
 
 /// Ways to collect.
@@ -132,6 +135,8 @@ pub enum Answer {
     Outcome(Outcome),
     /// Reports follow on this connection.
     Following,
+    /// Where live memory was allocated.
+    Sites(Box<SiteTable>),
     /// The question could not be answered; the text says why.
     Refused(String),
 }

@@ -5,11 +5,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod allocations;
 pub mod buckets;
 pub mod catalogue;
 pub mod control;
 pub mod finding;
 pub mod report;
+pub mod sites;
 pub mod stacks;
 pub mod status;
 pub mod stop;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::allocations::Allocations;
 use crate::finding::Finding;
 use crate::stacks::StallStack;
 use crate::window::{TimeByCause, Window};
@@ -47,6 +48,8 @@ pub struct Status {
     pub gil: Gil,
     /// Memory of the process.
     pub memory: Memory,
+    /// Where live memory was allocated.
+    pub allocations: Allocations,
     /// Requests and training steps.
     pub requests: Requests,
     /// Times in which the program wanted to run and could not.
@@ -576,7 +579,7 @@ pub struct AgentCost {
     pub cpu_ms: f64,
     /// Events that found the queue full, and trace blocks that could not be written.
     pub dropped: u64,
-    /// Memory of the agent: its heap and its library.
+    /// Memory of the agent: its heap, its tables and its library.
     pub rss_bytes: u64,
 }
 

@@ -55,6 +55,6 @@ fn a_file_of_version_1_is_read() {
 fn what_was_read_is_written_as_the_latest_version() {
     let trace = read(FILE).expect("it is readable");
     let bytes = encode(&trace.header, &trace.records);
-    assert_eq!(bytes[8..10], [3, 0]);
+    assert_eq!(bytes[8..10], [4, 0]);
     assert_eq!(read(&bytes).expect("it is readable").records, expected());
 }

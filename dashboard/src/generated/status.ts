@@ -9,6 +9,34 @@ export interface AgentCost {
   rss_bytes: number;
 }
 
+export type AllocationMode = "off" | "python" | "native";
+
+export interface AllocationSite {
+  /** The place: `file.py:12 in function`. */
+  site: string;
+  /** Bytes allocated there that have not been freed. */
+  bytes: number;
+  /** Blocks of them. */
+  blocks: number;
+  /** How fast they have grown, per second, over the last 10 minutes or since sampling began. */
+  growth_bytes_s: number;
+}
+
+export interface Allocations {
+  /** Which allocations are sampled. */
+  mode: AllocationMode;
+  /** Why no more is sampled. */
+  reason: string;
+  /** Bytes allocated per second. */
+  rate_bytes_s: number;
+  /** Live bytes that were allocated since sampling began. */
+  live_bytes: number;
+  /** Share of them whose line of Python code is known, from 0 to 1. */
+  attributed: number;
+  /** The ten lines of code with the most live bytes. */
+  top: AllocationSite[];
+}
+
 export interface Bound {
   /** Resident memory that the process may grow to until the next collection of everything is over. */
   goal_bytes: number;
@@ -431,6 +459,7 @@ export interface Status {
   bound: Bound;
   gil: Gil;
   memory: Memory;
+  allocations: Allocations;
   requests: Requests;
   stalls: Stalls;
   cpu: Cpu;
@@ -546,6 +575,8 @@ export type SeriesName =
   | "fds"
   | "threads"
   | "children"
+  | "allocations.rate"
+  | "allocations.live"
   | "agent.dropped"
   | "agent.cpu_percent"
   | "gil.busy_percent";

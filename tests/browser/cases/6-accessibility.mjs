@@ -8,6 +8,7 @@ const PAGES = (backend) => [
   [`#/compare?a=${backend.without}&b=${backend.with}&range=1m`, '[data-chart="compare-p99"] canvas'],
   ["#/replay", ".recordings tbody tr"],
   [`#/policy?id=${backend.with}`, ".due"],
+  [`#/memory?id=${backend.with}`, ".memory-bar"],
 ];
 
 export default {

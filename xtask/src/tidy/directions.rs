@@ -13,11 +13,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-neural", &[]),
     ("neurogc-wire", &[]),
     ("neurogc-diagnose", &["neurogc-wire"]),
+    ("neurogc-sites", &["neurogc-wire"]),
     ("neurogc-load", &[]),
+    ("neurogc-preload", &[]),
     ("neurogc-settings", &["neurogc-policy"]),
     ("neurogc-agent", &["neurogc-diagnose", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),
-    ("neurogc-hub", &["neurogc-policy", "neurogc-wire"]),
+    ("neurogc-hub", &["neurogc-policy", "neurogc-sites", "neurogc-wire"]),
     (
         "neurogc-cli",
         &[
@@ -28,6 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "neurogc-neural",
             "neurogc-policy",
             "neurogc-settings",
+            "neurogc-sites",
             "neurogc-wire",
         ],
     ),

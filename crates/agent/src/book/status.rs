@@ -4,6 +4,7 @@ use neurogc_diagnose::{Evidence, diagnose};
 use neurogc_wire::report::Sample;
 use neurogc_wire::status::{AgentCost, Bound, Compared, Conduct, Forecasts, Guards, Status};
 
+use crate::alloc;
 use crate::book::order_log::OrderLog;
 use crate::book::recent::LONGEST_NS;
 use crate::decide::director::PolicyState;
@@ -37,8 +38,9 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
     // What may take long comes first: the books are wanted by others.
     let children = children_of(pid, &mut lock(&agent.proportions));
     let frozen = agent.interpreter.collector.map_or(0, |collector| lock(&agent.frozen).count(collector));
-    let library = library_size();
+    let (library, tables) = (library_size(), alloc::resident());
     let state = agent.actor.policy_state();
+    let allocations = alloc::summary(&agent.sampling, &lock(&agent.sites), agent.installed, monotonic_ns());
     let now = monotonic_ns();
     let uptime = now.saturating_sub(agent.installed);
     let ledger = agent.ledger();
@@ -48,6 +50,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
     gc.frozen = frozen;
     gc.snapshot = agent.snapshots.figures().report(agent.installed);
     let mut degraded = agent.interpreter.degraded.clone();
+    degraded.extend(agent.sampling.reason.clone());
     degraded.extend(ledger.troubles.report());
     let mut status = Status {
         pid,
@@ -67,6 +70,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
         bound: bound(state),
         gil: ledger.gaps.report(),
         memory: ledger.seen.memory,
+        allocations,
         requests: ledger.requests.report(&agent.hooks.routes, in_flight, agent.installed, second),
         stalls: ledger.stalls.report(),
         cpu: ledger.seen.cpu,
@@ -78,7 +82,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
         agent: AgentCost {
             cpu_ms: ms(ledger.sampler_cpu_ns + ledger.uplink_cpu_ns),
             dropped: agent.hooks.dropped() + ledger.lost_blocks,
-            rss_bytes: heap::allocated() as u64 + library,
+            rss_bytes: heap::allocated() as u64 + library + tables,
         },
     };
     drop(ledger);

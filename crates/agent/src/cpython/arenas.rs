@@ -5,11 +5,13 @@
 //! back to the kernel at once and their addresses only when the snapshot is over. New ones it puts into huge pages, if
 //! it was told to and the program is not small. The hook stays when the agent goes: arenas of ours may be in use.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
+use super::allocators::is_pymalloc;
+use super::symbol;
 use crate::sys::chunks::{ARENA, Chunks};
 use crate::sys::wake::UPLINK;
 use crate::sys::{huge, memory};
@@ -24,7 +26,6 @@ struct Allocator {
 }
 
 type Exchange = unsafe extern "C" fn(*mut Allocator);
-type Name = unsafe extern "C" fn() -> *const c_char;
 
 /// The allocator that was there before; written once, before ours is in place.
 static CONTEXT: AtomicUsize = AtomicUsize::new(0);
@@ -58,11 +59,17 @@ const SMALL_PROGRAM: isize = 16 << 20;
 /// Objects up to this size lie in arenas.
 pub(crate) const SMALL: usize = 512;
 
+/// Whether a small object may lie outside of arenas, because the allocation sampler has chosen its block: then the block is
+/// a multiple of 1024, and the object stands behind the collector's head, and behind its dictionary where it has one there.
+pub(crate) fn may_be_elsewhere(object: usize) -> bool {
+    matches!(object % 1024, 16 | 32)
+}
+
 /// Keeps arenas mapped from now on. False where they cannot be kept or small objects do not lie in them. The caller
 /// holds the GIL.
 pub(crate) fn keep() -> bool {
     OUT.store(true, Ordering::Release);
-    if !uses_arenas() || !is_in_place(true) {
+    if !is_pymalloc() || !is_in_place(true) {
         return false;
     }
     LOST.store(false, Ordering::Relaxed);
@@ -144,7 +151,7 @@ pub(crate) fn are_pools(addresses: &[usize]) -> impl Iterator<Item = bool> {
 
 /// Puts new arenas into huge pages from now on, or no longer. False where there can be none. The caller holds the GIL.
 pub(crate) fn use_huge_pages(wanted: bool) -> bool {
-    let can = wanted && uses_arenas() && huge::are_possible() && is_in_place(true);
+    let can = wanted && is_pymalloc() && huge::are_possible() && is_in_place(true);
     HUGE.store(can, Ordering::Relaxed);
     can
 }
@@ -152,6 +159,19 @@ pub(crate) fn use_huge_pages(wanted: bool) -> bool {
 /// Whether a range has address space of ours in it: arenas may have come where something else was.
 pub(crate) fn are_within((from, to): (usize, usize)) -> bool {
     CHUNKS.are_within(from, to)
+}
+
+/// Where the code is that CPython itself takes arenas with.
+pub(crate) fn taken_by() -> Option<usize> {
+    let before = ALLOC.load(Ordering::Acquire);
+    if before != 0 {
+        return Some(before);
+    }
+    let get = symbol(c"PyObject_GetArenaAllocator")?;
+    let mut now = Allocator { context: std::ptr::null_mut(), alloc, free };
+    // SAFETY: the symbol is this function of CPython's API, and the struct is laid out as its own.
+    unsafe { std::mem::transmute::<*mut c_void, Exchange>(get)(&raw mut now) };
+    Some(now.alloc as *const () as usize)
 }
 
 /// The program is about to fork.
@@ -222,16 +242,6 @@ impl Upkeep {
     }
 }
 
-/// Whether CPython uses its own allocator for small objects, which `PYTHONMALLOC` and debug builds change.
-fn uses_arenas() -> bool {
-    let Some(name) = symbol(c"_PyMem_GetCurrentAllocatorName") else { return false };
-    // SAFETY: the symbol is this function in every version that has it; it gives a static string or null.
-    unsafe {
-        let name = std::mem::transmute::<*mut c_void, Name>(name)();
-        !name.is_null() && CStr::from_ptr(name) == c"pymalloc"
-    }
-}
-
 /// Whether our hook is the one that CPython calls; where none of ours was ever set, it may be set now.
 fn is_in_place(may_set: bool) -> bool {
     let (Some(get), Some(set)) = (symbol(c"PyObject_GetArenaAllocator"), symbol(c"PyObject_SetArenaAllocator")) else {
@@ -257,12 +267,6 @@ fn is_in_place(may_set: bool) -> bool {
         set(&raw mut ours);
     }
     true
-}
-
-fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the name is a C string; nothing is called.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
 }
 
 unsafe extern "C" fn alloc(_: *mut c_void, size: usize) -> *mut c_void {

@@ -65,6 +65,16 @@ impl Frames {
         Self { layout, types }
     }
 
+    /// The layout that frames are read with.
+    pub(crate) fn layout(self) -> &'static Layout {
+        self.layout
+    }
+
+    /// The type of code objects.
+    pub(crate) fn code_type(self) -> usize {
+        self.types.code
+    }
+
     /// What the thread executes now. Two equal samples mean that hardly any bytecode ran between them.
     pub(crate) fn sample(self, thread: ThreadState) -> Option<FrameSample> {
         let layout = self.layout;

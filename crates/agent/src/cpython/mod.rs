@@ -1,6 +1,7 @@
 //! Everything that depends on CPython's version or needs `unsafe`; the rest of the agent sees only what is exported
 //! here.
 
+pub(crate) mod allocators;
 pub(crate) mod arenas;
 pub(crate) mod collector;
 pub(crate) mod frames;
@@ -8,11 +9,14 @@ pub(crate) mod generations;
 pub(crate) mod gil;
 pub(crate) mod layout;
 mod lines;
+pub(crate) mod own_stack;
 pub(crate) mod pending;
 pub(crate) mod selfcheck;
 pub(crate) mod stand_ins;
 pub(crate) mod threads;
 pub(crate) mod vm;
+
+use std::ffi::{CStr, c_void};
 
 use pyo3::ffi;
 
@@ -27,6 +31,13 @@ unsafe extern "C" {
 /// Where the runtime is.
 fn runtime_address() -> usize {
     &raw const _PyRuntime as usize
+}
+
+/// What this process exports under a name, or nothing.
+pub(crate) fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name is a C string; nothing is called.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
 }
 
 /// The thread state of the calling thread, which must hold the GIL.

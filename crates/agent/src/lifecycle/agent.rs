@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::Name;
 use neurogc_settings::Settings;
+use neurogc_wire::sites::{AllocationMode, SiteTable};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
 
 use crate::act::actor::Actor;
 use crate::act::loans::Loans;
 use crate::act::remote::Remote;
+use crate::alloc::{History, Sampling, site_table};
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
 use crate::cpython::vm::ThisProcess;
@@ -67,6 +69,9 @@ pub(crate) struct Agent {
     policy: Mutex<Name>,
     switches: AtomicU32,
     pub(crate) snapshots: SnapshotRunner,
+    /// What is sampled of the program's allocations, and what the sites were at earlier moments.
+    pub(crate) sampling: Sampling,
+    pub(crate) sites: Mutex<History>,
     /// Blocks of the trace on their way to the file.
     pub(crate) blocks: ArrayQueue<Vec<u8>>,
     /// The collector's thresholds when the agent was installed.
@@ -96,6 +101,7 @@ pub(crate) struct Host {
     pub(crate) identity: Identity,
     pub(crate) thresholds: [u32; 3],
     pub(crate) owns_trace: bool,
+    pub(crate) sampling: Sampling,
 }
 
 /// The threads there are, and whether there should be any.
@@ -135,6 +141,8 @@ impl Agent {
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
             snapshots: SnapshotRunner::default(),
+            sampling: host.sampling,
+            sites: Mutex::default(),
             blocks: ArrayQueue::new(BLOCKS),
             thresholds: host.thresholds,
             owns_trace: host.owns_trace,
@@ -268,7 +276,13 @@ impl Agent {
     pub(crate) fn in_child(&self) -> Self {
         let identity =
             self.identity.in_child(std::os::unix::process::parent_id(), &command_line("self"), forks_workers_now());
-        let host = Host { command: self.command.clone(), identity, thresholds: self.thresholds, owns_trace: false };
+        let host = Host {
+            command: self.command.clone(),
+            identity,
+            thresholds: self.thresholds,
+            owns_trace: false,
+            sampling: self.sampling.clone(),
+        };
         let policy = match self.policy.try_lock() {
             Ok(policy) => policy.clone(),
             Err(TryLockError::Poisoned(policy)) => policy.into_inner().clone(),
@@ -299,6 +313,17 @@ impl Agent {
         }
         let are_done = || self.sampler_rounds.has_answered(sampler) && self.uplink_rounds.has_answered(uplink);
         wait_until(are_done, FRESH_PATIENCE);
+    }
+
+    /// Where live memory was allocated, compared with so many seconds ago if that is given; else why that is not known.
+    pub(crate) fn site_table(&self, since: Option<u32>) -> Result<SiteTable, String> {
+        let ago = since.map(|seconds| u64::from(seconds) * 1_000_000_000);
+        if self.sampling.mode == AllocationMode::Off {
+            let off = || "allocations are not sampled in this process: the setting `allocations` is off".to_owned();
+            return Err(self.sampling.reason.clone().unwrap_or_else(off));
+        }
+        site_table(&lock(&self.sites), self.installed_unix_ns / 1_000_000, monotonic_ns(), ago)
+            .ok_or_else(|| "allocations are not sampled in this process".to_owned())
     }
 
     /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.

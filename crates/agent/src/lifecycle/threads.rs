@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, gettid};
 
+use crate::alloc;
 use crate::sys::heap;
 use crate::sys::wake::SAMPLER;
 
@@ -34,6 +35,7 @@ impl Member {
         let handle = Builder::new().name(name.to_owned()).stack_size(stack).spawn(move || {
             slot.store(gettid().as_raw(), Ordering::Release);
             heap::wait_for_memory();
+            alloc::ignore_this_thread();
             let _ = catch(body);
         })?;
         Ok(Self { handle, id })

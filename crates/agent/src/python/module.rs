@@ -11,6 +11,7 @@ use pyo3::types::PyDict;
 
 use super::gc_functions::{give_back, repay, take_over};
 use crate::act::loans::repay_collecting;
+use crate::alloc;
 use crate::book::status;
 use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
@@ -67,7 +68,7 @@ mod _agent {
     #[pymodule_export]
     use super::{
         adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, install, installed, layout, quiet,
-        shutdown, status_json, uninstall,
+        shutdown, sites_json, status_json, uninstall,
     };
     #[pymodule_export]
     use crate::python::gc_functions::{collect, get_threshold, set_threshold};
@@ -115,7 +116,8 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Vec<String>
         return Err(PyMemoryError::new_err("there is no memory for the agent"));
     }
     let interpreter = Interpreter::examine(py)?;
-    let host = host(py, &effective.settings.service)?;
+    let sampling = alloc::start(&effective.settings, &interpreter);
+    let host = host(py, &effective.settings.service, sampling)?;
     let agent = Arc::new(Agent::new(effective.settings, interpreter, host));
     effective.complaints.iter().for_each(|complaint| agent.ledger().trouble(complaint.clone()));
     agent.snapshots.make_markers(py);
@@ -135,6 +137,7 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Vec<String>
 #[pyfunction]
 fn uninstall(py: Python<'_>) -> PyResult<()> {
     let Some(agent) = set_current(None) else { return Ok(()) };
+    alloc::stop();
     repay(py, &agent);
     stop(py, &agent);
     give_back(py, &agent)?;
@@ -172,6 +175,17 @@ fn status_json(py: Python<'_>) -> PyResult<String> {
         serde_json::to_string(&status::report(&agent))
     })
     .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+/// The table of allocation sites as JSON, compared with so many seconds ago if that is given.
+#[pyfunction]
+fn sites_json(py: Python<'_>, since: Option<u32>) -> PyResult<String> {
+    let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
+    py.detach(|| match agent.site_table(since) {
+        Ok(table) => serde_json::to_string(&table).map_err(|error| error.to_string()),
+        Err(reason) => Err(reason),
+    })
+    .map_err(PyRuntimeError::new_err)
 }
 
 /// Adds a reason to the status report's `degraded`.
@@ -233,6 +247,7 @@ pub(crate) fn resume() {
 #[pyfunction]
 fn after_fork_in_child(py: Python<'_>) {
     RESUME.store(false, Ordering::Relaxed);
+    alloc::after_fork_in_child();
     if let Some(parents) = current() {
         let collecting = parents.hooks.collecting_thread().or_else(|| parents.actor.running_in());
         repay_collecting(&parents.vm(py), collecting);
@@ -324,7 +339,7 @@ fn read_file(named: Option<PathBuf>) -> Result<Option<(PathBuf, String)>, (PathB
     }
 }
 
-fn host(py: Python<'_>, service: &str) -> PyResult<Host> {
+fn host(py: Python<'_>, service: &str, sampling: alloc::Sampling) -> PyResult<Host> {
     let environ = py.import("os")?.getattr("environ")?;
     let variable = |name: &str| -> PyResult<Option<String>> {
         Ok(environ.call_method1("get", (name,))?.extract::<String>().ok().filter(|value| !value.is_empty()))
@@ -340,6 +355,7 @@ fn host(py: Python<'_>, service: &str) -> PyResult<Host> {
         identity,
         thresholds: py.import("gc")?.call_method0("get_threshold")?.extract()?,
         owns_trace: root.is_none_or(|root| root == std::process::id()),
+        sampling,
     })
 }
 

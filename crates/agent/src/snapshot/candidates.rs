@@ -318,6 +318,6 @@ unsafe fn candidate(object: usize, layout: &'static Layout) -> Candidate {
             let known = flags & TUPLE_SUBCLASS != 0 && items >= 0;
             size = if known { size.saturating_add(item.saturating_mul(items as usize)) } else { usize::MAX };
         }
-        Candidate::new(object, kind, size <= arenas::SMALL)
+        Candidate::new(object, kind, size <= arenas::SMALL && !arenas::may_be_elsewhere(object))
     }
 }

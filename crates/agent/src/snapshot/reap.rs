@@ -74,7 +74,8 @@ fn members(harvest: &Harvest, ranges: &[Range<usize>], all_are_kept: bool, pools
             }
             let head = candidate.object() - GcHead::SIZE;
             pools.note(head);
-            // SAFETY: small objects lie in arenas, and all arenas of the time of the snapshot are still mapped.
+            // SAFETY: small objects lie in arenas, but for those that `arenas::may_be_elsewhere` has told apart, and all arenas
+            // of the time of the snapshot are still mapped.
             let header = unsafe { *(head as *const Header) };
             if let Some(member) = member(*candidate, header, layout) {
                 prefetch(member.next);

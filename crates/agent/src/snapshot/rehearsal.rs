@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use super::control::{Shared, WalkTrouble};
 use super::walk::{Lists, Walk, WalkWatch};
 use super::{candidates, system};
+use crate::cpython::arenas;
 use crate::cpython::generations::GcHead;
 use crate::cpython::layout::{self, Layout};
 
@@ -137,7 +138,8 @@ impl Graph {
         assert_eq!(control.older.load(Ordering::Relaxed), older as u64);
         let (found, sizes) = shared.found();
         let mut found = found.iter().map(|candidate| {
-            assert!(candidate.kind == kind.as_ptr() as usize && candidate.is_small());
+            assert_eq!(candidate.kind, kind.as_ptr() as usize);
+            assert_ne!(candidate.is_small(), arenas::may_be_elsewhere(candidate.object()));
             addresses.binary_search(&candidate.object()).unwrap_or_else(|_| panic!("no object: {candidate:?}"))
         });
         let groups = sizes.iter().map(|size| found.by_ref().take(*size as usize).collect()).collect();

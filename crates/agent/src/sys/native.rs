@@ -1,6 +1,7 @@
 //! The few calls into libc that have no safe wrapper.
 
 use std::ffi::{CStr, c_void};
+use std::ops::Range;
 use std::os::raw::c_char;
 
 /// The file name of the library that holds an address, for instance `_json.cpython-312-x86_64-linux-gnu.so`.
@@ -25,6 +26,37 @@ fn library_path(address: usize) -> Option<String> {
     // SAFETY: `dladdr` gave a C string that lives while the library is loaded, and it is copied at once.
     let path = unsafe { CStr::from_ptr(info.dli_fname as *const c_char) };
     path.to_str().ok().map(str::to_owned)
+}
+
+/// The addresses of the library, or of the program, that holds an address.
+pub(crate) fn library_range(address: usize) -> Option<Range<usize>> {
+    struct Search {
+        address: usize,
+        found: Option<Range<usize>>,
+    }
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> libc::c_int {
+        // SAFETY: the linker passes a valid description, and our own pointer.
+        let (info, search) = unsafe { (&*info, &mut *(search as *mut Search)) };
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: the description says how many headers there are.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(|header| {
+            let start = info.dlpi_addr as usize + header.p_vaddr as usize;
+            (start, start + header.p_memsz as usize)
+        });
+        let whole = loaded.fold(usize::MAX..0, |whole, (start, end)| whole.start.min(start)..whole.end.max(end));
+        if !whole.contains(&search.address) {
+            return 0;
+        }
+        search.found = Some(whole);
+        1
+    }
+    let mut search = Search { address, found: None };
+    // SAFETY: the callback gets our pointer, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.found
 }
 
 /// Whose file descriptors the agent's threads use.
@@ -119,6 +151,13 @@ mod tests {
             assert!(left.join().is_ok_and(|(left, open)| left && open.ok() == Some(1)));
         }
         assert!(file.is_ok_and(|(_, file)| file.metadata().is_ok()));
+    }
+
+    #[test]
+    fn a_function_lies_in_its_library() {
+        let own = library_range(library_range as *const () as usize);
+        assert!(own.is_some_and(|own| own.contains(&(monotonic_ns as *const () as usize))));
+        assert_eq!(library_range(8), None);
     }
 
     #[test]

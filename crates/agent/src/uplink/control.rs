@@ -211,6 +211,10 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Err(reason) => Answer::Refused(reason.to_owned()),
         },
         Ask::Follow => Answer::Following,
+        Ask::Sites(since) => match agent.site_table(since) {
+            Ok(table) => Answer::Sites(Box::new(table)),
+            Err(reason) => Answer::Refused(reason),
+        },
     }
 }
 

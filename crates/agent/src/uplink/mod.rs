@@ -174,8 +174,13 @@ impl<'a> Uplink<'a> {
             }
             self.control = Some(control);
         }
+        lock(&self.agent.sites).attend(now);
         self.listeners.round(self.agent, now);
         while let Some(block) = self.agent.blocks.pop() {
+            self.write(&block);
+        }
+        let sites = self.trace.as_mut().and_then(|trace| trace.sites(now, last, || self.agent.site_table(None)));
+        if let Some(block) = sites {
             self.write(&block);
         }
     }
@@ -216,7 +221,8 @@ impl<'a> Uplink<'a> {
     /// How long the next round may wait where no peer moves. A thread that closes a block of the trace wakes this one.
     fn pause(&self) -> Duration {
         let now = monotonic_ns();
-        let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now)];
+        let sites_due = self.trace.as_ref().map(|trace| trace.sites_due);
+        let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now), sites_due];
         let due = due.into_iter().flatten().fold(self.look_due, u64::min);
         Duration::from_nanos(due.saturating_sub(now))
     }

@@ -9,6 +9,7 @@ use neurogc_policy::names_a_file;
 use neurogc_settings::{HubAddress, Secret};
 use neurogc_wire::control::{Answer, Ask};
 use neurogc_wire::report::{INGEST_PATH, Reply, Settled, Wanted};
+use neurogc_wire::trace::cut_sites;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
@@ -35,6 +36,10 @@ const MOST_UNDER_WAY: usize = 8;
 
 /// Commands of the hub whose numbers are remembered. A hub has at most eight under way for each process.
 const REMEMBERED: usize = 64;
+
+/// Bytes of a table of sites that goes to the hub, as a block of a trace has them. As JSON they are about ten times as many,
+/// and a frame has room for a million.
+const MOST_SITES: usize = 32 * 1024;
 
 /// The hub and what is on its way there.
 #[derive(Debug)]
@@ -69,6 +74,11 @@ impl Answers {
             self.waiting.pop_front();
         }
         self.waiting.push_back(answer);
+    }
+
+    /// Whether a table of sites waits. One is enough: a report that is too long is refused.
+    fn has_sites(&self) -> bool {
+        self.waiting.iter().any(|settled| matches!(settled.answer, Answer::Sites(_)))
     }
 
     /// What a report carries.
@@ -222,7 +232,12 @@ impl Push {
                 Answer::Refused("a model's file is named on this machine: neurogc policy PID neural:FILE".to_owned())
             }
             Ask::Policy(_) | Ask::Collect(_) => answer_to(ask, agent),
-            _ => Answer::Refused("a hub may ask for a policy or for a collection".to_owned()),
+            Ask::Sites(_) if self.answers.has_sites() => Answer::Refused("a table of sites is on its way".to_owned()),
+            Ask::Sites(_) => match answer_to(ask, agent) {
+                Answer::Sites(table) => Answer::Sites(Box::new(cut_sites(&table, MOST_SITES))),
+                other => other,
+            },
+            _ => Answer::Refused("a hub may ask for a policy, a collection or allocation sites".to_owned()),
         };
         match answer {
             Answer::Ticket(ticket) => self.under_way.push((number, ticket)),

@@ -5,18 +5,24 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use neurogc_wire::trace::{Header, encode_header, read};
+use neurogc_wire::sites::SiteTable;
+use neurogc_wire::trace::{Header, encode_header, encode_sites, read};
 use nix::fcntl::OFlag;
 
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
 use crate::sense::sampler::STEP_NS;
-use crate::sys::native::{boot_ns, unix_ns};
+use crate::sys::native::{boot_ns, monotonic_ns, unix_ns};
+
+/// How often the trace gets a table of allocation sites.
+const SITES_NS: u64 = 10_000_000_000;
 
 /// An open trace.
 #[derive(Debug)]
 pub(crate) struct TraceFile {
     file: File,
+    /// When the next table of allocation sites is due.
+    pub(crate) sites_due: u64,
 }
 
 impl TraceFile {
@@ -28,7 +34,7 @@ impl TraceFile {
         match open_file(&path) {
             Ok(Some(file)) => match begun_by(&file) {
                 // This agent wrote it and was stopped for a fork: it goes on.
-                Some(earlier) if earlier == header => return Ok(Self { file }),
+                Some(earlier) if earlier == header => return Ok(Self::of(file)),
                 // The same process before it called exec: not in use, and yet to be kept.
                 Some(earlier) if agent.owns_trace && is_of_this_process(&earlier) => {}
                 _ => return begin(file, &header).map_err(|error| failed(&path, error)),
@@ -43,6 +49,25 @@ impl TraceFile {
             Ok(None) => Err(format!("no trace: {}: another process records there", path.display())),
             Err(error) => Err(failed(&path, error)),
         }
+    }
+
+    fn of(file: File) -> Self {
+        Self { file, sites_due: monotonic_ns() + SITES_NS }
+    }
+
+    /// The block for a table of allocation sites, where one is due and the process is sampled. The last one comes before its
+    /// time: it is what the process held at its end.
+    pub(crate) fn sites(
+        &mut self,
+        now: u64,
+        last: bool,
+        table: impl FnOnce() -> Result<SiteTable, String>,
+    ) -> Option<Vec<u8>> {
+        if now < self.sites_due && !last {
+            return None;
+        }
+        self.sites_due = now + SITES_NS;
+        table().ok().map(|table| encode_sites(&table))
     }
 
     /// Appends a block.
@@ -74,7 +99,7 @@ fn open_file(path: &Path) -> io::Result<Option<File>> {
 fn begin(mut file: File, header: &Header) -> io::Result<TraceFile> {
     file.set_len(0)?;
     file.write_all(&encode_header(header))?;
-    Ok(TraceFile { file })
+    Ok(TraceFile::of(file))
 }
 
 /// The header of a trace that is already there.
@@ -132,6 +157,17 @@ mod tests {
         assert!(is_of_this_process(&header(unix_ns())));
         assert!(!is_of_this_process(&header(unix_ns() - 86_400_000_000_000)));
         assert!(!is_of_this_process(&Header { pid: 1, ..header(unix_ns()) }));
+    }
+
+    #[test]
+    fn a_table_is_taken_every_ten_seconds_and_at_the_end() {
+        let mut trace = TraceFile { file: File::open("/dev/null").expect("it is there"), sites_due: 100 };
+        let mut take = |now, last, table: Result<SiteTable, String>| trace.sites(now, last, || table).is_some();
+        assert!(!take(99, false, Ok(SiteTable::default())));
+        assert!(take(100, false, Ok(SiteTable::default())));
+        assert!(!take(100 + SITES_NS - 1, false, Ok(SiteTable::default())));
+        assert!(take(200, true, Ok(SiteTable::default())));
+        assert!(!take(300 + SITES_NS, false, Err("not sampled".to_owned())));
     }
 
     #[test]

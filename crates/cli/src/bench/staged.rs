@@ -135,6 +135,7 @@ impl Staged {
         command.env_remove("PYTHONPATH").env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONHASHSEED", "0");
         if let Some(policy) = &contender.policy {
             injection::inject_alone(&mut command, setting.home, &[("policy".to_owned(), policy.to_string())])?;
+            injection::preload(&mut command, setting.home);
         }
         command
             .env("SCENE_COLLECTOR", &contender.collector)

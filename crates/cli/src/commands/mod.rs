@@ -5,6 +5,7 @@ pub(crate) mod collect;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod hub;
+pub(crate) mod memory;
 pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod run;
@@ -31,6 +32,7 @@ pub(crate) enum Verb {
     Top(top::Arguments),
     Policy(policy::Arguments),
     Collect(collect::Arguments),
+    Memory(memory::Arguments),
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Trace(trace::TraceVerb),
@@ -52,6 +54,7 @@ impl Verb {
             Self::Top(arguments) => top::run(&arguments),
             Self::Policy(arguments) => policy::run(&arguments, out),
             Self::Collect(arguments) => collect::run(&arguments, out),
+            Self::Memory(arguments) => memory::run(arguments, out),
             Self::Doctor(arguments) => doctor::run(&arguments, out),
             Self::Trace(verb) => verb.run(out),
             Self::Simulate(arguments) => simulate::run(&arguments, out),

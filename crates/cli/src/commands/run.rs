@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use neurogc_settings::Settings;
 use nix::unistd::{AccessFlags, access};
 
 use crate::commands::hub;
@@ -54,7 +55,7 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> CommandResult {
-    let (settings, policy) = settings(&arguments)?;
+    let (settings, effective) = settings(&arguments)?;
     let home = Home::find().map_err(Failure::failed)?;
     let Some((name, rest)) = arguments.command.split_first() else {
         return Err(Failure::usage("there is no command to run"));
@@ -72,9 +73,12 @@ pub(crate) fn run(arguments: Arguments) -> CommandResult {
     let mut command = Command::new(name);
     command.args(rest);
     injection::inject(&mut command, &home, &settings).map_err(Failure::failed)?;
+    if effective.allocations.wants_preload() {
+        injection::preload(&mut command, &home);
+    }
     if io::stderr().is_terminal() {
         // The command takes over this process, so its number is ours.
-        let pid = std::process::id();
+        let (pid, policy) = (std::process::id(), &effective.policy);
         say(format!("process {pid} runs with policy {policy}. See `neurogc status {pid}` or `neurogc top {pid}`"));
     }
     // Only a failure comes back from here. The standard library gives SIGPIPE its default back first.
@@ -86,9 +90,9 @@ pub(crate) fn run(arguments: Arguments) -> CommandResult {
     Err(Failure::with_code(code, format!("cannot run {shown}: {error}{hint}")))
 }
 
-/// The settings of the command line, and the policy that is in force with all sources. A mistake on the command line is
+/// The settings of the command line, and those that are in force with all sources. A mistake on the command line is
 /// an error; one in the environment or in the settings file is told and passed over, as the agent does it.
-fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, String), Failure> {
+fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, Settings), Failure> {
     let mut given = Vec::new();
     given.extend(arguments.policy.iter().map(|policy| ("policy".to_owned(), policy.clone())));
     if let Some(trace) = &arguments.trace {
@@ -120,7 +124,7 @@ fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, String), Fa
     {
         given.push(("hub_token".to_owned(), token));
     }
-    Ok((given, settings.policy.to_string()))
+    Ok((given, settings))
 }
 
 /// The trace's path as it holds wherever the program changes to, in a folder that can take it.

@@ -29,8 +29,17 @@ pub(crate) struct TraceSummary {
     gil: Gil,
     memory: Option<Memory>,
     cpu_percent: Option<f64>,
+    sites: Option<Sites>,
     dropped: u64,
     damage: Vec<Damage>,
+}
+
+/// The tables of allocation sites.
+#[derive(Debug, Serialize)]
+struct Sites {
+    tables: usize,
+    /// Live memory in the last one.
+    live_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -146,6 +155,10 @@ impl TraceSummary {
             gil: gil(records),
             memory: memory(records),
             cpu_percent: cpu_percent(records),
+            sites: trace.sites.last().map(|last| Sites {
+                tables: trace.sites.len(),
+                live_bytes: last.sites.iter().map(|site| site.now.live_bytes).sum(),
+            }),
             dropped: records
                 .iter()
                 .map(|record| if let Record::Dropped { count, .. } = record { *count } else { 0 })
@@ -399,7 +412,15 @@ impl TraceSummary {
             }
             None => writeln!(to, "  memory not observed")?,
         }
-        self.cpu_percent.map_or(Ok(()), |percent| writeln!(to, "  cpu {percent:.1} % of a core"))
+        if let Some(percent) = self.cpu_percent {
+            writeln!(to, "  cpu {percent:.1} % of a core")?;
+        }
+        let Some(Sites { tables, live_bytes }) = &self.sites else { return Ok(()) };
+        let (tables, live) = (count(*tables as u64), bytes(*live_bytes));
+        writeln!(
+            to,
+            "  allocation sites: {tables} tables, {live} live in the last; `neurogc memory sites FILE` shows them"
+        )
     }
 }
 

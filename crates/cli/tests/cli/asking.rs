@@ -54,7 +54,7 @@ fn the_live_view_needs_a_terminal() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let scene = CliScene::new();
-    let verbs: [&[&str]; 10] = [
+    let verbs: [&[&str]; 15] = [
         &[],
         &["run"],
         &["ps"],
@@ -62,6 +62,11 @@ fn every_verb_has_help_with_an_example() {
         &["top"],
         &["policy"],
         &["collect"],
+        &["memory"],
+        &["memory", "sites"],
+        &["memory", "flame"],
+        &["memory", "record"],
+        &["memory", "diff"],
         &["doctor"],
         &["trace", "show"],
         &["trace", "export"],

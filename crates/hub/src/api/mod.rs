@@ -9,6 +9,7 @@ mod own;
 mod parameters;
 mod processes;
 mod recordings;
+mod sites;
 mod socket;
 
 use std::sync::Arc;
@@ -47,13 +48,14 @@ pub(crate) struct App {
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) uploading: Semaphore,
     pub(crate) downloading: Arc<Semaphore>,
+    pub(crate) asking_sites: Semaphore,
 }
 
 impl App {
     /// Each recording may be large: one is read at a time, and one is uploaded. A download keeps a thread.
     pub(crate) fn new(hub: Arc<Hub>, gate: Gate, shelf: Shelf) -> Self {
         let (reading, downloading) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(2)));
-        Self { hub, gate, shelf, reading, uploading: Semaphore::new(1), downloading }
+        Self { hub, gate, shelf, reading, uploading: Semaphore::new(1), downloading, asking_sites: Semaphore::new(4) }
     }
 }
 
@@ -81,6 +83,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(&format!("{one}/series"), get(processes::series))
         .route(&format!("{one}/latency"), get(processes::latency))
         .route(&format!("{one}/events"), get(processes::events))
+        .route(&format!("{one}/sites"), get(sites::sites))
+        .route(&format!("{one}/pprof"), get(sites::heap_of))
         .route(&format!("{one}/policy"), post(orders::policy))
         .route(&format!("{one}/collect"), post(orders::collect))
         .route("/api/v1/series", get(processes::catalogue))
@@ -96,6 +100,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/recordings", get(recordings::list).post(recordings::add))
         .route(INGEST_PATH, post(own::ingest))
         .route("/metrics", get(prometheus::metrics))
+        .route("/debug/pprof/heap", get(sites::heap))
+        .route("/processes/{id}/debug/pprof/heap", get(sites::heap_of))
         .fallback(get(elsewhere).fallback(wrong_method))
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(Arc::clone(&app), guard))
@@ -160,5 +166,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod site_tests;
 #[cfg(test)]
 mod tests;

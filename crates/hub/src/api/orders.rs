@@ -85,6 +85,15 @@ fn body_error(rejection: JsonRejection) -> ApiError {
 }
 
 async fn have_it_done(app: &Arc<App>, id: &str, ask: Ask) -> Result<Outcome, ApiError> {
+    match put_to(app, id, ask).await? {
+        Answer::Outcome(Outcome::Failed(reason)) | Answer::Refused(reason) => Err(ApiError::refused(reason)),
+        Answer::Outcome(outcome) => Ok(outcome),
+        other => Err(ApiError::refused(format!("the agent gave an unexpected answer: {other:?}"))),
+    }
+}
+
+/// Puts a question to the agent of a process, whichever way it is reached, and waits for the answer.
+pub(super) async fn put_to(app: &Arc<App>, id: &str, ask: Ask) -> Result<Answer, ApiError> {
     let gone = || ApiError::gone("the process has ended, or does not answer");
     let source = {
         let processes = app.hub.processes();
@@ -105,11 +114,7 @@ async fn have_it_done(app: &Arc<App>, id: &str, ask: Ask) -> Result<Outcome, Api
             Source::Push => app.hub.want(id, ask).ok_or_else(gone)?.await.map_err(|_| gone()),
         }
     };
-    match tokio::time::timeout(LONGEST, answer).await.map_err(|_| late())?? {
-        Answer::Outcome(Outcome::Failed(reason)) | Answer::Refused(reason) => Err(ApiError::refused(reason)),
-        Answer::Outcome(outcome) => Ok(outcome),
-        other => Err(ApiError::refused(format!("the agent gave an unexpected answer: {other:?}"))),
-    }
+    tokio::time::timeout(LONGEST, answer).await.map_err(|_| late())?
 }
 
 fn late() -> ApiError {

@@ -49,7 +49,7 @@ impl QueryParameters {
     /// The while that is asked for, `[from, to]` in milliseconds; `whole` where nothing is said.
     pub(crate) fn bounds(&self, whole: (u64, u64)) -> Result<(u64, u64), ApiError> {
         let (from, to) = match (self.get("range"), self.number::<f64>("from")?, self.number::<f64>("to")?) {
-            (Some(range), None, None) => (whole.1.saturating_sub(range_ms(range)?), whole.1),
+            (Some(range), None, None) => (whole.1.saturating_sub(range_ms("range", range)?), whole.1),
             (None, from, to) => {
                 let moment = |ms: f64| ms.clamp(0.0, LATEST_MS) as u64;
                 (from.map_or(whole.0, moment), to.map_or(whole.1, moment))
@@ -75,6 +75,24 @@ impl QueryParameters {
     pub(crate) fn span(&self) -> Result<Span, ApiError> {
         let (from_ms, to_ms) = self.bounds_until_now()?;
         Ok(Span { from_ms, to_ms, points: self.points()? })
+    }
+
+    /// A time in seconds: `30`, or `30s`, `5m`, `1h`.
+    pub(crate) fn seconds(&self, name: &str) -> Result<Option<u32>, ApiError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let plain = text.parse().ok().filter(|seconds| (1..=MAX_AGE_S as u32).contains(seconds));
+        match plain {
+            Some(seconds) => Ok(Some(seconds)),
+            None => Ok(Some((range_ms(name, text)? / 1000) as u32)),
+        }
+    }
+
+    /// A count from 1 to `most`.
+    pub(crate) fn count(&self, name: &str, usual: usize, most: usize) -> Result<usize, ApiError> {
+        match self.number(name)?.unwrap_or(usual) {
+            count if (1..=most).contains(&count) => Ok(count),
+            _ => Err(ApiError::bad_request(format!("{name} must be from 1 to {most}"))),
+        }
     }
 
     /// Places of the series that are wanted, each once.
@@ -103,17 +121,14 @@ impl QueryParameters {
                 KINDS.join(", ")
             )));
         }
-        let limit = self.number("limit")?.unwrap_or(EVENTS);
-        if !(1..=MOST_EVENTS).contains(&limit) {
-            return Err(ApiError::bad_request(format!("limit must be from 1 to {MOST_EVENTS}")));
-        }
+        let limit = self.count("limit", EVENTS, MOST_EVENTS)?;
         Ok(Wish { from_ms, to_ms, kinds, min_ms: self.number("min_ms")?.unwrap_or(0.0), limit })
     }
 }
 
 /// `15m` in milliseconds.
-fn range_ms(text: &str) -> Result<u64, ApiError> {
-    let wrong = || ApiError::bad_request("range must look like 30s, 5m, 1h or 7d, and 7d is the longest");
+fn range_ms(name: &str, text: &str) -> Result<u64, ApiError> {
+    let wrong = || ApiError::bad_request(format!("{name} must look like 30s, 5m, 1h or 7d, and 7d is the longest"));
     let unit = text.chars().next_back().ok_or_else(wrong)?;
     let seconds = match unit {
         's' => 1,
@@ -141,7 +156,10 @@ mod tests {
     fn ranges_are_read() {
         for (text, expect) in [("1m", Some(60_000)), ("7d", Some(604_800_000)), ("8d", None), ("0s", None), ("µ", None)]
         {
-            assert_eq!(range_ms(text).ok(), expect, "{text}");
+            assert_eq!(range_ms("range", text).ok(), expect, "{text}");
+        }
+        for (text, expect) in [("90", Some(90)), ("5m", Some(300)), ("0", None), ("-3", None), ("1w", None)] {
+            assert_eq!(parameters(&[("since", text)]).seconds("since").ok().flatten(), expect, "{text}");
         }
     }
 

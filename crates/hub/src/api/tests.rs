@@ -40,8 +40,12 @@ impl TestHub {
         Self { router: router(Arc::clone(&app)), app, _folder: folder }
     }
 
+    pub(super) async fn answer(&self, request: Request<Body>) -> Response {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
     pub(super) async fn send(&self, request: Request<Body>) -> (StatusCode, Value) {
-        let answer = self.router.clone().oneshot(request).await.unwrap();
+        let answer = self.answer(request).await;
         let status = answer.status();
         assert!(answer.headers().contains_key(header::CONTENT_SECURITY_POLICY));
         let body = to_bytes(answer.into_body(), 64 << 20).await.unwrap();
@@ -58,7 +62,7 @@ impl TestHub {
     }
 
     /// Has a process report twice, a second apart, and once more with events.
-    fn report(&self, pid: u32, policy: &str) -> String {
+    pub(super) fn report(&self, pid: u32, policy: &str) -> String {
         for second in 1..=2_u32 {
             let mut sample = Sample::default();
             sample.status.policy = policy.to_owned();

@@ -2,6 +2,7 @@
 
 use super::series::Fold;
 use crate::report::Sample;
+use crate::sites::AllocationMode;
 
 /// What a figure counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,6 +384,12 @@ impl Reading for Option<u64> {
 impl Reading for String {
     fn text(&self) -> Option<&str> {
         Some(self)
+    }
+}
+
+impl Reading for AllocationMode {
+    fn text(&self) -> Option<&str> {
+        Some(self.name())
     }
 }
 

@@ -37,6 +37,7 @@ pub const SECTIONS: &[Section] = &[
     Section { name: "requests", figures: sections::program::REQUESTS },
     Section { name: "stalls", figures: sections::program::STALLED },
     Section { name: "process", figures: sections::process::PROCESS },
+    Section { name: "allocations", figures: sections::process::ALLOCATIONS },
     Section { name: "agent", figures: sections::process::AGENT },
 ];
 
@@ -116,7 +117,8 @@ mod tests {
             assert!(!help.is_empty() && !help.ends_with('.'), "{path}: {help:?}");
             for (end, wanted) in [("_ms", Unit::Milliseconds), ("_s", Unit::Seconds), ("_bytes", Unit::Bytes)] {
                 let list = find(path).is_some_and(|figure| figure.kind == FigureKind::List);
-                assert!(!path.ends_with(end) || *unit == wanted || list, "{path} is in {unit:?}");
+                let rate = path.ends_with("_bytes_s");
+                assert!(!path.ends_with(end) || *unit == wanted || list || rate, "{path} is in {unit:?}");
             }
         }
     }

@@ -3,28 +3,32 @@
 //! ```text
 //! file    = "NGCTRACE" version:u16 header-length:u32 header-crc:u32 header:JSON block*
 //! block   = "NGCB" length:u32 crc:u32 record*
+//!         | "NGCS" length:u32 crc:u32 table
 //! record  = tag:u8 time:signed-varint field:varint*
 //! ```
 //!
 //! Integers are little-endian. A record's time is the difference to the record before it in nanoseconds; a block
 //! starts from zero, the start of the trace, so that each block can be read by itself. A writer ends a block at
-//! least once a second: what is lost when the process is killed, or when a block is damaged, is that block.
+//! least once a second: what is lost when the process is killed, or when a block is damaged, is that block. A block of
+//! the second kind holds a table of allocation sites, see `site_block`.
 
 mod order;
 mod reader;
 mod record;
+mod site_block;
 mod version1;
 mod writer;
 
 use serde::{Deserialize, Serialize};
 
 pub use order::OrderKind;
-pub use reader::{Damage, Trace, TraceError, read, read_block, walk};
+pub use reader::{Block, Damage, Trace, TraceError, read, read_block, walk};
 pub use record::{Place, Record, WaitSource};
+pub use site_block::{MAX_SITES_BLOCK, SITES_MAGIC, SMALLER_SITES, cut_sites, encode_sites};
 pub use writer::{BlockWriter, MAX_BLOCK, encode, encode_header};
 
 /// The version of the file format that is written.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The oldest version that can be read.
 pub const OLDEST_VERSION: u16 = 1;

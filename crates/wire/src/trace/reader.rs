@@ -3,8 +3,10 @@
 use std::fmt;
 
 use super::record::Record;
+use super::site_block::{SITES_MAGIC, read_sites};
 use super::writer::MAX_BLOCK;
 use super::{BLOCK_MAGIC, Header, MAGIC, OLDEST_VERSION, VERSION};
+use crate::sites::SiteTable;
 
 /// A trace as far as it could be read.
 #[derive(Debug)]
@@ -13,8 +15,30 @@ pub struct Trace {
     pub header: Header,
     /// Everything readable, in the order of the file.
     pub records: Vec<Record>,
+    /// Tables of allocation sites, in the order of the file. Traces before version 4 have none.
+    pub sites: Vec<SiteTable>,
     /// What could not be read.
     pub damage: Vec<Damage>,
+}
+
+/// A block of a trace.
+#[derive(Debug)]
+pub enum Block {
+    /// What happened in a while.
+    Records(Vec<Record>),
+    /// Where live memory was allocated, at one moment.
+    Sites(Box<SiteTable>),
+}
+
+impl Block {
+    /// Its records; a table of sites has none.
+    #[must_use]
+    pub fn records(self) -> Vec<Record> {
+        match self {
+            Self::Records(records) => records,
+            Self::Sites(_) => Vec::new(),
+        }
+    }
 }
 
 /// A part of a file that could not be read.
@@ -53,13 +77,16 @@ pub enum TraceError {
 
 /// Reads a whole trace.
 pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
-    let mut records = Vec::new();
-    let (header, damage) = walk(bytes, &mut |block| records.extend(block))?;
-    Ok(Trace { header, records, damage })
+    let (mut records, mut sites) = (Vec::new(), Vec::new());
+    let (header, damage) = walk(bytes, &mut |block| match block {
+        Block::Records(more) => records.extend(more),
+        Block::Sites(table) => sites.push(*table),
+    })?;
+    Ok(Trace { header, records, sites, damage })
 }
 
 /// Goes through a trace a block at a time, for those who do not want all of it in memory.
-pub fn walk(bytes: &[u8], each: &mut impl FnMut(Vec<Record>)) -> Result<(Header, Vec<Damage>), TraceError> {
+pub fn walk(bytes: &[u8], each: &mut impl FnMut(Block)) -> Result<(Header, Vec<Damage>), TraceError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(TraceError::NotATrace)?;
     let mut rest = rest;
     let version = u16::from_le_bytes(take(&mut rest).ok_or(TraceError::Header)?);
@@ -79,12 +106,12 @@ fn read_header(from: &mut &[u8]) -> Option<Header> {
     (crc32fast::hash(json) == crc).then(|| serde_json::from_slice(json).ok())?
 }
 
-fn read_blocks(bytes: &[u8], mut offset: usize, each: &mut impl FnMut(Vec<Record>)) -> Vec<Damage> {
+fn read_blocks(bytes: &[u8], mut offset: usize, each: &mut impl FnMut(Block)) -> Vec<Damage> {
     let mut damage = Vec::new();
     while offset < bytes.len() {
-        match read_block(&bytes[offset..]) {
-            Ok((length, records)) => {
-                each(records);
+        match read_any(&bytes[offset..]) {
+            Ok((length, block)) => {
+                each(block);
                 offset += length;
             }
             Err(what) => {
@@ -95,6 +122,14 @@ fn read_blocks(bytes: &[u8], mut offset: usize, each: &mut impl FnMut(Vec<Record
         }
     }
     damage
+}
+
+/// Reads the block of either kind that begins here.
+fn read_any(bytes: &[u8]) -> Result<(usize, Block), &'static str> {
+    if bytes.starts_with(SITES_MAGIC) {
+        return read_sites(bytes).map(|(length, table)| (length, Block::Sites(Box::new(table))));
+    }
+    read_block(bytes).map(|(length, records)| (length, Block::Records(records)))
 }
 
 /// Reads the block that begins here: its length and its records, or what is wrong with it.
@@ -121,10 +156,10 @@ pub fn read_block(bytes: &[u8]) -> Result<(usize, Vec<Record>), &'static str> {
 }
 
 fn find_block(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(BLOCK_MAGIC.len()).position(|window| window == BLOCK_MAGIC)
+    bytes.windows(BLOCK_MAGIC.len()).position(|window| window == BLOCK_MAGIC || window == SITES_MAGIC)
 }
 
-fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+pub(super) fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
     let (head, rest) = from.split_first_chunk()?;
     *from = rest;
     Some(*head)
@@ -135,8 +170,9 @@ fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{BlockWriter, OrderKind, Place, WaitSource, encode_header};
+    use super::super::{BlockWriter, OrderKind, Place, WaitSource, encode_header, encode_sites};
     use super::*;
+    use crate::sites::{AllocationDomain, NO_PARENT, Site, SiteCounts, SiteFrame, SiteNode};
     use crate::status::Cause;
     use crate::stop::StopKind;
 
@@ -238,6 +274,35 @@ mod tests {
         assert_eq!(trace.records, [dropped(1), dropped(3)]);
         assert_eq!(trace.damage.len(), 1);
         assert_eq!(trace.damage[0].what, "the block's checksum is wrong");
+    }
+
+    #[test]
+    fn tables_of_sites_stand_between_the_records() {
+        let now = SiteCounts { live_bytes: 9, live_blocks: 1, made_bytes: 20, made_blocks: 2 };
+        let table = SiteTable {
+            pid: 7,
+            taken_unix_ms: 5,
+            strings: vec!["app.py".to_owned(), "f".to_owned()],
+            frames: vec![SiteFrame { file: 0, function: 1, line: 3, first_line: 2 }],
+            nodes: vec![SiteNode { parent: NO_PARENT, frame: 0 }],
+            sites: vec![Site { node: 0, domain: AllocationDomain::Object, now, before: SiteCounts::default() }],
+            ..SiteTable::default()
+        };
+        let mut bytes = file(&[vec![dropped(1)]]);
+        let block = encode_sites(&table);
+        bytes.extend_from_slice(&block);
+        let damaged = bytes.len() + block.len() - 1;
+        bytes.extend_from_slice(&block);
+        let mut writer = BlockWriter::new();
+        writer.push(&dropped(2));
+        bytes.extend(writer.take());
+        bytes.extend_from_slice(&block);
+        bytes[damaged] ^= 0xff;
+        let trace = read(&bytes).unwrap();
+        assert_eq!(trace.records, [dropped(1), dropped(2)]);
+        assert_eq!(trace.sites, [table.clone(), table]);
+        assert_eq!(trace.damage.len(), 1);
+        assert_eq!((trace.damage[0].length, trace.damage[0].what), (block.len(), "the block's checksum is wrong"));
     }
 
     #[test]

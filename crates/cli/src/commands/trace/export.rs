@@ -4,12 +4,12 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use neurogc_wire::trace::Trace;
 
 use crate::failure::{CommandResult, Failure};
 use crate::notice::say;
+use crate::target::Target;
 use crate::trace::{csv, load, parquet, perfetto};
 
 /// Convert a trace to a table or a timeline
@@ -65,21 +65,11 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     }
     let path = arguments.output.clone().unwrap_or_else(|| arguments.file.with_extension(arguments.to.extension()));
     let shown = path.display();
-    match fs::metadata(&path) {
-        Ok(metadata) if metadata.is_dir() => {
-            return Err(Failure::failed(format!("{shown} is a folder. Name a file in it")));
-        }
-        Ok(_) if is_same(&path, &arguments.file) => {
-            return Err(Failure::failed(format!("{shown} is the trace itself. Name another file with -o")));
-        }
-        Ok(metadata) if metadata.is_file() && !arguments.force => {
-            let message = format!("{shown} exists already. Use --force to overwrite it, or -o to write elsewhere");
-            return Err(Failure::failed(message));
-        }
-        // A device or a pipe is written to as it is: a rename would replace it.
-        Ok(metadata) if !metadata.is_file() => write_file(arguments.to, &trace, &path)?,
-        _ => write_aside(arguments.to, &trace, &path)?,
+    if is_same(&path, &arguments.file) {
+        return Err(Failure::failed(format!("{shown} is the trace itself. Name another file with -o")));
     }
+    let target = Target::new(&path, arguments.force)?;
+    target.write(|file| write(arguments.to, &trace, file))?;
     say(format_args!("wrote {} records to {shown}", trace.records.len()));
     Ok(())
 }
@@ -88,27 +78,6 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
 fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).ok();
     real(one).is_some_and(|path| real(other) == Some(path))
-}
-
-/// Writes to a temporary file and renames it, so that the target is never incomplete.
-fn write_aside(format: Format, trace: &Trace, path: &Path) -> anyhow::Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".{}.part", std::process::id()));
-    let aside = PathBuf::from(aside);
-    let written = File::create(&aside)
-        .map_err(anyhow::Error::from)
-        .and_then(|file| write(format, trace, file))
-        .and_then(|()| Ok(fs::rename(&aside, path)?))
-        .with_context(|| format!("cannot write {}", path.display()));
-    if written.is_err() {
-        let _ = fs::remove_file(&aside);
-    }
-    written
-}
-
-fn write_file(format: Format, trace: &Trace, path: &Path) -> anyhow::Result<()> {
-    let file = File::create(path).map_err(anyhow::Error::from);
-    file.and_then(|file| write(format, trace, file)).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn write(format: Format, trace: &Trace, file: File) -> anyhow::Result<()> {

@@ -111,6 +111,38 @@ pub(crate) const PROCESS: &[Figure] = &[
     item!("children[].pss").peak(Unit::Bytes, CHILDREN_MEMORY),
 ];
 
+/// Where live memory was allocated.
+pub(crate) const ALLOCATIONS: &[Figure] = &[
+    figure!(allocations.mode)
+        .text("Which allocations are sampled")
+        .note("`native` is all, `python` is those of CPython's own allocators, `off` is none."),
+    figure!(allocations.reason)
+        .text("Why no more is sampled")
+        .note("Empty where everything is that was asked for. The same reason is in `degraded`."),
+    figure!(allocations.rate_bytes_s)
+        .mean(Unit::Bytes, "Bytes allocated per second")
+        .note("An estimate from samples, over the last 10 seconds or so. Memory that was freed again counts too.")
+        .series("allocations.rate")
+        .prometheus("neurogc_allocation_rate_bytes"),
+    figure!(allocations.live_bytes)
+        .peak(Unit::Bytes, "Live bytes that were allocated since sampling began")
+        .note("An estimate from samples.")
+        .series("allocations.live")
+        .prometheus("neurogc_allocation_live_bytes"),
+    figure!(allocations.attributed)
+        .latest(Unit::Ratio, "Share of them whose line of Python code is known, from 0 to 1")
+        .across(Across::Apart),
+    figure!(allocations.top)
+        .list("The ten lines of code with the most live bytes")
+        .note("`neurogc memory sites` shows all, with their call stacks."),
+    item!("allocations.top[].site").text("The place: `file.py:12 in function`"),
+    item!("allocations.top[].bytes").peak(Unit::Bytes, "Bytes allocated there that have not been freed"),
+    item!("allocations.top[].blocks").peak(Unit::Count, "Blocks of them"),
+    item!("allocations.top[].growth_bytes_s")
+        .latest(Unit::Bytes, "How fast they have grown, per second, over the last 10 minutes or since sampling began")
+        .across(Across::Apart),
+];
+
 /// What being observed costs.
 pub(crate) const AGENT: &[Figure] = &[
     figure!(agent.cpu_ms)
@@ -123,6 +155,6 @@ pub(crate) const AGENT: &[Figure] = &[
         .prometheus("neurogc_agent_dropped_total"),
     figure!(agent.rss_bytes)
         .latest(Unit::Bytes, "Memory of the agent")
-        .note("Its heap and its library.")
+        .note("Its heap, the tables of its allocation sampler, and its library.")
         .prometheus("neurogc_agent_memory_bytes"),
 ];

@@ -1,0 +1,295 @@
+//! The live samples: a table of addresses that no thread ever waits for.
+//!
+//! An address has two buckets of eight places each. A place is taken by exchanging an empty key for a reserved one, and
+//! given back by exchanging the address for an empty key. Only the thread that owns a block adds or removes its
+//! address, except for thinning, which may remove any.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
+
+use neurogc_wire::sites::AllocationDomain;
+
+use super::interface::Points;
+
+const WAYS: usize = 8;
+const BUCKETS: usize = 2048;
+const PLACES: usize = BUCKETS * WAYS;
+const FILTER: usize = 32 * 1024;
+
+/// The key of a place that is being filled. No block has this address.
+const RESERVED: usize = 1;
+
+/// Beyond so many live samples the interval is doubled, and the table thinned.
+pub(super) const MANY: u32 = 8192;
+
+/// Below so many it is halved again.
+pub(super) const FEW: u32 = 1024;
+
+/// The table. All zeros are an empty one.
+#[derive(Debug)]
+pub(super) struct Live {
+    keys: [AtomicUsize; PLACES],
+    samples: [Place; PLACES],
+    /// How many live samples share a value of a hash. Nearly every block that is looked up and was not sampled is told
+    /// apart by this alone.
+    filter: [AtomicU16; FILTER],
+    count: AtomicU32,
+    lost: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Place {
+    weight: AtomicU64,
+    site: AtomicU32,
+    size: AtomicU32,
+}
+
+/// A stack and an allocator: the number of a node, and two bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct SiteKey(pub(super) u32);
+
+/// Allocators by their number.
+pub(super) const DOMAINS: [AllocationDomain; 4] =
+    [AllocationDomain::Object, AllocationDomain::Raw, AllocationDomain::Malloc, AllocationDomain::Mmap];
+
+impl SiteKey {
+    pub(super) fn new(node: u32, domain: AllocationDomain) -> Self {
+        Self(node << 2 | domain as u32 & 3)
+    }
+
+    pub(super) fn node(self) -> u32 {
+        self.0 >> 2
+    }
+
+    pub(super) fn domain(self) -> AllocationDomain {
+        DOMAINS[(self.0 & 3) as usize]
+    }
+}
+
+/// A sampled block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sample {
+    /// The bytes that it stands for.
+    pub(super) weight: u64,
+    /// Its own size, which is cut at 4 GiB.
+    pub(super) size: u32,
+    pub(super) site: SiteKey,
+}
+
+impl Sample {
+    /// The blocks that it stands for.
+    pub(super) fn blocks(self) -> u64 {
+        let size = u64::from(self.size.max(1));
+        if self.size == u32::MAX { 1 } else { ((self.weight + size / 2) / size).max(1) }
+    }
+}
+
+fn buckets(address: usize) -> [usize; 2] {
+    let word = (address >> 4) as u64;
+    [0x9e37_79b9_7f4a_7c15_u64, 0xc2b2_ae3d_27d4_eb4f].map(|factor| (word.wrapping_mul(factor) >> 53) as usize * WAYS)
+}
+
+fn in_filter(address: usize) -> usize {
+    ((address >> 10) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(49) as usize
+}
+
+const _: () = assert!(BUCKETS == 1 << (64 - 53) && FILTER == 1 << (64 - 49));
+
+impl Live {
+    /// Adds a block. Where there is no room, it is counted as lost.
+    pub(super) fn add(&self, address: usize, sample: Sample) -> bool {
+        // The emptier bucket first: then hardly any block finds both of them full.
+        let taken = |first: usize| self.keys[first..first + WAYS].iter().filter(|key| key.load(Relaxed) != 0).count();
+        let [one, other] = buckets(address);
+        for first in if taken(one) <= taken(other) { [one, other] } else { [other, one] } {
+            for at in first..first + WAYS {
+                let key = &self.keys[at];
+                if key.load(Relaxed) == 0 && key.compare_exchange(0, RESERVED, AcqRel, Relaxed).is_ok() {
+                    let place = &self.samples[at];
+                    place.weight.store(sample.weight, Relaxed);
+                    place.site.store(sample.site.0, Relaxed);
+                    place.size.store(sample.size, Relaxed);
+                    self.filter[in_filter(address)].fetch_add(1, Relaxed);
+                    self.count.fetch_add(1, Relaxed);
+                    key.store(address, Release);
+                    return true;
+                }
+            }
+        }
+        self.lose();
+        false
+    }
+
+    /// Takes a block out, if it is there. No block is at 0, which an empty place holds.
+    pub(super) fn take(&self, address: usize) -> Option<Sample> {
+        let at = self.find(address)?;
+        let sample = self.read(at);
+        self.clear(at, address).then_some(sample)
+    }
+
+    /// The sample of a block, which its owner asks for.
+    pub(super) fn get(&self, address: usize) -> Option<Sample> {
+        self.find(address).map(|at| self.read(at))
+    }
+
+    fn find(&self, address: usize) -> Option<usize> {
+        if address <= RESERVED || self.filter[in_filter(address)].load(Relaxed) == 0 {
+            return None;
+        }
+        let places = buckets(address).into_iter().flat_map(|first| first..first + WAYS);
+        places.into_iter().find(|at| self.keys[*at].load(Acquire) == address)
+    }
+
+    fn read(&self, at: usize) -> Sample {
+        let place = &self.samples[at];
+        Sample {
+            weight: place.weight.load(Relaxed),
+            size: place.size.load(Relaxed),
+            site: SiteKey(place.site.load(Relaxed)),
+        }
+    }
+
+    fn clear(&self, at: usize, address: usize) -> bool {
+        let cleared = self.keys[at].compare_exchange(address, 0, AcqRel, Relaxed).is_ok();
+        if cleared {
+            self.filter[in_filter(address)].fetch_sub(1, Relaxed);
+            self.count.fetch_sub(1, Relaxed);
+        }
+        cleared
+    }
+
+    /// Makes every sample stand for at least so many bytes: one of less weight stays with a probability that is its
+    /// share of them. Sums stay right on average.
+    pub(super) fn thin(&self, least: u64, random: &Points) {
+        for at in 0..PLACES {
+            let address = self.keys[at].load(Acquire);
+            if address <= RESERVED {
+                continue;
+            }
+            let weight = self.samples[at].weight.load(Relaxed);
+            if weight >= least {
+                continue;
+            }
+            if (u128::from(random.next()) * u128::from(least) >> 64) as u64 >= weight {
+                self.clear(at, address);
+            } else {
+                // Its owner may have taken it out meanwhile, and the place may be another block's.
+                let _ = self.samples[at].weight.compare_exchange(weight, least, Relaxed, Relaxed);
+            }
+        }
+    }
+
+    /// All samples. Blocks come and go meanwhile.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Sample> {
+        (0..PLACES).filter(|at| self.keys[*at].load(Acquire) > RESERVED).map(|at| self.read(at))
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u32 {
+        self.count.load(Relaxed)
+    }
+
+    /// Counts a sampled block that is not in the table.
+    pub(super) fn lose(&self) {
+        self.lost.fetch_add(1, Relaxed);
+    }
+
+    /// How many sampled blocks are not in the table.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::super::tables::Tables;
+    use super::*;
+
+    fn sample(weight: u64) -> Sample {
+        Sample { weight, size: 64, site: SiteKey::new(5, AllocationDomain::Malloc) }
+    }
+
+    #[test]
+    fn what_is_added_is_found_once() {
+        let live = &Tables::map().unwrap().live;
+        assert!(live.add(0x7000_0400, sample(9)));
+        assert_eq!(live.get(0x7000_0400), Some(sample(9)));
+        assert_eq!(live.take(0x7000_0400), Some(sample(9)));
+        assert_eq!((live.take(0x7000_0400), live.count()), (None, 0));
+    }
+
+    #[test]
+    fn null_is_no_block() {
+        let live = &Tables::map().unwrap().live;
+        for address in (0..200).map(|index| 0x1000 + index * 1024) {
+            live.add(address, sample(1));
+        }
+        assert_eq!((live.take(0), live.take(RESERVED)), (None, None));
+    }
+
+    #[test]
+    fn there_is_room_for_as_many_as_there_may_be() {
+        let live = &Tables::map().unwrap().live;
+        let address = |index: usize| 0x7f00_0000_0000 + index * 33 * 1024;
+        (0..MANY as usize).for_each(|index| assert!(live.add(address(index), sample(1)), "{index}"));
+        assert_eq!((live.count(), live.lost()), (MANY, 0));
+        (0..MANY as usize).for_each(|index| assert!(live.take(address(index)).is_some()));
+        assert_eq!(live.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_full_table_counts_what_it_loses() {
+        let live = &Tables::map().unwrap().live;
+        for index in 0..PLACES + 100 {
+            live.add(0x10_0000 + index * 1024, sample(1));
+        }
+        assert!(live.lost() >= 100 && live.count() as usize + live.lost() as usize == PLACES + 100);
+    }
+
+    #[test]
+    fn thinning_keeps_sums_and_halves_the_number() {
+        let live = &Tables::map().unwrap().live;
+        let random = Points::new();
+        random.begin(11, 100);
+        for index in 0..8000 {
+            live.add(0x10_0000 + index * 1024, sample(100));
+        }
+        live.add(0x5_0000_0000, sample(5000));
+        live.thin(200, &random);
+        let sum: u64 = live.iter().map(|sample| sample.weight).sum();
+        assert!((live.count() as i32 - 4000).abs() < 300, "{}", live.count());
+        assert!((sum as f64 / 805_000.0 - 1.0).abs() < 0.08, "{sum}");
+        assert_eq!(live.get(0x5_0000_0000), Some(sample(5000)));
+        // Those of 200 bytes become those of 800 with a probability of a quarter.
+        live.thin(800, &random);
+        assert!((live.count() as i32 - 1000).abs() < 200, "{}", live.count());
+    }
+
+    #[test]
+    fn threads_that_add_and_take_leave_nothing_behind() {
+        let live = &Tables::map().unwrap().live;
+        let random = Points::new();
+        random.begin(13, 100);
+        std::thread::scope(|scope| {
+            for thread in 0..4_usize {
+                scope.spawn(move || {
+                    for round in 0..20_000_usize {
+                        let address = 0x1000_0000 * (thread + 1) + (round % 1500) * 1024;
+                        live.add(address, sample(100));
+                        live.take(address);
+                    }
+                });
+            }
+            (0..50).for_each(|_| live.thin(200, &random));
+        });
+        assert_eq!((live.count(), live.iter().count()), (0, 0));
+        assert!(live.filter.iter().all(|count| count.load(Relaxed) == 0));
+    }
+
+    #[test]
+    fn a_sample_stands_for_blocks_of_its_size() {
+        let of = |weight, size| Sample { weight, size, site: SiteKey(0) }.blocks();
+        assert_eq!((of(32768, 64), of(100_000, 100_000), of(32768, 60_000), of(1 << 33, u32::MAX)), (512, 1, 1, 1));
+    }
+}

@@ -1,0 +1,100 @@
+//! The handlers that the preloaded library calls: `malloc` and its relatives, and anonymous mappings.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+
+use neurogc_wire::sites::AllocationDomain;
+
+use super::interface::{Handlers, Points};
+use super::mappings;
+use super::sampler::{Sampler, is_active, sampler};
+
+/// What is attached to the library.
+pub(super) static HANDLERS: Handlers = Handlers { allocate, reallocate, forget, mapped, unmapped };
+
+/// What the calling thread allocates from now on is not sampled: it is one of the agent's own.
+pub(crate) fn ignore_this_thread() {
+    if let Some(points) = sampler().and_then(|sampler| sampler.thread_points) {
+        // SAFETY: the library gives the thread's own points, which live as long as the thread.
+        unsafe { (*points()).busy.store(1, Relaxed) };
+    }
+}
+
+/// Marks the thread as being inside a handler until it is dropped.
+struct Inside<'a>(&'a Points);
+
+impl<'a> Inside<'a> {
+    /// None where the thread is inside one already.
+    fn enter(points: &'a Points) -> Option<Self> {
+        let busy = points.busy.load(Relaxed);
+        (busy == 0).then(|| {
+            points.busy.store(1, Relaxed);
+            Self(points)
+        })
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.busy.store(0, Relaxed);
+    }
+}
+
+/// The points in a block that a caller is about to get.
+fn met(sampler: &Sampler, points: &Points, size: usize) -> u64 {
+    let met = sampler.met(points, size);
+    if size == 0 || size > isize::MAX as usize { 0 } else { met }
+}
+
+unsafe extern "C" fn allocate(points: &Points, align: usize, size: usize, zero: bool) -> *mut c_void {
+    let Some(sampler) = sampler() else { return null_mut() };
+    let met = met(sampler, points, size);
+    let Some(_inside) = (met > 0).then(|| Inside::enter(points)).flatten() else { return null_mut() };
+    let block = sampler.marked_block(align, size, zero);
+    if !block.is_null() {
+        sampler.note(points, block, size, met, AllocationDomain::Malloc);
+    }
+    block
+}
+
+unsafe extern "C" fn reallocate(points: &Points, block: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: handlers are attached after the sampler was published; `below` gets the caller's own arguments.
+    let Some(sampler) = sampler() else { return unsafe { libc::realloc(block, size) } };
+    let mut points_met = if points.left.load(Relaxed) < 0 { met(sampler, points, size) } else { 0 };
+    let inside = Inside::enter(points);
+    if inside.is_none() {
+        points_met = 0;
+    }
+    // SAFETY: the block is the caller's, who gives it up for the new one.
+    let realloc = |block, size| unsafe { (sampler.real.realloc)(block, size) };
+    sampler.reallocate(points, block, size, points_met, AllocationDomain::Malloc, realloc)
+}
+
+unsafe extern "C" fn forget(block: *mut c_void) {
+    if let Some(sampler) = sampler() {
+        sampler.forget(block);
+    }
+}
+
+unsafe extern "C" fn mapped(points: &Points, start: usize, size: usize, caller: usize) {
+    let Some(sampler) = sampler().filter(|_| is_active()) else { return };
+    if sampler.own_code.contains(&caller) || sampler.allocators.iter().any(|code| code.contains(&caller)) {
+        return;
+    }
+    let Some(_inside) = Inside::enter(points) else { return };
+    let tables = sampler.tables;
+    let sample = mappings::sample(size, sampler.node());
+    if tables.mappings.add(start, size, sample.site.node()) {
+        tables.stacks.count(sample);
+        tables.made.fetch_add(sample.weight, Relaxed);
+    } else {
+        tables.live.lose();
+    }
+}
+
+unsafe extern "C" fn unmapped(start: usize, size: usize) {
+    if let Some(sampler) = sampler() {
+        sampler.tables.mappings.remove(start, size);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the preloaded library and the agent know of each other. The agent compiles this same file.
+//!
+//! The library holds no tables. It passes every call on to the allocator below, and asks the agent's handlers only
+//! when a thread has allocated as much as its counter said, or when a block may be one that was sampled.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
+
+/// Raised whenever something below changes: an agent attaches to its own version only.
+pub(crate) const VERSION: u32 = 1;
+
+/// The exported function that gives the interface.
+#[allow(dead_code, reason = "only the agent looks it up; the library defines it")]
+pub(crate) const ENTRY: &core::ffi::CStr = c"neurogc_preload_interface";
+
+/// A block whose address has none of these bits may be a sampled one. Sampled blocks lie at multiples of 1024;
+/// a block that glibc maps on its own lies 16 bytes behind one.
+pub(crate) const MARK: usize = 0x3ef;
+
+/// From this size on glibc's own size field, in front of the block, says that a block may be a sampled one.
+pub(crate) const LARGE: usize = 32 * 1024;
+
+/// Where a stream of allocations stands between its sampling points.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Points {
+    /// Bytes until the next point. Below zero: a point lies in the block that is being allocated. It comes first,
+    /// because assembly counts it down.
+    pub(crate) left: AtomicI64,
+    /// Bytes behind that point until its stretch ends.
+    pub(crate) rest: AtomicI64,
+    /// State of the random numbers; zero before the first.
+    pub(crate) random: AtomicU64,
+    /// Above zero while the thread is inside a handler: what is allocated there is passed on.
+    pub(crate) busy: AtomicU32,
+}
+
+/// The functions of the allocator below.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Real {
+    pub(crate) malloc: unsafe extern "C" fn(usize) -> *mut c_void,
+    pub(crate) calloc: unsafe extern "C" fn(usize, usize) -> *mut c_void,
+    pub(crate) realloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void,
+    pub(crate) free: unsafe extern "C" fn(*mut c_void),
+    pub(crate) memalign: unsafe extern "C" fn(usize, usize) -> *mut c_void,
+    /// jemalloc's own entry, which aligns and clears at once.
+    pub(crate) mallocx: Option<unsafe extern "C" fn(usize, c_int) -> *mut c_void>,
+    /// Whether this is glibc, whose blocks have their size in front.
+    pub(crate) is_glibc: bool,
+}
+
+/// What an agent attaches. None of them may allocate, wait or unwind.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Handlers {
+    /// A point may lie in a block of this alignment (0 for any) and size that the caller is about to get. Gives the
+    /// block where it was sampled, or null: then the library calls the real function.
+    pub(crate) allocate: unsafe extern "C" fn(&Points, usize, usize, bool) -> *mut c_void,
+    /// The same for `realloc`. It always does the whole work.
+    pub(crate) reallocate: unsafe extern "C" fn(&Points, *mut c_void, usize) -> *mut c_void,
+    /// A block that may be a sampled one is about to be freed.
+    pub(crate) forget: unsafe extern "C" fn(*mut c_void),
+    /// Anonymous private memory was mapped; the last is the address that the caller continues at.
+    pub(crate) mapped: unsafe extern "C" fn(&Points, usize, usize, usize),
+    /// Memory is about to be unmapped.
+    pub(crate) unmapped: unsafe extern "C" fn(usize, usize),
+}
+
+/// What the library offers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interface {
+    /// The allocator below.
+    pub(crate) real: Real,
+    /// The calling thread's points.
+    pub(crate) points: unsafe extern "C" fn() -> *const Points,
+    /// Where the handlers go; null until an agent attaches. They must live as long as the process.
+    pub(crate) handlers: *const AtomicPtr<Handlers>,
+}
+
+/// The exported function: it fills an interface for a caller of the same version, and says whether it has.
+#[allow(dead_code, reason = "only the agent calls it by its type")]
+pub(crate) type Entry = unsafe extern "C" fn(version: u32, to: *mut Interface) -> bool;

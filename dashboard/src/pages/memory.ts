@@ -1,0 +1,159 @@
+// Memory: where the live memory of a process was allocated, as a flame graph and as a table.
+
+import { aborted, file, get, message, part } from "../api";
+import { type Context, type Page, whole } from "../context";
+import { h, mark, say, section, segments, select } from "../dom";
+import type { Measure } from "../flame/data";
+import { facts } from "../flame/facts";
+import { FlameGraph } from "../flame/graph";
+import { brief } from "../format";
+import { SITES, type Sites, siteTable } from "../memory/table";
+import { Picker, favourite } from "../picker";
+import type { Detail } from "../types";
+import { link } from "../view";
+
+const EVERY_MS = 5000;
+const MEASURES = [
+  { value: "live", label: "Live" },
+  { value: "growth", label: "Growth" },
+  { value: "rate", label: "Rate" },
+];
+const SINCE = ["30s", "1m", "5m", "10m", "30m", "1h"].map((value) => ({ value, label: `since ${value} ago` }));
+const BY = [
+  { value: "line", label: "line" },
+  { value: "function", label: "function" },
+  { value: "file", label: "file" },
+  { value: "stack", label: "call stack" },
+  { value: "domain", label: "allocator" },
+];
+
+const HELP: Record<Measure, string> = {
+  live: "What is allocated and not freed, by the call stack that allocated it. Colours show how it has changed in the time chosen.",
+  growth: "By how much live memory has grown in the time chosen. What has shrunk has no width here; the table has it.",
+  rate: "What is allocated in a second, freed or not, in the time chosen: what makes the collector run.",
+};
+
+function mount(root: HTMLElement, context: Context): () => void {
+  const { view, live, processes, announce, onTheme } = context;
+  const given = view.get("id");
+  if (!given) {
+    root.append(h("div", { class: "title" }, h("h1", {}, "Memory")), h("p", { class: "nothing" }, "Waiting for a process…"));
+    return processes.on(() => {
+      const first = favourite(processes.list);
+      if (first) location.replace(link("memory", { id: first.id }));
+    });
+  }
+  const id = given;
+  let stop = new AbortController();
+  let shown: Sites | null = null;
+  const one = <T extends { value: string }>(list: T[], name: string, usual: string) => list.find((choice) => choice.value === view.get(name))?.value ?? usual;
+  let measure = one(MEASURES, "measure", "live") as Measure;
+  let since = one(SINCE, "since", "5m");
+  let by = one(BY, "by", "line");
+
+  const picker = new Picker("Process", context, id, (other) => (location.hash = link("memory", { id: other, measure, since, by })), name);
+  const command = h("p", { class: "facts" });
+  const said = h("p", { class: "note", "data-facts": true });
+  const why = h("p", { class: "nothing", role: "status", hidden: true });
+  const help = h("p", { class: "note" }, HELP[measure]);
+  const graph = new FlameGraph();
+  const table = siteTable();
+  const measures = segments("What is shown", MEASURES, measure, (value) => choose(() => (measure = value as Measure)));
+  const sinces = select("Compared", SINCE, since, (value) => choose(() => (since = value)));
+  const bys = select("Table by", BY, by, (value) => choose(() => (by = value)));
+  const save = h("button", { type: "button", onclick: () => void saveFlame() }, "Save as HTML");
+  const profile = h("button", { type: "button", onclick: () => void saveProfile() }, "Save for pprof");
+  const body = h(
+    "div",
+    { class: "memory", hidden: true },
+    section("By call stack", "", help, graph.element),
+    section("Sites", "The lines that allocate, the largest first. The small lines show their live bytes since this page was opened.", table.element),
+  );
+  root.append(
+    h("div", { class: "title" }, h("h1", {}, "Memory"), h("span", { class: "spring" }), picker.element),
+    command,
+    h("div", { class: "toolbar memory-bar" }, measures.element, sinces.element, bys.element, save, profile),
+    said,
+    why,
+    body,
+  );
+
+  function name(): void {
+    const known = picker.find(id);
+    if (!known) return;
+    say(command, `${brief(known.command)} · pid ${known.pid} on ${known.host} · ${known.python}`);
+    mark(command, "title", known.command);
+  }
+
+  function choose(act: () => void): void {
+    act();
+    view.set({ measure, since, by });
+    measures.set(measure);
+    say(help, HELP[measure]);
+    table.forget();
+    void load();
+  }
+
+  async function load(): Promise<void> {
+    stop.abort();
+    stop = new AbortController();
+    try {
+      const sites = await get<Sites>(`processes/${part(id)}/sites`, { since, measure, by, top: SITES }, stop.signal);
+      shown = sites;
+      body.hidden = false;
+      why.hidden = true;
+      save.disabled = profile.disabled = false;
+      say(said, facts(sites.flame) + (sites.lost ? ` · ${sites.lost} samples lost` : ""));
+      graph.set(sites.flame);
+      table.set(sites);
+    } catch (error) {
+      if (aborted(error)) return;
+      await explain(message(error));
+    }
+  }
+
+  /** Why there is nothing to see. What was seen before stays. */
+  async function explain(reason: string): Promise<void> {
+    const detail = await get<Detail>(`processes/${part(id)}`).then(whole).catch(() => null);
+    const ended = detail?.state === "gone";
+    save.disabled = profile.disabled = !shown;
+    why.hidden = false;
+    say(why, ended ? "The process has ended. A trace (neurogc run --trace FILE) keeps its allocation sites." : shown ? `This is not current: ${reason}` : `There are no allocation sites of this process: ${reason}`);
+  }
+
+  async function saveFlame(): Promise<void> {
+    if (!shown) return;
+    const page = await (await fetch("flame.html")).text();
+    // As in the command: nothing in a name can end the element that the data are in.
+    const data = JSON.stringify(shown.flame).replaceAll("<", "\\u003c").replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
+    keep(new Blob([page.replace('"NEUROGC-FLAME-DATA"', () => data)], { type: "text/html" }), `neurogc-${shown.pid}.html`);
+  }
+
+  async function saveProfile(): Promise<void> {
+    try {
+      keep(await file(`processes/${part(id)}/pprof`), `neurogc-${shown?.pid ?? id}.pb.gz`);
+    } catch (error) {
+      announce(message(error), "bad");
+    }
+  }
+
+  onTheme(() => graph.draw());
+  const timer = setInterval(() => !document.hidden && live.connection.kind === "live" && load(), EVERY_MS);
+  const off = live.onReturn(() => void load());
+  void load();
+  return () => {
+    clearInterval(timer);
+    stop.abort();
+    off();
+    picker.destroy();
+    graph.destroy();
+  };
+}
+
+function keep(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+export const memory: Page = { name: "memory", title: "Memory", mount };

@@ -1,0 +1,519 @@
+"""The allocation sampler: it says where live memory was allocated, and the program does not notice it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from observed import HOME, answer_to, ask, binary, command, environment, eventually, python, run
+
+pytestmark = pytest.mark.needs_agent
+
+PRELOAD = HOME / "libneurogc_preload.abi3.so"
+HAS_PRELOAD = binary() is not None and PRELOAD.exists()
+MODES = ["python", *(["native"] if HAS_PRELOAD else [])]
+
+# A tiny interval, so that nearly every block is a sampled one.
+TINY = {"NEUROGC_SAMPLE_KIB": "0.293"}
+
+SITES = """
+import neurogc.memory, json, sys, gc
+
+def by_function(field="bytes"):
+    sums = {}
+    for site in neurogc.memory.sites():
+        sums[site["function"]] = sums.get(site["function"], 0) + site[field]
+    return sums
+
+def near(value, truth, share=0.15):
+    assert abs(value / truth - 1) < share, (value, truth)
+"""
+
+
+def sampled(code, *options, mode="native", timeout=90, **env):
+    """Runs code under the agent in a mode, with functions to look at the sites."""
+    settings = {"NEUROGC_ALLOCATIONS": mode, "NEUROGC_POLICY": "observe", **env}
+    return python(SITES + code, *options, timeout=timeout, **settings)
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    return request.param
+
+
+def test_sites_are_told_apart_and_near_the_truth(mode):
+    # Ten sites of small, middle and large blocks in a heap of about 130 MB.
+    sampled("""
+def a(): return [bytes(100) for _ in range(200_000)]
+def b(): return [str(i) * 10 for i in range(150_000)]
+def c(): return [bytearray(3000) for _ in range(4000)]
+def d(): return [{i: i} for i in range(20_000)]
+def e(): return [bytes(200_000) for _ in range(100)]
+def f(): return bytearray(15_000_000)
+def g(): return [object() for _ in range(200_000)]
+def h(): return [[None] * 40 for _ in range(30_000)]
+def i(): return [bytes(40_000) for _ in range(300)]
+def j(): return [bytes(700) for _ in range(15_000)]
+kept = [make() for make in (a, b, c, d, e, f, g, h, i, j)]
+found = by_function()
+truth = {name: 0 for name in "abcdefghij"}
+def size(thing): return sys.getsizeof(thing) + (16 if gc.is_tracked(thing) else 0)
+for name, made in zip(truth, kept):
+    truth[name] = size(made) + (sum(map(size, made)) if isinstance(made, list) else 0)
+off = {name: round(found.get(name, found.get("<listcomp>", 0)) / truth[name] - 1, 3) for name in truth}
+if sys.version_info >= (3, 12):
+    assert sum(abs(value) < 0.1 for value in off.values()) >= 8, off
+    assert all(abs(value) < 0.25 for value in off.values()), off
+whole = sum(found.values())
+near(whole, sum(truth.values()), 0.12)
+assert (whole - found.get(None, 0)) / whole > 0.97, found.get(None)
+""", mode=mode)
+
+
+def test_lines_and_stacks_are_those_of_the_code(mode):
+    out = sampled("""
+def inner(n):
+    return [
+        bytes(n) for _ in
+        range(4000)
+    ]
+def outer():
+    return inner(900)
+kept = outer()
+largest = max((s for s in neurogc.memory.sites() if s["file"] == "<string>"), key=lambda s: s["bytes"])
+near(largest["bytes"], 4000 * 933, 0.3)
+near(largest["blocks"], 4000, 0.3)
+print(json.dumps([[name for _, _, name in largest["stack"] if name != "<listcomp>"], largest["line"]]))
+assert largest["domain"] in ("malloc", "raw"), largest
+""", mode=mode)
+    stack, line = json.loads(out)
+    assert stack[:3] == ["inner", "outer", "<module>"]
+    first = SITES.count("\n") + 1
+    assert line == first + 3
+
+
+def test_freed_memory_is_in_no_site(mode):
+    sampled("""
+def make(): return [bytes(300) for _ in range(50_000)], [bytes(3000) for _ in range(3000)], bytearray(9_000_000)
+def made(): return sum(s["bytes"] for s in neurogc.memory.sites() if "make" in [name for _, _, name in s["stack"]])
+kept = make()
+near(made(), 50_000 * 333 + 3000 * 3033 + 9_000_000 + 53_000 * 8, 0.12)
+kept = None
+assert made() < 300_000, made()
+assert sum(s["made_bytes"] for s in neurogc.memory.sites() if "make" in [name for _, _, name in s["stack"]]) > 30e6
+""", mode=mode)
+
+
+def test_a_grown_list_is_where_it_grew(mode):
+    sampled("""
+def grow():
+    kept = []
+    for number in range(3_000_000):
+        kept.append(None)
+    return kept
+kept = grow()
+near(by_function()["grow"], sys.getsizeof(kept), 0.2)
+text = ""
+def longer():
+    global text
+    for _ in range(200):
+        text += "x" * 50_000
+longer()
+near(by_function()["longer"], 10_000_000, 0.25)
+""", mode=mode)
+
+
+def test_status_has_the_largest_lines():
+    code = """
+def keep(): return [bytes(400) for _ in range(40_000)]
+kept = keep()
+import neurogc
+report = neurogc.status()["allocations"]
+assert report["mode"] == %r and report["reason"] == "", report
+assert 0.9 < report["attributed"] <= 1, report
+top = report["top"][0]
+assert "in keep" in top["site"] or "listcomp" in top["site"], top
+near(top["bytes"], 40_000 * 440, 0.15)
+assert report["rate_bytes_s"] > 0 and report["live_bytes"] >= top["bytes"]
+""" % MODES[-1]
+    sampled(code, mode="auto")
+
+
+def test_off_samples_nothing_and_says_so():
+    sampled("""
+import neurogc
+kept = [bytes(400) for _ in range(10_000)]
+report = neurogc.status()["allocations"]
+assert report["mode"] == "off" and report["top"] == [] and report["reason"] == "", report
+try:
+    neurogc.memory.sites()
+except RuntimeError as error:
+    assert "off" in str(error)
+else:
+    raise AssertionError
+import os
+assert "neurogc_preload" not in os.environ.get("LD_PRELOAD", "")
+""", mode="off")
+
+
+def test_uninstall_leaves_sampled_blocks_alone(mode):
+    sampled("""
+import neurogc
+kept = [bytes(i % 900) for i in range(30_000)]
+neurogc.uninstall()
+more = [bytes(i % 900) for i in range(30_000)]
+kept = None
+assert all(len(x) == i % 900 and not any(x) for i, x in enumerate(more))
+neurogc.install(policy="observe")
+more = None
+again = [bytes(i % 900) for i in range(30_000)]
+assert by_function()
+""", mode=mode, **TINY)
+
+
+def test_reallocated_blocks_keep_their_bytes(mode):
+    # A small sampled block that is grown over 512 bytes leaves the domain that it was sampled in.
+    sampled("""
+import random
+random.seed(1)
+lists, arrays = [[] for _ in range(200)], [bytearray() for _ in range(200)]
+for step in range(60_000):
+    which = random.randrange(200)
+    lists[which].append(step)
+    arrays[which] += step.to_bytes(4, "little")
+    if step % 50 == 0:
+        del lists[which][random.randrange(len(lists[which]) + 1):]
+        del arrays[which][4 * len(lists[which]):]
+for values, array in zip(lists, arrays):
+    assert values == [int.from_bytes(array[at:at + 4], "little") for at in range(0, len(array), 4)]
+""", mode=mode, **TINY)
+
+
+def test_null_is_never_a_sampled_block(mode):
+    sampled("""
+import ctypes
+raw = ctypes.pythonapi
+for name in ("PyMem_", "PyObject_", "PyMem_Raw"):
+    malloc, realloc, free = (getattr(raw, name + word) for word in ("Malloc", "Realloc", "Free"))
+    realloc.restype = malloc.restype = ctypes.c_void_p
+    realloc.argtypes, free.argtypes = [ctypes.c_void_p, ctypes.c_size_t], [ctypes.c_void_p]
+    for size in [0, 1, 16, 400, 600, 5000, 40_000, 70_000] * 300:
+        block = realloc(None, size)
+        assert block
+        for other in (1, 300, 513, 33_000, 0, 200):
+            block = realloc(block, other)
+            assert block
+        free(block)
+        free(None)
+""", mode=mode, **TINY)
+
+
+def test_threads_and_threads_without_python(mode):
+    sampled("""
+import threading, hashlib, zlib, time
+def work(seed):
+    kept = {}
+    for i in range(15_000):
+        kept[i % 500] = (bytes(i % 2000), [seed] * (i % 50), str(i))
+        if i % 500 == 0:
+            zlib.compress(bytes(100_000))
+    assert all(len(b) == len(b) and set(l) <= {seed} for b, l, s in kept.values())
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert by_function("made_bytes")["work"] > 0
+""", mode=mode, **TINY)
+
+
+def test_a_forked_child_begins_with_empty_tables(mode):
+    sampled("""
+import os, neurogc
+def before(): return [bytes(400) for _ in range(20_000)]
+def after(): return [bytes(400) for _ in range(20_000)]
+kept = before()
+pid = os.fork()
+if pid == 0:
+    code = 1
+    try:
+        others = after()
+        found = {name: sum(s["bytes"] for s in neurogc.memory.sites() if name in [f for _, _, f in s["stack"]])
+                 for name in ("before", "after")}
+        assert found["before"] == 0, found
+        near(found["after"], 20_000 * 440, 0.15)
+        kept = None
+        code = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+assert os.waitpid(pid, 0)[1] == 0
+assert sum(s["bytes"] for s in neurogc.memory.sites() if "before" in [f for _, _, f in s["stack"]]) > 7e6
+""", mode=mode)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="an interpreter has a GIL of its own from 3.12 on")
+def test_interpreters_with_a_gil_of_their_own(mode):
+    module = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    sampled(f"""
+import {module} as interpreters, threading
+code = '''
+kept = {{}}
+for i in range(20_000):
+    kept[i % 300] = (bytes(i % 700), [i] * (i % 30), str(i))
+assert all(len(b) < 700 for b, l, s in kept.values())
+'''
+def work():
+    other = interpreters.create()
+    interpreters.run_string(other, code)
+    interpreters.destroy(other)
+threads = [threading.Thread(target=work) for _ in range(3)]
+[t.start() for t in threads]
+kept = [bytes(i % 700) for i in range(40_000)]
+[t.join() for t in threads]
+""", mode=mode, **TINY)
+
+
+def test_tracemalloc_starts_and_stops_over_it(mode):
+    sampled("""
+import tracemalloc
+kept = [bytes(i % 900) for i in range(10_000)]
+tracemalloc.start()
+more = [bytes(i % 900) for i in range(10_000)]
+kept = None
+assert tracemalloc.get_traced_memory()[0] > 4_000_000
+tracemalloc.stop()
+more = None
+kept = [bytes(i % 900) for i in range(10_000)]
+""", mode=mode, **TINY)
+
+
+@pytest.mark.parametrize("kind", ["malloc", "pymalloc", "debug", "malloc_debug", "pymalloc_debug"])
+def test_every_kind_of_allocators(kind, mode):
+    debug = "debug" in kind
+    sampled(f"""
+import neurogc
+kept = [bytes(i % 900) for i in range(20_000)]
+report = neurogc.status()
+found = report["allocations"]
+if {debug}:
+    assert found["mode"] == "off" and "allocators of kind" in found["reason"], found
+    assert any("allocators of kind" in text for text in report["degraded"])
+else:
+    assert found["mode"] == {mode!r}, found
+    near(found["live_bytes"], 20_000 * 490, 0.5)
+neurogc.uninstall()
+kept = None
+""", mode=mode, PYTHONMALLOC=kind, **TINY)
+
+
+def test_a_tracemalloc_that_was_there_before_is_left_alone(mode):
+    sampled("""
+import neurogc, tracemalloc
+found = neurogc.status()["allocations"]
+assert found["mode"] == "off" and "tracemalloc" in found["reason"], found
+tracemalloc.stop()
+""", mode=mode, PYTHONTRACEMALLOC=1)
+
+
+def test_snapshots_and_collections_work_over_it(mode):
+    sampled("""
+import neurogc
+class Node: pass
+def garbage():
+    for _ in range(20_000):
+        a, b = Node(), Node()
+        a.other, b.other, a.data = b, a, bytes(200)
+gc.disable()
+garbage()
+assert neurogc.collect("snapshot") > 30_000
+kept = [Node() for _ in range(50_000)]
+assert neurogc.collect("full") >= 0 and len(kept) == 50_000
+""", mode=mode, NEUROGC_SAMPLE_KIB="1")
+
+
+@pytest.mark.skipif(not HAS_PRELOAD, reason="the command and the library are not built")
+class TestNative:
+    def test_anonymous_mappings_are_counted_and_arenas_are_not(self):
+        sampled("""
+import ctypes, mmap
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+def mapped(): return sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "mmap")
+before = mapped()
+def take(): return libc.mmap(None, 5 << 20, 3, 0x22, -1, 0)
+at = take()
+assert mapped() - before == 5 << 20, (mapped(), before)
+assert by_function()["take"] >= 5 << 20
+libc.munmap(at, 5 << 20)
+assert mapped() == before
+kept = [bytes(400) for _ in range(100_000)]
+assert mapped() == before, mapped()
+""")
+
+    def test_native_memory_has_a_python_line(self):
+        sampled("""
+import ctypes
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.calloc.restype = libc.realloc.restype = ctypes.c_void_p
+libc.malloc.argtypes, libc.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
+libc.calloc.argtypes, libc.realloc.argtypes = [ctypes.c_size_t] * 2, [ctypes.c_void_p, ctypes.c_size_t]
+libc.aligned_alloc.restype, libc.aligned_alloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2
+def small(): return [libc.malloc(5000) for _ in range(4000)]
+def zeros(): return [libc.calloc(1000, 90) for _ in range(200)]
+def aligned(): return [libc.aligned_alloc(4096, 8192) for _ in range(2000)]
+def moved(): return [libc.realloc(libc.malloc(100), 30_000) for _ in range(500)]
+kept = {f.__name__: f() for f in (small, zeros, aligned, moved)}
+truth = dict(small=20e6, zeros=18e6, aligned=16.4e6, moved=15e6)
+for name, size in truth.items():
+    found = sum(s["bytes"] for s in neurogc.memory.sites() if name in [f for _, _, f in s["stack"]])
+    near(found, size, 0.1)
+assert all(at % 4096 == 0 for at in kept["aligned"])
+assert all(ctypes.string_at(at, 90_000) == bytes(90_000) for at in kept["zeros"][:20])
+[libc.free(at) for blocks in kept.values() for at in blocks]
+assert sum(s["bytes"] for s in neurogc.memory.sites() if s["function"] in truth) < 1e6
+""")
+
+    def test_zeros_of_a_large_array_stay_untouched(self):
+        for allocator in [None, *jemalloc()]:
+            preload = {"LD_PRELOAD": allocator} if allocator else {}
+            out = sampled("""
+import ctypes, os
+libc = ctypes.CDLL(None)
+libc.calloc.restype, libc.calloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2
+def rss(): return int(open("/proc/self/statm").read().split()[1]) * 4096
+before = rss()
+def zeros(): return [libc.calloc(1, 16 << 20) for _ in range(30)]
+kept = zeros()
+print(os.environ["LD_PRELOAD"])
+assert rss() - before < 20 << 20, (rss() - before) >> 20
+found = sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "malloc" and s["bytes"] > 1 << 20)
+near(found, 30 * (16 << 20), 0.05)
+mapped = sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "mmap")
+assert mapped < 50 << 20, mapped
+""", **preload)
+            assert out.strip().split(":")[0].endswith(PRELOAD.name) and (not allocator or allocator in out)
+
+    def test_another_allocator_below(self):
+        for allocator in jemalloc():
+            sampled("""
+import threading
+kept = [bytes(i % 3000) for i in range(30_000)]
+def work():
+    mine = {}
+    for i in range(20_000):
+        mine[i % 200] = bytearray(i % 50_000)
+threads = [threading.Thread(target=work) for _ in range(3)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert all(len(x) == i % 3000 for i, x in enumerate(kept))
+""", LD_PRELOAD=allocator, **TINY)
+
+    def test_programs_that_are_not_python_run_as_ever(self, tmp_path):
+        script = "timeout 20 bash -c 'for i in 1 2 3; do echo $i | sort | tr 1-3 a-c; done'"
+        for extra in [{}, *({"LD_PRELOAD": path} for path in jemalloc())]:
+            done = run("bash", "-c", script, **extra)
+            assert (done.returncode, done.stdout) == (0, "a\nb\nc\n") and "ld.so" not in done.stderr, done
+        if shutil.which("cc"):
+            source, static = tmp_path / "s.c", tmp_path / "s"
+            source.write_text('#include <stdio.h>\n#include <stdlib.h>\nint main(){free(malloc(9));puts("ok");}\n')
+            if subprocess.run(["cc", "-static", "-o", static, source], capture_output=True).returncode == 0:
+                done = run(static)
+                assert (done.returncode, done.stdout) == (0, "ok\n")
+
+    def test_a_command_asks_for_the_sites(self):
+        code = "def keep(): return [bytes(400) for _ in range(40_000)]\nkept = keep()\nprint('ready', flush=True)\ninput()"
+        process = subprocess.Popen(
+            command(sys.executable, "-c", code),
+            env=environment(NEUROGC_POLICY="observe"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout.readline() == "ready\n"
+            eventually(lambda: ask(process.pid))
+            answer = answer_to(process.pid, {"sites": None})["sites"]
+            assert answer["pid"] == process.pid and answer["mode"] == "native"
+            assert sum(site["now"]["live_bytes"] for site in answer["sites"]) > 15e6
+            for parent, node in enumerate(answer["nodes"]):
+                assert node["parent"] == 2**32 - 1 or node["parent"] < parent
+            compared = answer_to(process.pid, {"sites": 60})["sites"]
+            assert compared["compared_unix_ms"] is not None
+        finally:
+            process.communicate("\n")
+        assert process.returncode == 0
+
+    def test_children_of_every_kind(self):
+        sampled("""
+import subprocess, multiprocessing, os
+kept = [bytes(300) for _ in range(20_000)]
+assert subprocess.run(["/bin/echo", "x"], capture_output=True, text=True).stdout == "x\\n"
+assert subprocess.run([sys.executable, "-c", "import neurogc; print(neurogc.status()['allocations']['mode'])"],
+                      capture_output=True, text=True).stdout == "native\\n"
+assert os.posix_spawn("/bin/true", ["true"], os.environ)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map(abs, range(100)) == list(range(100))
+""", **TINY)
+
+
+def jemalloc():
+    """jemalloc, where this machine has it."""
+    return [str(path) for path in Path("/usr/lib").glob("*-linux-gnu/libjemalloc.so.2")]
+
+
+def test_blocks_out_of_free_lists_are_counted_once_if_not_where_they_are_kept():
+    # A known limit: CPython hands out blocks of some types again without asking an allocator, so a tuple that is kept may be
+    # booked where another one was made and dropped before. The sum is right.
+    sampled("""
+def drop(n):
+    return len((n, n, n, n))
+def keep(n):
+    return (n, n, n, n)
+def work():
+    kept = []
+    for n in range(200_000):
+        drop(n)
+        kept.append(keep(n))
+    return kept
+kept = work()
+found = by_function()
+near(found.get("keep", 0) + found.get("drop", 0), 200_000 * (sys.getsizeof(kept[0]) + 16), 0.1)
+""", mode="python")
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("name", ["test_list", "test_dict", "test_bytes", "test_json", "test_array", "test_generators"])
+def test_cpythons_own_tests_with_a_tiny_interval(name, mode):
+    probe = subprocess.run([sys.executable, "-c", f"import test.{name}"], capture_output=True, env=environment())
+    if probe.returncode != 0:
+        pytest.skip("this interpreter has no test suite")
+    words = [sys.executable, "-m", "unittest", "-q", f"test.{name}"]
+    began = time.monotonic()
+    done = run(*words, timeout=300, NEUROGC_ALLOCATIONS=mode, NEUROGC_POLICY="observe", **TINY)
+    plain = subprocess.run(words, capture_output=True, text=True, env=environment())
+    assert done.returncode == plain.returncode, (done.stderr[-3000:], time.monotonic() - began)
+
+
+@pytest.mark.skipif(not os.environ.get("NEUROGC_TEST_SEEDS"), reason="a long measurement; NEUROGC_TEST_SEEDS=20")
+def test_accuracy_over_many_seeds():
+    right = total = 0
+    for _ in range(int(os.environ["NEUROGC_TEST_SEEDS"])):
+        out = sampled("""
+def a(): return [bytes(100) for _ in range(200_000)]
+def b(): return [str(i) * 10 for i in range(150_000)]
+def e(): return [bytes(200_000) for _ in range(100)]
+def h(): return [[None] * 40 for _ in range(30_000)]
+kept = {f.__name__: f() for f in (a, b, e, h)}
+def size(thing): return sys.getsizeof(thing) + (16 if gc.is_tracked(thing) else 0)
+for name, made in kept.items():
+    found = sum(s["bytes"] for s in neurogc.memory.sites() if name in [f for _, _, f in s["stack"]])
+    print(found / (size(made) + sum(map(size, made))) - 1)
+""", mode=MODES[-1])
+        errors = [abs(float(line)) for line in out.split()]
+        right, total = right + sum(error < 0.1 for error in errors), total + len(errors)
+    assert right / total >= 0.95, (right, total)
