@@ -3,7 +3,7 @@
 use neurogc_sites::{CodeLine, GroupBy, Measure, SiteFigures, SiteReport, SiteRow, short_path};
 
 use crate::figures::{bytes, change, count, plain, shorten_front, span};
-use crate::table::{Side, Table};
+use crate::table::{Alignment, Table};
 
 /// Callers that are named below a stack.
 const CALLERS: usize = 12;
@@ -51,17 +51,17 @@ fn head(report: &SiteReport<'_>) -> String {
 
 fn rows(report: &SiteReport<'_>, room: Option<usize>) -> String {
     let compared = report.compared_unix_ms.is_some();
-    let mut columns = vec![("LIVE", Side::Right), ("BLOCKS", Side::Right)];
+    let mut columns = vec![("LIVE", Alignment::Right), ("BLOCKS", Alignment::Right)];
     if compared {
-        columns.push(("GROWTH", Side::Right));
+        columns.push(("GROWTH", Alignment::Right));
     }
-    columns.push(("RATE", Side::Right));
+    columns.push(("RATE", Alignment::Right));
     // The column that rows are ordered by comes first.
     let first = columns.iter().position(|(name, _)| *name == ordered_by(report.measure)).unwrap_or(0);
     columns[..=first].rotate_right(1);
-    columns.insert(1, ("SHARE", Side::Right));
-    columns.push(("ALLOCATOR", Side::Left));
-    columns.push((title(report.by), Side::Left));
+    columns.insert(1, ("SHARE", Alignment::Right));
+    columns.push(("ALLOCATOR", Alignment::Left));
+    columns.push((title(report.by), Alignment::Left));
     let mut table = Table::new(&columns);
     let cell = |row: &SiteRow<'_>, name: &str| match name {
         "SHARE" => format!("{:.1} %", row.share * 100.0),

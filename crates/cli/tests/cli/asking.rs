@@ -54,12 +54,13 @@ fn the_live_view_needs_a_terminal() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let scene = CliScene::new();
-    let verbs: [&[&str]; 15] = [
+    let verbs: [&[&str]; 16] = [
         &[],
         &["run"],
         &["ps"],
         &["status"],
         &["top"],
+        &["stalls"],
         &["policy"],
         &["collect"],
         &["memory"],

@@ -10,7 +10,7 @@ use neurogc_wire::control::{self, Answer, Ask, Question};
 use neurogc_wire::sites::{AllocationDomain, AllocationMode, SiteCounts, SiteTable};
 use neurogc_wire::trace::{BlockWriter, Header, Record, encode_header, encode_sites};
 
-use crate::scene::{Scene, text};
+use crate::scene::{CliScene, text};
 
 const HOSTILE: &str = "</script><script>alert(1)</script>";
 
@@ -84,7 +84,7 @@ fn growing() -> Agent {
 
 #[test]
 fn sites_of_a_process_are_listed() {
-    let (scene, agent) = (Scene::new(), growing());
+    let (scene, agent) = (CliScene::new(), growing());
     let shown = text(&scene.check(&["memory", "sites", &agent.pid()], 0, ""));
     assert!(shown.starts_with(&format!("process {}: 110 MiB live", agent.pid())), "{shown}");
     let line = shown.lines().find(|line| line.contains("cache.py:41 in add")).unwrap();
@@ -99,7 +99,7 @@ fn sites_of_a_process_are_listed() {
 
 #[test]
 fn a_process_that_is_not_sampled_says_why() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let agent = Agent::answering(|_, _| Answer::Refused("the allocators are debug allocators".to_owned()));
     scene.check(&["memory", "sites", &agent.pid()], 1, "the allocators are debug allocators");
     let agent = Agent::answering(|pid, _| Answer::Sites(Box::new(SiteTable { pid, ..SiteTable::default() })));
@@ -109,7 +109,7 @@ fn a_process_that_is_not_sampled_says_why() {
 
 #[test]
 fn a_recording_is_compared_with_its_start_and_with_another() {
-    let (scene, agent) = (Scene::new(), growing());
+    let (scene, agent) = (CliScene::new(), growing());
     let pid = agent.pid();
     let record = |out: &str| scene.check(&["memory", "record", &pid, "--for", "1s", "-o", out], 0, "wrote 2 sites");
     record("a.pb.gz");
@@ -135,7 +135,7 @@ fn a_recording_is_compared_with_its_start_and_with_another() {
 
 #[test]
 fn a_flame_graph_is_one_file_in_which_names_are_harmless() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let earlier = table(7, 10, 20);
     scene.file("x.json", serde_json::to_vec(&compare(&earlier, &table(7, 70, 90))).unwrap());
     scene.check(&["memory", "flame", "x.json", "-o", "x.html"], 0, "wrote x.html");
@@ -151,7 +151,7 @@ fn a_flame_graph_is_one_file_in_which_names_are_harmless() {
 
 #[test]
 fn a_trace_gives_its_last_table_and_what_grew() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     let mut bytes = encode_header(&Header { pid: 7, ..Header::default() });
     for second in [10, 20, 30, 40] {
         bytes.extend(encode_sites(&table(7, second, second)));
@@ -170,7 +170,7 @@ fn a_trace_gives_its_last_table_and_what_grew() {
 
 #[test]
 fn what_cannot_be_read_is_said() {
-    let scene = Scene::new();
+    let scene = CliScene::new();
     scene.check(&["memory", "sites", "4190000"], 1, "there is no process 4190000");
     scene.check(&["memory", "4190000"], 1, "there is no process 4190000");
     scene.check(&["memory", "sites", &std::process::id().to_string()], 1, "Start it with `neurogc run -- …`");

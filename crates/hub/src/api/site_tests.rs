@@ -10,7 +10,7 @@ use neurogc_wire::report::{Report, Settled, encode};
 use neurogc_wire::sites::{AllocationDomain, AllocationMode, SiteCounts, SiteTable};
 use serde_json::Value;
 
-use super::tests::{Scene, about, check_error};
+use super::tests::{TestHub, about, check_error};
 use super::*;
 
 fn table() -> SiteTable {
@@ -36,7 +36,7 @@ fn table() -> SiteTable {
 
 /// Asks for a path, has the agent answer, and gives what came of it and what the agent was asked.
 async fn asked(path: &str, answer: Answer) -> (StatusCode, Vec<u8>, Ask) {
-    let scene = Arc::new(Scene::new());
+    let scene = Arc::new(TestHub::new());
     scene.report(7, "observe");
     let asking = {
         let (scene, path) = (Arc::clone(&scene), path.to_owned());
@@ -101,7 +101,7 @@ async fn a_profile_can_be_scraped() {
 
 #[tokio::test]
 async fn wrong_questions_are_told() {
-    let scene = Scene::new();
+    let scene = TestHub::new();
     check_error(scene.get("/debug/pprof/heap").await, 404, "not_found");
     let one = scene.report(7, "observe");
     for wrong in ["by=colour", "measure=weight", "since=soon", "top=0", "top=9999999"] {
@@ -115,7 +115,7 @@ async fn wrong_questions_are_told() {
 
 #[tokio::test]
 async fn profiles_need_the_token() {
-    let scene = Scene::with_token(Some("0123456789abcdef"));
+    let scene = TestHub::with_token(Some("0123456789abcdef"));
     for path in ["/debug/pprof/heap", "/processes/x/debug/pprof/heap", "/api/v1/processes/x/sites"] {
         check_error(scene.get(path).await, 401, "unauthorized");
     }

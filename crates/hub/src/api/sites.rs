@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use super::error::ApiError;
 use super::orders::put_to;
-use super::parameters::Parameters;
+use super::parameters::QueryParameters;
 use super::{App, blocking, json_text};
 use crate::hub::to_text;
-use crate::process::State as Presence;
+use crate::process::Presence;
 
 /// Places in an answer, and the most that can be asked for.
 const TOP: usize = 100;
@@ -34,7 +34,7 @@ struct Sites<'s> {
 pub(super) async fn sites(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    parameters: Parameters,
+    parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let choice = SiteChoice {
         by: one_of(&parameters, "by", GroupBy::ALL)?,
@@ -52,7 +52,7 @@ pub(super) async fn sites(
 }
 
 /// `/debug/pprof/heap?process=…`
-pub(super) async fn heap(State(app): State<Arc<App>>, parameters: Parameters) -> Result<Response, ApiError> {
+pub(super) async fn heap(State(app): State<Arc<App>>, parameters: QueryParameters) -> Result<Response, ApiError> {
     let id = named(&app, parameters.get("process"))?;
     profile(&app, &id, &parameters).await
 }
@@ -61,14 +61,14 @@ pub(super) async fn heap(State(app): State<Arc<App>>, parameters: Parameters) ->
 pub(super) async fn heap_of(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    parameters: Parameters,
+    parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let id = named(&app, Some(&name))?;
     profile(&app, &id, &parameters).await
 }
 
 /// The profile of a process. `seconds` has it count what was allocated in the last so many seconds.
-async fn profile(app: &Arc<App>, id: &str, parameters: &Parameters) -> Result<Response, ApiError> {
+async fn profile(app: &Arc<App>, id: &str, parameters: &QueryParameters) -> Result<Response, ApiError> {
     let table = table_of(app, id, parameters.seconds("seconds")?).await?;
     blocking(move || {
         let heads = [
@@ -110,7 +110,7 @@ fn named(app: &App, name: Option<&str>) -> Result<String, ApiError> {
 
 /// A parameter that is one of some words; the first one where it is not given.
 fn one_of<T: Copy, const N: usize>(
-    parameters: &Parameters,
+    parameters: &QueryParameters,
     name: &str,
     all: [(T, &'static str); N],
 ) -> Result<T, ApiError> {

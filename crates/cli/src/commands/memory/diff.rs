@@ -8,7 +8,7 @@ use neurogc_sites::{GroupBy, Measure, SiteChoice, SiteFilter, compare};
 
 use super::sites::show;
 use super::ways;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::memory::subject::of_file;
 use crate::notice::say;
 
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let (a, b) = (of_file(&arguments.a, None)?, of_file(&arguments.b, None)?);
     if a.taken_unix_ms > b.taken_unix_ms {
         say("A was taken after B: growth is from the later to the earlier moment");

@@ -7,7 +7,7 @@ use clap::Args;
 use neurogc_sites::{Flame, SiteFilter, export};
 
 use super::measure;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::figures;
 use crate::memory::subject::Subject;
 use crate::notice::say;
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let path = arguments.output.clone().unwrap_or_else(|| arguments.subject.file_name("html"));
     let target = Target::new(&path, arguments.force)?;
     let table = arguments.subject.table(arguments.since)?;

@@ -11,7 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use neurogc_sites::{GroupBy, Measure, SiteChoice};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, CommandResult};
 use crate::figures;
 use crate::memory::subject::Subject;
 
@@ -51,7 +51,7 @@ enum Verb {
     Diff(diff::Arguments),
 }
 
-pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     match arguments.verb {
         Some(Verb::Sites(arguments)) => sites::run(&arguments, out),
         Some(Verb::Flame(arguments)) => flame::run(&arguments),

@@ -9,7 +9,7 @@ use neurogc_sites::{GroupBy, Measure, SiteChoice, SiteFilter, SiteReport, compar
 use neurogc_wire::sites::SiteTable;
 
 use crate::bench::interrupt::Interrupt;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, CommandResult};
 use crate::figures::{self, bytes, span};
 use crate::memory::listing;
 use crate::memory::subject::{Subject, of_process};
@@ -85,7 +85,7 @@ impl Format {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let named = arguments.format.or_else(|| arguments.output.as_deref().map(Format::of));
     let format = named.unwrap_or(Format::Pprof);
     let path = arguments.output.clone().unwrap_or_else(|| arguments.subject.file_name(format.ending()));

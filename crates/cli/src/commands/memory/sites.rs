@@ -7,7 +7,7 @@ use neurogc_sites::{GroupBy, SiteChoice, SiteFilter, SiteReport};
 use neurogc_wire::sites::SiteTable;
 
 use super::{measure, ways};
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::memory::listing;
 use crate::memory::subject::Subject;
 use crate::{figures, paint};
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let table = arguments.subject.table(arguments.since)?;
     let keep = if arguments.native { SiteFilter::Native } else { SiteFilter::All };
     let measure = measure(table.compared_unix_ms.is_some(), arguments.rate);
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Outcome {
 }
 
 /// Prints a report on a table.
-pub(super) fn show(table: &SiteTable, choice: &SiteChoice, json: bool, out: &mut dyn Write) -> Outcome {
+pub(super) fn show(table: &SiteTable, choice: &SiteChoice, json: bool, out: &mut dyn Write) -> CommandResult {
     let report = SiteReport::of(table, choice);
     if json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
