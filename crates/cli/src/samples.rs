@@ -1,6 +1,7 @@
 //! Reports and records that the tests show and read back.
 
 use neurogc_sites::{CodeLine, TableBuilder};
+use neurogc_wire::allocations::Allocations;
 use neurogc_wire::sites::{AllocationDomain, AllocationMode, SiteCounts, SiteTable};
 use neurogc_wire::status::{
     Agent, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, Failure, Forecasts, Gc, Gil, Guards, Io, Latency,
@@ -42,6 +43,7 @@ fn child(pid: u32, ppid: u32, rss: u64, pss: Option<u64>) -> Child {
 /// A busy web service.
 pub(crate) fn service() -> Status {
     Status {
+        allocations: Allocations::default(),
         pid: 4242,
         command: "uvicorn shop.app:app --port 8000".to_owned(),
         service: "shop.app".to_owned(),
