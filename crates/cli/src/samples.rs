@@ -1,5 +1,7 @@
 //! Reports and records that the tests show and read back.
 
+use neurogc_wire::allocations::{AllocationSite, Allocations};
+use neurogc_wire::sites::AllocationMode;
 use neurogc_wire::status::{
     Agent, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, Failure, Forecasts, Gc, Gil, Guards, Io, Latency,
     Memory, Net, Orders, Pauses, Place, Requests, Route, SlowRequest, Snapshots, Spans, Stall, Stalls, Status, Waits,
@@ -180,6 +182,19 @@ pub(crate) fn service() -> Status {
             swap: 0,
             limit: Some(2 << 30),
             ..Memory::default()
+        },
+        allocations: Allocations {
+            mode: AllocationMode::Native,
+            rate_bytes_s: 48e6,
+            live_bytes: 640 << 20,
+            attributed: 0.994,
+            top: vec![AllocationSite {
+                site: "shop/cache.py:41 in remember".to_owned(),
+                bytes: 212 << 20,
+                blocks: 1_400_000,
+                growth_bytes_s: 31_000.0,
+            }],
+            ..Allocations::default()
         },
         requests: Requests {
             count: 60_213,
