@@ -1,7 +1,7 @@
 //! Reports and records that the tests show and read back.
 
 use neurogc_sites::{CodeLine, TableBuilder};
-use neurogc_wire::allocations::Allocations;
+use neurogc_wire::allocations::{AllocationSite, Allocations};
 use neurogc_wire::sites::{AllocationDomain, AllocationMode, SiteCounts, SiteTable};
 use neurogc_wire::status::{
     Agent, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, Failure, Forecasts, Gc, Gil, Guards, Io, Latency,
@@ -43,7 +43,6 @@ fn child(pid: u32, ppid: u32, rss: u64, pss: Option<u64>) -> Child {
 /// A busy web service.
 pub(crate) fn service() -> Status {
     Status {
-        allocations: Allocations::default(),
         pid: 4242,
         command: "uvicorn shop.app:app --port 8000".to_owned(),
         service: "shop.app".to_owned(),
@@ -184,6 +183,19 @@ pub(crate) fn service() -> Status {
             swap: 0,
             limit: Some(2 << 30),
             ..Memory::default()
+        },
+        allocations: Allocations {
+            mode: AllocationMode::Native,
+            rate_bytes_s: 48e6,
+            live_bytes: 640 << 20,
+            attributed: 0.994,
+            top: vec![AllocationSite {
+                site: "shop/cache.py:41 in remember".to_owned(),
+                bytes: 212 << 20,
+                blocks: 1_400_000,
+                growth_bytes_s: 31_000.0,
+            }],
+            ..Allocations::default()
         },
         requests: Requests {
             count: 60_213,
