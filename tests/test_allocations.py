@@ -61,7 +61,7 @@ def j(): return [bytes(700) for _ in range(15_000)]
 kept = [make() for make in (a, b, c, d, e, f, g, h, i, j)]
 found = by_function()
 truth = {name: 0 for name in "abcdefghij"}
-def size(thing): return sys.getsizeof(thing) + (16 if gc.is_tracked(thing) else 0)
+size = sys.getsizeof
 for name, made in zip(truth, kept):
     truth[name] = size(made) + (sum(map(size, made)) if isinstance(made, list) else 0)
 off = {name: round(found.get(name, found.get("<listcomp>", 0)) / truth[name] - 1, 3) for name in truth}
@@ -482,7 +482,7 @@ def work():
     return kept
 kept = work()
 found = by_function()
-near(found.get("keep", 0) + found.get("drop", 0), 200_000 * (sys.getsizeof(kept[0]) + 16), 0.1)
+near(found.get("keep", 0) + found.get("drop", 0), 200_000 * sys.getsizeof(kept[0]), 0.1)
 """, mode="python")
 
 
@@ -509,7 +509,7 @@ def b(): return [str(i) * 10 for i in range(150_000)]
 def e(): return [bytes(200_000) for _ in range(100)]
 def h(): return [[None] * 40 for _ in range(30_000)]
 kept = {f.__name__: f() for f in (a, b, e, h)}
-def size(thing): return sys.getsizeof(thing) + (16 if gc.is_tracked(thing) else 0)
+size = sys.getsizeof
 for name, made in kept.items():
     found = sum(s["bytes"] for s in neurogc.memory.sites() if name in [f for _, _, f in s["stack"]])
     print(found / (size(made) + sum(map(size, made))) - 1)

@@ -2,6 +2,7 @@
 
 use neurogc_wire::stacks::StallStack;
 use neurogc_sites::{CodeLine, TableBuilder};
+use neurogc_wire::allocations::{AllocationSite, Allocations};
 use neurogc_wire::sites::{AllocationDomain, AllocationMode, SiteCounts, SiteTable};
 use neurogc_wire::status::{
     AgentCost, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, FailedSnapshots, Forecasts, Gc, Gil, Guards, Io,
@@ -185,6 +186,19 @@ pub(crate) fn service() -> Status {
             swap: 0,
             limit: Some(2 << 30),
             ..Memory::default()
+        },
+        allocations: Allocations {
+            mode: AllocationMode::Native,
+            rate_bytes_s: 48e6,
+            live_bytes: 640 << 20,
+            attributed: 0.994,
+            top: vec![AllocationSite {
+                site: "shop/cache.py:41 in remember".to_owned(),
+                bytes: 212 << 20,
+                blocks: 1_400_000,
+                growth_bytes_s: 31_000.0,
+            }],
+            ..Allocations::default()
         },
         requests: Requests {
             count: 60_213,

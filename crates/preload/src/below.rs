@@ -45,7 +45,7 @@ pub(crate) type Munmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
 /// Looks everything up. The first call comes from the dynamic linker or from libc's own start, before there is a
 /// second thread.
 fn look_up() {
-    if BEGUN.swap(true, Ordering::AcqRel) {
+    if BEGUN.load(Ordering::Acquire) || BEGUN.swap(true, Ordering::AcqRel) {
         return;
     }
     // SAFETY: the names are C strings, and nothing is called.
@@ -93,6 +93,56 @@ pub(crate) fn real() -> Real {
             is_glibc: IS_GLIBC.load(Ordering::Relaxed),
         }
     }
+}
+
+/// `malloc` below.
+///
+/// # Safety
+/// As libc's.
+pub(crate) unsafe fn malloc(size: usize) -> *mut c_void {
+    type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
+    // SAFETY: the place holds a function of this type, which gets its caller's arguments.
+    unsafe { core::mem::transmute::<*mut c_void, Malloc>(MALLOC.load(Ordering::Acquire))(size) }
+}
+
+/// `calloc` below.
+///
+/// # Safety
+/// As libc's.
+pub(crate) unsafe fn calloc(count: usize, size: usize) -> *mut c_void {
+    type Calloc = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+    // SAFETY: as above.
+    unsafe { core::mem::transmute::<*mut c_void, Calloc>(CALLOC.load(Ordering::Acquire))(count, size) }
+}
+
+/// `realloc` below.
+///
+/// # Safety
+/// As libc's.
+pub(crate) unsafe fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+    // SAFETY: as above.
+    unsafe { core::mem::transmute::<*mut c_void, Realloc>(REALLOC.load(Ordering::Acquire))(block, size) }
+}
+
+/// `free` below.
+///
+/// # Safety
+/// As libc's.
+pub(crate) unsafe fn free(block: *mut c_void) {
+    type Free = unsafe extern "C" fn(*mut c_void);
+    // SAFETY: as above.
+    unsafe { core::mem::transmute::<*mut c_void, Free>(FREE.load(Ordering::Acquire))(block) }
+}
+
+/// `memalign` below.
+///
+/// # Safety
+/// As libc's.
+pub(crate) unsafe fn memalign(align: usize, size: usize) -> *mut c_void {
+    type Memalign = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+    // SAFETY: as above.
+    unsafe { core::mem::transmute::<*mut c_void, Memalign>(MEMALIGN.load(Ordering::Acquire))(align, size) }
 }
 
 /// `posix_memalign` below.
@@ -160,7 +210,7 @@ pub(crate) fn is_early(block: *const c_void) -> bool {
 /// Copies an early block to one of the allocator below.
 pub(crate) fn move_early(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the real function, or the one that serves early blocks.
-    let moved = unsafe { (real().malloc)(size) };
+    let moved = unsafe { malloc(size) };
     if !moved.is_null() {
         // SAFETY: early blocks have 1024 bytes, and the new one has at least `size`.
         unsafe { core::ptr::copy_nonoverlapping(block as *const u8, moved as *mut u8, size.min(EARLY_SIZE)) };
@@ -176,13 +226,13 @@ fn is_known(place: &AtomicPtr<c_void>, first: *mut c_void) -> bool {
 
 unsafe extern "C" fn first_malloc(size: usize) -> *mut c_void {
     // SAFETY: a real function gets its caller's arguments.
-    if is_known(&MALLOC, first_malloc as *mut c_void) { unsafe { (real().malloc)(size) } } else { early(size) }
+    if is_known(&MALLOC, first_malloc as *mut c_void) { unsafe { malloc(size) } } else { early(size) }
 }
 
 unsafe extern "C" fn first_calloc(count: usize, size: usize) -> *mut c_void {
     if is_known(&CALLOC, first_calloc as *mut c_void) {
         // SAFETY: as above.
-        return unsafe { (real().calloc)(count, size) };
+        return unsafe { calloc(count, size) };
     }
     count.checked_mul(size).map_or(core::ptr::null_mut(), early)
 }
@@ -190,7 +240,7 @@ unsafe extern "C" fn first_calloc(count: usize, size: usize) -> *mut c_void {
 unsafe extern "C" fn first_realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if is_known(&REALLOC, first_realloc as *mut c_void) {
         // SAFETY: as above.
-        return unsafe { (real().realloc)(block, size) };
+        return unsafe { realloc(block, size) };
     }
     early(size)
 }
@@ -198,14 +248,14 @@ unsafe extern "C" fn first_realloc(block: *mut c_void, size: usize) -> *mut c_vo
 unsafe extern "C" fn first_free(block: *mut c_void) {
     if is_known(&FREE, first_free as *mut c_void) {
         // SAFETY: as above.
-        unsafe { (real().free)(block) }
+        unsafe { free(block) }
     }
 }
 
 unsafe extern "C" fn first_memalign(align: usize, size: usize) -> *mut c_void {
     if is_known(&MEMALIGN, first_memalign as *mut c_void) {
         // SAFETY: as above.
-        return unsafe { (real().memalign)(align, size) };
+        return unsafe { memalign(align, size) };
     }
     if align <= EARLY_SIZE { early(size) } else { core::ptr::null_mut() }
 }

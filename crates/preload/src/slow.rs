@@ -64,7 +64,7 @@ fn sampled(align: usize, size: usize, zero: bool) -> *mut c_void {
 pub(crate) unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     let block = sampled(0, size, false);
     // SAFETY: the caller's arguments are passed on.
-    if block.is_null() { unsafe { (real().malloc)(size) } } else { block }
+    if block.is_null() { unsafe { below::malloc(size) } } else { block }
 }
 
 pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void
         }
     };
     // SAFETY: the caller's arguments are passed on.
-    if block.is_null() { unsafe { (real().calloc)(count, size) } } else { block }
+    if block.is_null() { unsafe { below::calloc(count, size) } } else { block }
 }
 
 pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut
         points.left.store(UNATTENDED, Ordering::Relaxed);
     }
     // SAFETY: the caller's arguments are passed on.
-    unsafe { (real().realloc)(block, size) }
+    unsafe { below::realloc(block, size) }
 }
 
 pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
@@ -101,11 +101,14 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
         return;
     }
     if let Some(handlers) = handlers() {
-        // SAFETY: the block is the caller's until it is freed below.
-        unsafe { (handlers.forget)(block) };
+        // SAFETY: the block is the caller's, who gives it up.
+        let is_kept = unsafe { (handlers.forget)(block) };
+        if is_kept {
+            return;
+        }
     }
     // SAFETY: the caller's argument is passed on.
-    unsafe { (real().free)(block) }
+    unsafe { below::free(block) }
 }
 
 /// Counts an allocation that assembly has not counted, and gives the sampled block or null.
@@ -119,7 +122,7 @@ fn counted(align: usize, size: usize) -> *mut c_void {
 pub(crate) unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     let block = counted(align, size);
     // SAFETY: the caller's arguments are passed on.
-    if block.is_null() { unsafe { (real().memalign)(align, size) } } else { block }
+    if block.is_null() { unsafe { below::memalign(align, size) } } else { block }
 }
 
 pub(crate) unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {

@@ -85,10 +85,10 @@ mod assembly {
         slow_raw_calloc,
         slow_raw_realloc,
         // A block without the mark is not at the beginning of a page, so the word before it can be read.
-        "cmp qword ptr [rsi - 8], 0x8000",
+        "cmp qword ptr [rsi - 8], 0x1000",
         "jae {slow}"
     );
-    const _: () = assert!(LARGE == 0x8000);
+    const _: () = assert!(LARGE == 0x1000);
 
     #[unsafe(naked)]
     pub(crate) unsafe extern "C" fn raw_free(context: *mut c_void, block: *mut c_void) {

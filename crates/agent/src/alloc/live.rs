@@ -170,7 +170,7 @@ impl Live {
             if weight >= least {
                 continue;
             }
-            if (u128::from(random.next()) * u128::from(least) >> 64) as u64 >= weight {
+            if ((u128::from(random.next()) * u128::from(least)) >> 64) as u64 >= weight {
                 self.clear(at, address);
             } else {
                 // Its owner may have taken it out meanwhile, and the place may be another block's.

@@ -19,6 +19,7 @@ mod points;
 mod python;
 mod report;
 mod sampler;
+mod spares;
 mod stacks;
 mod tables;
 mod texts;
@@ -41,7 +42,7 @@ use crate::cpython::{Interpreter, arenas, symbol};
 use crate::sys::heap::{self, Functions};
 use crate::sys::memory;
 use crate::sys::native::library_range;
-use interface::{ENTRY, Entry, Interface, LARGE, Real, VERSION};
+use interface::{Interface, LARGE, Real, VERSION};
 use sampler::{Sampler, sampler};
 use tables::Tables;
 
@@ -150,9 +151,12 @@ fn hook_in(wanted: Allocations, interpreter: &Interpreter) -> Result<&'static Sa
     Ok(sampler)
 }
 
+/// The library's one function of its own: it fills an interface for a caller of the same version, and says whether it has.
+type Entry = unsafe extern "C" fn(version: u32, to: *mut Interface) -> bool;
+
 /// The preloaded library, where it is there and of this version.
 fn preloaded() -> Option<Interface> {
-    let entry = symbol(ENTRY)?;
+    let entry = symbol(c"neurogc_preload_interface")?;
     let mut interface = MaybeUninit::<Interface>::uninit();
     // SAFETY: the symbol is this function of our own library, which fills the struct where the version is its own.
     unsafe {

@@ -71,10 +71,8 @@ unsafe extern "C" fn reallocate(points: &Points, block: *mut c_void, size: usize
     sampler.reallocate(points, block, size, points_met, AllocationDomain::Malloc, realloc)
 }
 
-unsafe extern "C" fn forget(block: *mut c_void) {
-    if let Some(sampler) = sampler() {
-        sampler.forget(block);
-    }
+unsafe extern "C" fn forget(block: *mut c_void) -> bool {
+    sampler().is_some_and(|sampler| sampler.take_back(block))
 }
 
 unsafe extern "C" fn mapped(points: &Points, start: usize, size: usize, caller: usize) {

@@ -53,7 +53,7 @@ impl Points {
 
     /// From this point to the next: the rest of its stretch, and a part of the following one.
     fn gap(&self, interval: u64) -> i64 {
-        let into = (u128::from(self.next()) * u128::from(interval) >> 64) as i64;
+        let into = ((u128::from(self.next()) * u128::from(interval)) >> 64) as i64;
         let gap = self.rest.load(Relaxed) + into + 1;
         self.rest.store(interval as i64 - 1 - into, Relaxed);
         gap

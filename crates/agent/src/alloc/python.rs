@@ -17,6 +17,7 @@ use neurogc_wire::sites::AllocationDomain;
 use super::fast;
 use super::interface::{MARK, Points};
 use super::sampler::{Sampler, sampler};
+use super::spares;
 use crate::cpython::allocators::{Allocator, Allocators, Calloc, Domain, Free, Malloc, Realloc};
 use crate::cpython::arenas::SMALL;
 
@@ -126,8 +127,15 @@ fn small(size: usize, zero: bool) -> *mut c_void {
 
 fn small_with(sampler: &Sampler, size: usize, zero: bool, met: u64) -> *mut c_void {
     let size = size.max(1);
-    let block = sampler.marked_block(0, size.next_multiple_of(16), zero);
+    let mut block = spares::take(size);
+    if block.is_null() {
+        block = sampler.marked_block(0, spares::room(size), false);
+    }
     if !block.is_null() {
+        if zero {
+            // SAFETY: the block has at least this size.
+            unsafe { std::ptr::write_bytes(block as *mut u8, 0, size) };
+        }
         sampler.note(&OBJECTS, block, size, met, AllocationDomain::Object);
     }
     block
@@ -234,8 +242,8 @@ pub(super) unsafe extern "C" fn slow_raw_realloc(context: *mut c_void, block: *m
 
 #[cold]
 pub(super) unsafe extern "C" fn slow_raw_free(context: *mut c_void, block: *mut c_void) {
-    if let Some(sampler) = sampler() {
-        sampler.forget(block);
+    if sampler().is_some_and(|sampler| sampler.take_back(block)) {
+        return;
     }
     // SAFETY: the caller's arguments are passed on.
     unsafe { BELOW_RAW.free(context, block) }

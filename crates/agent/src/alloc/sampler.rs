@@ -14,6 +14,7 @@ use neurogc_wire::sites::{AllocationDomain, AllocationMode};
 use super::interface::{LARGE, MARK, Points, Real};
 use super::live::{Sample, SiteKey};
 use super::points::weight;
+use super::spares;
 use super::stacks::Describe;
 use super::tables::Tables;
 use super::texts::LONGEST;
@@ -34,6 +35,9 @@ pub(super) struct Sampler {
     /// Code whose mappings are handed on as blocks: CPython's arenas, and an allocator other than glibc's.
     pub(super) allocators: [Range<usize>; 2],
 }
+
+/// So many bytes are neither cleared nor copied for a sample.
+const MANY: usize = 32 * 1024;
 
 static SAMPLER: OnceLock<Sampler> = OnceLock::new();
 
@@ -102,12 +106,13 @@ impl Sampler {
         // SAFETY: functions of the allocator below, with arguments that libc documents. The memory that is cleared is
         // the new block.
         unsafe {
-            match (real.is_glibc, size >= LARGE, zero, real.mallocx) {
-                // A large block of zeros must come from the allocator itself: it knows which pages are zero anyhow.
-                (true, true, true, _) | (false, true, true, None) => (real.calloc)(1, size),
-                (false, true, true, Some(mallocx)) => mallocx(size, ALIGNED_AND_ZERO),
-                (true, true, false, _) if align <= 16 => (real.malloc)(size),
-                (true, true, false, _) => (real.memalign)(align, size),
+            match (real.is_glibc && size >= LARGE, zero, real.mallocx) {
+                (true, true, _) => (real.calloc)(1, size),
+                (true, false, _) if align <= 16 => (real.malloc)(size),
+                (true, false, _) => (real.memalign)(align, size),
+                // Many zeros must come from the allocator itself: it knows which pages are zero anyhow.
+                (false, true, Some(mallocx)) if size >= MANY => mallocx(size, ALIGNED_AND_ZERO),
+                (false, true, None) if size >= MANY => (real.calloc)(1, size),
                 _ => {
                     let block = (real.memalign)(align.max(MARKED), size);
                     if zero && !block.is_null() {
@@ -144,6 +149,16 @@ impl Sampler {
         self.tables.stacks.node(&places[..count.min(DEPTH)], &self.stack)
     }
 
+    /// Takes a block out of the table that is about to be freed, and says whether it is kept as a spare one.
+    pub(super) fn take_back(&self, block: *mut c_void) -> bool {
+        let Some(sample) = self.forget(block) else { return false };
+        sample.site.domain() == AllocationDomain::Object
+            && self.real.is_glibc
+            && is_active()
+            // SAFETY: a block of glibc, which its owner gives up.
+            && unsafe { spares::put(block, sample.size as usize) }
+    }
+
     /// Takes a block out of the table, whose owner is about to free it.
     pub(super) fn forget(&self, block: *mut c_void) -> Option<Sample> {
         self.tables.live.take(block as usize)
@@ -172,7 +187,7 @@ impl Sampler {
         if met == 0 || size == 0 {
             return moved;
         }
-        if self.is_seen_again(moved, size) || size >= LARGE {
+        if self.is_seen_again(moved, size) || size >= MANY {
             // A large block that would not be seen again is lost rather than copied.
             self.note(points, moved, size, met, domain);
             return moved;

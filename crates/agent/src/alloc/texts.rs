@@ -30,7 +30,7 @@ impl Texts {
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
         let mut stored = 0;
         for attempt in 0..TRIES {
-            let slot = &self.slots[(hash >> 32) as usize + attempt & (SLOTS - 1)];
+            let slot = &self.slots[((hash >> 32) as usize + attempt) & (SLOTS - 1)];
             let mut number = slot.load(Acquire);
             if number == 0 {
                 if stored == 0 {

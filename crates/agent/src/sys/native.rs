@@ -46,7 +46,8 @@ pub(crate) fn library_range(address: usize) -> Option<Range<usize>> {
             let start = info.dlpi_addr as usize + header.p_vaddr as usize;
             (start, start + header.p_memsz as usize)
         });
-        let whole = loaded.fold(usize::MAX..0, |whole, (start, end)| whole.start.min(start)..whole.end.max(end));
+        let (start, end) = loaded.fold((usize::MAX, 0), |whole, (start, end)| (whole.0.min(start), whole.1.max(end)));
+        let whole = start..end;
         if !whole.contains(&search.address) {
             return 0;
         }

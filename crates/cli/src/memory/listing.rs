@@ -34,7 +34,10 @@ fn head(report: &SiteReport<'_>) -> String {
     if let (Some(growth), Some(compared)) = (total.growth_bytes, report.compared_unix_ms) {
         text.push_str(&format!(", {} in {}", change(growth), seconds(compared)));
     }
-    text.push_str(&format!(", {}/s allocated\n", bytes(total.rate_bytes_s as u64)));
+    if has_rate(report) {
+        text.push_str(&format!(", {}/s allocated", bytes(total.rate_bytes_s as u64)));
+    }
+    text.push('\n');
     let what = match report.mode {
         "native" => "Python and native memory",
         "off" => "nothing",
@@ -55,7 +58,9 @@ fn rows(report: &SiteReport<'_>, room: Option<usize>) -> String {
     if compared {
         columns.push(("GROWTH", Alignment::Right));
     }
-    columns.push(("RATE", Alignment::Right));
+    if has_rate(report) || report.measure == Measure::Rate {
+        columns.push(("RATE", Alignment::Right));
+    }
     // The column that rows are ordered by comes first.
     let first = columns.iter().position(|(name, _)| *name == ordered_by(report.measure)).unwrap_or(0);
     columns[..=first].rotate_right(1);
@@ -78,6 +83,11 @@ fn rows(report: &SiteReport<'_>, room: Option<usize>) -> String {
     }
     table.fit_last(2, room, shorten_front);
     table.render(2)
+}
+
+/// Whether it is known what is allocated in a second: not for the difference of two recordings.
+fn has_rate(report: &SiteReport<'_>) -> bool {
+    report.total.rate_bytes_s > 0.0
 }
 
 fn ordered_by(measure: Measure) -> &'static str {

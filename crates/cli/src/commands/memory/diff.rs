@@ -43,7 +43,14 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     if a.mode != b.mode {
         say("one recording has native memory and the other has not: they differ by that, too");
     }
-    let table = compare(&a, &b);
+    let mut table = compare(&a, &b);
+    // Each recording counts what was allocated in its own time, so that the difference is no rate.
+    for site in &mut table.sites {
+        for counts in [&mut site.now, &mut site.before] {
+            (counts.made_bytes, counts.made_blocks) = (0, 0);
+        }
+    }
+    table.since_unix_ms = a.since_unix_ms.min(b.since_unix_ms);
     let choice = SiteChoice { by: arguments.by, measure: Measure::Growth, keep: SiteFilter::All, top: arguments.top };
     show(&table, &choice, arguments.json, out)
 }

@@ -1,0 +1,82 @@
+//! Small marked blocks that were freed, to be used again: a new one takes glibc a thousand instructions, and splits free memory
+//! into pieces.
+//!
+//! They lie in static memory, not in the tables: a forked child has them too.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::cpython::arenas::SMALL;
+
+const STEP: usize = 16;
+const EACH: usize = 8;
+
+static SPARES: [[AtomicPtr<c_void>; EACH]; SMALL / STEP] =
+    [const { [const { AtomicPtr::new(null_mut()) }; EACH] }; SMALL / STEP];
+
+/// The size of a block for so many bytes: others of nearly the same size can use it later.
+pub(super) fn room(size: usize) -> usize {
+    size.max(1).next_multiple_of(STEP)
+}
+
+fn of(size: usize) -> Option<&'static [AtomicPtr<c_void>; EACH]> {
+    SPARES.get(room(size) / STEP - 1)
+}
+
+/// A block for so many bytes, or null.
+pub(super) fn take(size: usize) -> *mut c_void {
+    let spares = of(size).into_iter().flatten();
+    let found = spares.filter(|place| !place.load(Relaxed).is_null()).map(|place| place.swap(null_mut(), AcqRel));
+    found.into_iter().find(|block| !block.is_null()).unwrap_or(null_mut())
+}
+
+/// Keeps a block that was made for so many bytes, where there is room for it and it is as large as that: a record may be
+/// older than the block.
+///
+/// # Safety
+/// It must be a block of glibc that is not used any more.
+pub(super) unsafe fn put(block: *mut c_void, size: usize) -> bool {
+    const FLAGS: usize = 7;
+    // Read as what it is, a word of glibc's: by the rules of the language nothing is in front of a block.
+    // SAFETY: glibc has the size of a block, and its own word, in front of it.
+    let in_front = unsafe { std::ptr::read_volatile((block as usize - size_of::<usize>()) as *const usize) };
+    let usable = (in_front & !FLAGS).saturating_sub(size_of::<usize>());
+    let is_good = (block as usize).is_multiple_of(1024) && usable >= room(size) && usable < room(size) + 64;
+    let mut places = of(size).into_iter().flatten();
+    is_good && places.any(|place| place.compare_exchange(null_mut(), block, AcqRel, Acquire).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spare_block_is_taken_by_one_of_its_size() {
+        assert!(take(490).is_null());
+        // SAFETY: an allocation, and its block, which is used by nobody else.
+        unsafe {
+            let block = libc::memalign(1024, room(490));
+            assert!(put(block, 490));
+            assert!(take(470).is_null() && take(513).is_null());
+            assert_eq!(take(496), block);
+            assert!(take(490).is_null());
+            assert!(!put(block, 512), "it is too small");
+            libc::free(block);
+        }
+    }
+
+    #[test]
+    fn there_are_only_a_few() {
+        // SAFETY: allocations, and their blocks.
+        unsafe {
+            let blocks: Vec<_> = (0..EACH + 2).map(|_| libc::memalign(1024, 64)).collect();
+            let kept = blocks.iter().filter(|block| put(**block, 60)).count();
+            assert_eq!(kept, EACH);
+            let taken = std::iter::from_fn(|| Some(take(60)).filter(|block| !block.is_null())).count();
+            assert_eq!(taken, EACH);
+            blocks.into_iter().for_each(|block| libc::free(block));
+        }
+    }
+}
