@@ -55,7 +55,6 @@ pub(crate) fn service() -> Status {
         policy_set: "auto".to_owned(),
         uptime_s: 125.4,
         degraded: vec!["the kernel denies smaps_rollup, so PSS and USS are not known".to_owned()],
-        allocations: neurogc_wire::allocations::Allocations::default(),
         findings: Vec::new(),
         window: Window {
             seconds: 119.4,
