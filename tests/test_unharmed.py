@@ -160,13 +160,17 @@ def test_a_live_socket_of_another_container_was_removed():
 
 def test_agents_that_threads_installed_at_once_all_went_on():
     python("""
-import os, threading, neurogc
+import os, threading, time, neurogc
 def install(number):
     for round in range(5):
         neurogc.install(stall_ms=5 + number + 10 * round)
 threads = [threading.Thread(target=install, args=(number,)) for number in range(8)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
+# A thread that was joined may still be ending.
+deadline = time.monotonic() + 5
+while neurogc.status()["threads"] != 3 and time.monotonic() < deadline:
+    time.sleep(0.01)
 assert neurogc.status()["threads"] == 3, os.listdir("/proc/self/task")
 neurogc.uninstall()
 assert len(os.listdir("/proc/self/task")) == 1
