@@ -152,11 +152,19 @@ impl Sampler {
     /// Takes a block out of the table that is about to be freed, and says whether it is kept as a spare one.
     pub(super) fn take_back(&self, block: *mut c_void) -> bool {
         let Some(sample) = self.forget(block) else { return false };
-        sample.site.domain() == AllocationDomain::Object
-            && self.real.is_glibc
-            && is_active()
-            // SAFETY: a block of glibc, which its owner gives up.
-            && unsafe { spares::put(block, sample.size as usize) }
+        if sample.site.domain() != AllocationDomain::Object || !self.real.is_glibc || !is_active() {
+            return false;
+        }
+        // SAFETY: a block of glibc, which its owner gives up.
+        match unsafe { spares::put(block, sample.size as usize) } {
+            Some(other) if other == block => false,
+            Some(other) => {
+                // SAFETY: a spare block, which no other thread can get any more.
+                unsafe { (self.real.free)(other) };
+                true
+            }
+            None => true,
+        }
     }
 
     /// Takes a block out of the table, whose owner is about to free it.

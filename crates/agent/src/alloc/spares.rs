@@ -32,20 +32,27 @@ pub(super) fn take(size: usize) -> *mut c_void {
     found.into_iter().find(|block| !block.is_null()).unwrap_or(null_mut())
 }
 
-/// Keeps a block that was made for so many bytes, where there is room for it and it is as large as that: a record may be
-/// older than the block.
+/// Keeps a block that was made for so many bytes, if it is as large as that: a record may be older than the block. Where there
+/// is no room, one that lies at a higher address goes instead of it, so that the end of the heap can be given back. Gives
+/// the block that the caller has to free, if any.
 ///
 /// # Safety
 /// It must be a block of glibc that is not used any more.
-pub(super) unsafe fn put(block: *mut c_void, size: usize) -> bool {
+pub(super) unsafe fn put(block: *mut c_void, size: usize) -> Option<*mut c_void> {
     const FLAGS: usize = 7;
     // Read as what it is, a word of glibc's: by the rules of the language nothing is in front of a block.
     // SAFETY: glibc has the size of a block, and its own word, in front of it.
     let in_front = unsafe { std::ptr::read_volatile((block as usize - size_of::<usize>()) as *const usize) };
     let usable = (in_front & !FLAGS).saturating_sub(size_of::<usize>());
     let is_good = (block as usize).is_multiple_of(1024) && usable >= room(size) && usable < room(size) + 64;
-    let mut places = of(size).into_iter().flatten();
-    is_good && places.any(|place| place.compare_exchange(null_mut(), block, AcqRel, Acquire).is_ok())
+    let Some(places) = of(size).filter(|_| is_good) else { return Some(block) };
+    if places.iter().any(|place| place.compare_exchange(null_mut(), block, AcqRel, Acquire).is_ok()) {
+        return None;
+    }
+    let highest = places.iter().map(|place| (place.load(Relaxed), place)).max_by_key(|(other, _)| *other);
+    let replaced = highest
+        .filter(|(other, place)| *other > block && place.compare_exchange(*other, block, AcqRel, Acquire).is_ok());
+    Some(replaced.map_or(block, |(other, _)| other))
 }
 
 #[cfg(test)]
@@ -58,24 +65,26 @@ mod tests {
         // SAFETY: an allocation, and its block, which is used by nobody else.
         unsafe {
             let block = libc::memalign(1024, room(490));
-            assert!(put(block, 490));
+            assert_eq!(put(block, 490), None);
             assert!(take(470).is_null() && take(513).is_null());
             assert_eq!(take(496), block);
             assert!(take(490).is_null());
-            assert!(!put(block, 512), "it is too small");
+            assert_eq!(put(block, 512), Some(block), "it is too small");
             libc::free(block);
         }
     }
 
     #[test]
-    fn there_are_only_a_few() {
+    fn there_are_only_a_few_and_those_at_the_lowest_addresses() {
         // SAFETY: allocations, and their blocks.
         unsafe {
-            let blocks: Vec<_> = (0..EACH + 2).map(|_| libc::memalign(1024, 64)).collect();
-            let kept = blocks.iter().filter(|block| put(**block, 60)).count();
-            assert_eq!(kept, EACH);
-            let taken = std::iter::from_fn(|| Some(take(60)).filter(|block| !block.is_null())).count();
-            assert_eq!(taken, EACH);
+            let mut blocks: Vec<_> = (0..EACH + 2).map(|_| libc::memalign(1024, 64)).collect();
+            blocks.sort_unstable();
+            let mut freed: Vec<_> = blocks.iter().rev().filter_map(|block| put(*block, 60)).collect();
+            let mut taken: Vec<_> = std::iter::from_fn(|| Some(take(60)).filter(|block| !block.is_null())).collect();
+            freed.sort_unstable();
+            taken.sort_unstable();
+            assert_eq!((&taken[..], &freed[..]), blocks.split_at(EACH));
             blocks.into_iter().for_each(|block| libc::free(block));
         }
     }

@@ -106,7 +106,7 @@ mod tests {
         random.begin(5, 32 << 10);
         let site = SiteKey::new(1, AllocationDomain::Object);
         let mut truth = 0;
-        for index in 0..60_000_usize {
+        for index in 0..30_000_usize {
             let interval = tables.interval(32 << 10);
             // One block of this interval's length each time: what a stretch of small blocks comes to.
             tables.live.add(0x10_0000 + index * 1024, Sample { weight: interval, size: 64, site });
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(tables.live.lost(), 0);
         let grown = tables.interval(32 << 10);
         assert!(grown > 32 << 10);
-        for index in 0..60_000_usize {
+        for index in 0..30_000_usize {
             tables.live.take(0x10_0000 + index * 1024);
         }
         tables.fit(32 << 10, &random);
