@@ -1,9 +1,9 @@
 //! Reports and records that the tests show and read back.
 
-use neurogc_wire::stacks::StallStack;
 use neurogc_sites::{CodeLine, TableBuilder};
 use neurogc_wire::allocations::{AllocationSite, Allocations};
 use neurogc_wire::sites::{AllocationDomain, AllocationMode, SiteCounts, SiteTable};
+use neurogc_wire::stacks::StallStack;
 use neurogc_wire::status::{
     AgentCost, Bound, ByCause, Cause, Child, Compared, Conduct, Cpu, FailedSnapshots, Forecasts, Gc, Gil, Guards, Io,
     Latency, Memory, Net, Orders, PauseTotals, Pauses, Requests, Route, SlowRequest, Snapshots, Spans, Stall, Stalls,

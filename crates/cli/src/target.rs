@@ -9,13 +9,13 @@ use crate::failure::Failure;
 
 /// Where to write.
 #[derive(Debug)]
-pub(crate) struct Target<'p> {
+pub(crate) struct OutputFile<'p> {
     path: &'p Path,
     /// A device or a pipe is written to as it is: a rename would replace it.
     in_place: bool,
 }
 
-impl<'p> Target<'p> {
+impl<'p> OutputFile<'p> {
     /// Checks that the path can be written to. An existing file needs `force`.
     pub(crate) fn new(path: &'p Path, force: bool) -> Result<Self, Failure> {
         let shown = path.display();

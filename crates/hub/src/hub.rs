@@ -17,10 +17,10 @@ use crate::clock::{exact_unix_ms, unix_ms};
 use crate::event::Event;
 use crate::facts::{ProcessFacts, id_of};
 use crate::live::Clients;
-use crate::process::{KnownProcess, Source, Presence, ProcessSummary, View};
+use crate::process::{KnownProcess, Presence, ProcessSummary, Source, View};
 use crate::row::FigureRow;
 use crate::services::{ServiceSummary, services};
-use crate::store::{Batch, StoreEntry, Store, Write};
+use crate::store::{Batch, Store, StoreEntry, Write};
 use crate::weight::weight;
 
 /// Processes that have ended stay in the list for this long.

@@ -7,7 +7,7 @@ use core::arch::{global_asm, naked_asm};
 use core::ffi::{c_int, c_void};
 
 use crate::below;
-use crate::interface::{LARGE, MARK, Points};
+use crate::interface::{LARGE, MARK, SamplePoints};
 use crate::slow;
 
 global_asm!(
@@ -21,11 +21,11 @@ global_asm!(
     ".popsection",
 );
 
-const _: () = assert!(size_of::<Points>() == 32);
+const _: () = assert!(size_of::<SamplePoints>() == 32);
 
 /// Where the calling thread's points are.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn points() -> *const Points {
+pub(crate) unsafe extern "C" fn points() -> *const SamplePoints {
     naked_asm!("mov rax, qword ptr fs:[0]", "add rax, qword ptr [rip + neurogc_points@GOTTPOFF]", "ret")
 }
 

@@ -20,7 +20,7 @@ pub(crate) const LARGE: usize = 4 * 1024;
 /// Where a stream of allocations stands between its sampling points.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Points {
+pub(crate) struct SamplePoints {
     /// Bytes until the next point. Below zero: a point lies in the block that is being allocated. It comes first,
     /// because assembly counts it down.
     pub(crate) left: AtomicI64,
@@ -53,13 +53,13 @@ pub(crate) struct Real {
 pub(crate) struct Handlers {
     /// A point may lie in a block of this alignment (0 for any) and size that the caller is about to get. Gives the
     /// block where it was sampled, or null: then the library calls the real function.
-    pub(crate) allocate: unsafe extern "C" fn(&Points, usize, usize, bool) -> *mut c_void,
+    pub(crate) allocate: unsafe extern "C" fn(&SamplePoints, usize, usize, bool) -> *mut c_void,
     /// The same for `realloc`. It always does the whole work.
-    pub(crate) reallocate: unsafe extern "C" fn(&Points, *mut c_void, usize) -> *mut c_void,
+    pub(crate) reallocate: unsafe extern "C" fn(&SamplePoints, *mut c_void, usize) -> *mut c_void,
     /// A block that may be a sampled one is about to be freed. Says whether the agent keeps it, to use it again.
     pub(crate) forget: unsafe extern "C" fn(*mut c_void) -> bool,
     /// Anonymous private memory was mapped; the last is the address that the caller continues at.
-    pub(crate) mapped: unsafe extern "C" fn(&Points, usize, usize, usize),
+    pub(crate) mapped: unsafe extern "C" fn(&SamplePoints, usize, usize, usize),
     /// Memory is about to be unmapped.
     pub(crate) unmapped: unsafe extern "C" fn(usize, usize),
 }
@@ -71,7 +71,7 @@ pub(crate) struct Interface {
     /// The allocator below.
     pub(crate) real: Real,
     /// The calling thread's points.
-    pub(crate) points: unsafe extern "C" fn() -> *const Points,
+    pub(crate) points: unsafe extern "C" fn() -> *const SamplePoints,
     /// Where the handlers go; null until an agent attaches. They must live as long as the process.
     pub(crate) handlers: *const AtomicPtr<Handlers>,
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::below::{self, real};
 use crate::entry;
-use crate::interface::{Handlers, Interface, Points, VERSION};
+use crate::interface::{Handlers, Interface, SamplePoints, VERSION};
 
 /// The agent's handlers.
 static HANDLERS: AtomicPtr<Handlers> = AtomicPtr::new(null_mut());
@@ -43,7 +43,7 @@ fn handlers() -> Option<&'static Handlers> {
     unsafe { HANDLERS.load(Ordering::Acquire).as_ref() }
 }
 
-fn points() -> &'static Points {
+fn points() -> &'static SamplePoints {
     // SAFETY: the thread-local of the calling thread, which no reference of ours outlives: it is not stored.
     unsafe { &*entry::points() }
 }

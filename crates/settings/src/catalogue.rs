@@ -33,7 +33,7 @@ pub struct Settings {
     /// Whether small objects are put into huge pages.
     pub huge_arenas: bool,
     /// Which allocations are sampled.
-    pub allocations: Allocations,
+    pub allocations: AllocationSetting,
     /// The distance of two sampling points that sampling begins with, in bytes.
     pub sample_bytes: u64,
     /// What the policy is told.
@@ -54,7 +54,7 @@ pub enum ExplicitCollect {
 
 /// Which allocations are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Allocations {
+pub enum AllocationSetting {
     /// Those of native code too, where the preloaded library is there, else those of CPython.
     #[default]
     Auto,
@@ -66,7 +66,7 @@ pub enum Allocations {
     Off,
 }
 
-impl Allocations {
+impl AllocationSetting {
     /// All, with the names they are written by.
     const ALL: [(Self, &'static str); 4] =
         [(Self::Auto, "auto"), (Self::Python, "python"), (Self::Native, "native"), (Self::Off, "off")];
@@ -92,7 +92,7 @@ impl Default for Settings {
             explicit_collect: ExplicitCollect::default(),
             snapshots: true,
             huge_arenas: true,
-            allocations: Allocations::default(),
+            allocations: AllocationSetting::default(),
             sample_bytes: 32 * 1024,
             tuning: Tuning::default(),
             limits: Limits::default(),
@@ -274,12 +274,12 @@ pub const CATALOGUE: &[Setting] = &[
         help: "which allocations are sampled: auto (those of native code too under `neurogc run`, else those of CPython), python, native or off",
         kind: SettingKind::Choice(&["auto", "python", "native", "off"]),
         apply: |settings, text| {
-            let found = Allocations::ALL.iter().find(|(_, name)| *name == text.trim());
+            let found = AllocationSetting::ALL.iter().find(|(_, name)| *name == text.trim());
             settings.allocations = found.map_or(settings.allocations, |(allocations, _)| *allocations);
             Ok(())
         },
         show: |settings| {
-            let found = Allocations::ALL.iter().find(|(allocations, _)| *allocations == settings.allocations);
+            let found = AllocationSetting::ALL.iter().find(|(allocations, _)| *allocations == settings.allocations);
             found.map_or_else(String::new, |(_, name)| (*name).to_owned())
         },
     },

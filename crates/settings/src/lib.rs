@@ -9,7 +9,7 @@ mod catalogue;
 mod hub;
 mod resolve;
 
-pub use catalogue::{Allocations, CATALOGUE, ExplicitCollect, Setting, SettingKind, Settings};
+pub use catalogue::{AllocationSetting, CATALOGUE, ExplicitCollect, Setting, SettingKind, Settings};
 pub use hub::{HUB_PORT, HubAddress, Secret};
 pub use resolve::{Effective, Origin, SettingsError, Sources, resolve};
 

@@ -3,7 +3,7 @@
 use neurogc_wire::sites::SiteTable;
 
 use crate::builder::{TableBuilder, add};
-use crate::place::Stacks;
+use crate::place::TableStacks;
 
 /// The later table, compared with the earlier one. Sites belong together if the texts of their stacks are the same: tables
 /// number their texts as they like. A site that is in the earlier table only holds nothing now.
@@ -30,7 +30,7 @@ pub fn compare(before: &SiteTable, now: &SiteTable) -> SiteTable {
 
 /// The same stack in another table.
 fn carry(builder: &mut TableBuilder, table: &SiteTable, node: u32) -> u32 {
-    let mut stack: Vec<_> = Stacks(table).stack(node).collect();
+    let mut stack: Vec<_> = TableStacks(table).stack(node).collect();
     stack.reverse();
     builder.node(stack)
 }

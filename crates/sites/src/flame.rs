@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::group::SiteFilter;
 use crate::measure::{Measure, seconds};
-use crate::place::{CodeLine, DEEPEST, Stacks};
+use crate::place::{CodeLine, DEEPEST, TableStacks};
 
 /// Nodes that are given at most; the smallest are left out first.
 const MOST_NODES: usize = 8000;
@@ -71,7 +71,7 @@ impl Flame {
         let seconds = seconds(table);
         for site in table.sites.iter().filter(|site| keep.takes(site)) {
             let home = homes.get(site.node as usize).copied();
-            let home = home.unwrap_or_else(|| tree.child(0, Stacks(table).place(site.node)));
+            let home = home.unwrap_or_else(|| tree.child(0, TableStacks(table).place(site.node)));
             let amount = measure.amount(&site.now, &site.before, seconds);
             let node = &mut tree.nodes[home as usize];
             node.value += amount.bytes.max(0.0);
@@ -120,7 +120,7 @@ impl Default for Tree<'_> {
 impl<'t> Tree<'t> {
     /// Adds every node of a table and says where each has gone.
     fn add_nodes(&mut self, table: &'t SiteTable) -> Vec<u32> {
-        let stacks = Stacks(table);
+        let stacks = TableStacks(table);
         let mut homes: Vec<u32> = Vec::with_capacity(table.nodes.len());
         for node in 0..table.nodes.len() as u32 {
             let parent = stacks.parent(node).map_or(0, |parent| homes[parent as usize]);

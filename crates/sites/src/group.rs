@@ -6,7 +6,7 @@ use neurogc_wire::sites::{AllocationDomain, NO_PARENT, Site, SiteCounts, SiteTab
 use serde::{Deserialize, Serialize};
 
 use crate::builder::add;
-use crate::place::{CodeLine, Stacks};
+use crate::place::{CodeLine, TableStacks};
 
 /// What sites of one group have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ pub struct SiteGroup<'t> {
 /// Adds the sites of a table up, in no particular order.
 #[must_use]
 pub fn group(table: &SiteTable, by: GroupBy, keep: SiteFilter) -> Vec<SiteGroup<'_>> {
-    let stacks = Stacks(table);
+    let stacks = TableStacks(table);
     let mut places: HashMap<Vec<CodeLine<'_>>, usize> = HashMap::new();
     let mut domains: HashMap<AllocationDomain, usize> = HashMap::new();
     let mut groups: Vec<SiteGroup<'_>> = Vec::new();
@@ -102,7 +102,7 @@ pub fn group(table: &SiteTable, by: GroupBy, keep: SiteFilter) -> Vec<SiteGroup<
     groups
 }
 
-fn key<'t>(stacks: Stacks<'t>, node: u32, by: GroupBy) -> Vec<CodeLine<'t>> {
+fn key<'t>(stacks: TableStacks<'t>, node: u32, by: GroupBy) -> Vec<CodeLine<'t>> {
     let inner = stacks.place(node);
     match by {
         GroupBy::Domain => Vec::new(),

@@ -24,5 +24,5 @@ pub use compare::compare;
 pub use flame::{Flame, FlameFrame, FlameNode};
 pub use group::{GroupBy, SiteFilter, SiteGroup, group};
 pub use measure::{Amount, Measure, seconds};
-pub use place::{CodeLine, NO_FRAME, Stacks, short_path};
+pub use place::{CodeLine, NO_FRAME, TableStacks, short_path};
 pub use report::{SiteChoice, SiteFigures, SiteReport, SiteRow};

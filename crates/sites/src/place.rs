@@ -36,9 +36,9 @@ impl CodeLine<'_> {
 
 /// Reads the stacks of one table.
 #[derive(Clone, Copy, Debug)]
-pub struct Stacks<'t>(pub &'t SiteTable);
+pub struct TableStacks<'t>(pub &'t SiteTable);
 
-impl<'t> Stacks<'t> {
+impl<'t> TableStacks<'t> {
     /// The place of a node; `NO_FRAME` where there is none.
     #[must_use]
     pub fn place(&self, node: u32) -> CodeLine<'t> {
@@ -118,7 +118,7 @@ mod tests {
             nodes: vec![node(1), node(0), node(7)],
             ..SiteTable::default()
         };
-        let lengths = [0, 1, 2, 3, NO_PARENT].map(|node| Stacks(&table).stack(node).count());
+        let lengths = [0, 1, 2, 3, NO_PARENT].map(|node| TableStacks(&table).stack(node).count());
         assert_eq!(lengths, [1, 2, 1, 0, 0]);
     }
 }

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use crate::builder::add;
 use crate::samples::{any_nonsense, any_table, kept, place, table};
-use crate::{CodeLine, Flame, GroupBy, Measure, SiteChoice, SiteFilter, SiteReport, Stacks, compare, export, group};
+use crate::{
+    CodeLine, Flame, GroupBy, Measure, SiteChoice, SiteFilter, SiteReport, TableStacks, compare, export, group,
+};
 
 /// All counts of a table.
 fn totals(table: &SiteTable) -> (SiteCounts, SiteCounts) {
@@ -25,7 +27,7 @@ type Stack<'t> = (Vec<CodeLine<'t>>, AllocationDomain);
 fn by_text(table: &SiteTable) -> BTreeMap<Stack<'_>, SiteCounts> {
     let mut found: BTreeMap<Stack<'_>, SiteCounts> = BTreeMap::new();
     for site in &table.sites {
-        add(found.entry((Stacks(table).stack(site.node).collect(), site.domain)).or_default(), &site.now);
+        add(found.entry((TableStacks(table).stack(site.node).collect(), site.domain)).or_default(), &site.now);
     }
     found
 }

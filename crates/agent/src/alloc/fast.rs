@@ -118,14 +118,14 @@ mod portable {
     use std::ffi::c_void;
     use std::sync::atomic::Ordering::Relaxed;
 
-    use super::super::interface::{LARGE, MARK, Points};
+    use super::super::interface::{LARGE, MARK, SamplePoints};
     use super::super::python::{
         BELOW_OBJECTS, BELOW_RAW, OBJECTS, RAW, slow_object_calloc, slow_object_malloc, slow_object_realloc,
         slow_raw_calloc, slow_raw_free, slow_raw_malloc, slow_raw_realloc,
     };
 
     /// Counts a block down, and says whether a point lies in it.
-    fn has_point(points: &Points, size: usize) -> bool {
+    fn has_point(points: &SamplePoints, size: usize) -> bool {
         let left = points.left.load(Relaxed).wrapping_sub(size as i64);
         points.left.store(left, Relaxed);
         left < 0

@@ -26,13 +26,13 @@ const _: () = assert!(MOMENTS * (BY_LIVE + BY_MADE) * size_of::<Kept>() < 400_00
 
 /// The moments, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct History {
-    moments: VecDeque<Moment>,
+pub(crate) struct SiteHistory {
+    moments: VecDeque<SiteMoment>,
 }
 
 /// The largest sites at one moment.
 #[derive(Debug)]
-pub(super) struct Moment {
+pub(super) struct SiteMoment {
     /// By the monotonic clock.
     pub(super) at: u64,
     pub(super) unix_ms: u64,
@@ -51,7 +51,7 @@ struct Kept {
     made_blocks: f32,
 }
 
-impl History {
+impl SiteHistory {
     /// Whether a moment is due to be kept.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         // Rounds of the uplink are a little early or late.
@@ -74,7 +74,7 @@ impl History {
         });
         let mut sites: Vec<_> = sites.collect();
         sites.shrink_to_fit();
-        self.moments.push_back(Moment { at: now, unix_ms, made, sites });
+        self.moments.push_back(SiteMoment { at: now, unix_ms, made, sites });
         self.thin(now);
     }
 
@@ -96,18 +96,18 @@ impl History {
     }
 
     /// The moment nearest to so long ago.
-    pub(super) fn nearest(&self, now: u64, ago: u64) -> Option<&Moment> {
+    pub(super) fn nearest(&self, now: u64, ago: u64) -> Option<&SiteMoment> {
         let wanted = now.saturating_sub(ago);
         self.moments.iter().min_by_key(|moment| moment.at.abs_diff(wanted))
     }
 
     /// The latest moment that is at least so long ago.
-    pub(super) fn latest_before(&self, now: u64, ago: u64) -> Option<&Moment> {
+    pub(super) fn latest_before(&self, now: u64, ago: u64) -> Option<&SiteMoment> {
         self.moments.iter().rev().find(|moment| now.saturating_sub(moment.at) >= ago)
     }
 }
 
-impl Moment {
+impl SiteMoment {
     /// The sites of that moment.
     pub(super) fn sites(&self) -> HashMap<SiteKey, SiteCounts> {
         let counts = |kept: &Kept| SiteCounts {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn hours_of_moments_fit_and_are_found() {
-        let mut history = History::default();
+        let mut history = SiteHistory::default();
         let (count, hours) = (1000, 6);
         for step in 0..hours * 360_u64 {
             let now = (100 + step * 10) * SECOND;
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_largest_sites_are_kept() {
-        let mut history = History::default();
+        let mut history = SiteHistory::default();
         history.keep(1, 1, 0, &sites(1000, 5));
         let kept = history.nearest(1, 0).unwrap().sites();
         assert_eq!(kept[&SiteKey(999)].live_bytes, 1004);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 
 use neurogc_wire::sites::AllocationDomain;
 
-use super::interface::Points;
+use super::interface::SamplePoints;
 
 const WAYS: usize = 8;
 const BUCKETS: usize = 1024;
@@ -28,7 +28,7 @@ pub(super) const FEW: u32 = 512;
 
 /// The table. All zeros are an empty one.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct LiveBlocks {
     keys: [AtomicUsize; PLACES],
     samples: [Place; PLACES],
     /// How many live samples share a value of a hash. Nearly every block that is looked up and was not sampled is told
@@ -69,7 +69,7 @@ impl SiteKey {
 
 /// A sampled block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sample {
+pub(super) struct BlockSample {
     /// The bytes that it stands for.
     pub(super) weight: u64,
     /// Its own size, which is cut at 4 GiB.
@@ -77,7 +77,7 @@ pub(super) struct Sample {
     pub(super) site: SiteKey,
 }
 
-impl Sample {
+impl BlockSample {
     /// The blocks that it stands for.
     pub(super) fn blocks(self) -> u64 {
         let size = u64::from(self.size.max(1));
@@ -96,9 +96,9 @@ fn in_filter(address: usize) -> usize {
 
 const _: () = assert!(BUCKETS == 1 << (64 - 54) && FILTER == 1 << (64 - 49));
 
-impl Live {
+impl LiveBlocks {
     /// Adds a block. Where there is no room, it is counted as lost.
-    pub(super) fn add(&self, address: usize, sample: Sample) -> bool {
+    pub(super) fn add(&self, address: usize, sample: BlockSample) -> bool {
         // The emptier bucket first: then hardly any block finds both of them full.
         let taken = |first: usize| self.keys[first..first + WAYS].iter().filter(|key| key.load(Relaxed) != 0).count();
         let [one, other] = buckets(address);
@@ -122,14 +122,14 @@ impl Live {
     }
 
     /// Takes a block out, if it is there. No block is at 0, which an empty place holds.
-    pub(super) fn take(&self, address: usize) -> Option<Sample> {
+    pub(super) fn take(&self, address: usize) -> Option<BlockSample> {
         let at = self.find(address)?;
         let sample = self.read(at);
         self.clear(at, address).then_some(sample)
     }
 
     /// The sample of a block, which its owner asks for.
-    pub(super) fn get(&self, address: usize) -> Option<Sample> {
+    pub(super) fn get(&self, address: usize) -> Option<BlockSample> {
         self.find(address).map(|at| self.read(at))
     }
 
@@ -141,9 +141,9 @@ impl Live {
         places.into_iter().find(|at| self.keys[*at].load(Acquire) == address)
     }
 
-    fn read(&self, at: usize) -> Sample {
+    fn read(&self, at: usize) -> BlockSample {
         let place = &self.samples[at];
-        Sample {
+        BlockSample {
             weight: place.weight.load(Relaxed),
             size: place.size.load(Relaxed),
             site: SiteKey(place.site.load(Relaxed)),
@@ -161,7 +161,7 @@ impl Live {
 
     /// Makes every sample stand for at least so many bytes: one of less weight stays with a probability that is its
     /// share of them. Sums stay right on average.
-    pub(super) fn thin(&self, least: u64, random: &Points) {
+    pub(super) fn thin(&self, least: u64, random: &SamplePoints) {
         for at in 0..PLACES {
             let address = self.keys[at].load(Acquire);
             if address <= RESERVED {
@@ -181,7 +181,7 @@ impl Live {
     }
 
     /// All samples. Blocks come and go meanwhile.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Sample> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = BlockSample> {
         (0..PLACES).filter(|at| self.keys[*at].load(Acquire) > RESERVED).map(|at| self.read(at))
     }
 
@@ -207,8 +207,8 @@ mod tests {
     use super::super::tables::Tables;
     use super::*;
 
-    fn sample(weight: u64) -> Sample {
-        Sample { weight, size: 64, site: SiteKey::new(5, AllocationDomain::Malloc) }
+    fn sample(weight: u64) -> BlockSample {
+        BlockSample { weight, size: 64, site: SiteKey::new(5, AllocationDomain::Malloc) }
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn thinning_keeps_sums_and_halves_the_number() {
         let live = &Tables::map().unwrap().live;
-        let random = Points::new();
+        let random = SamplePoints::new();
         random.begin(11, 100);
         for index in 0..4000 {
             live.add(0x10_0000 + index * 1024, sample(100));
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn threads_that_add_and_take_leave_nothing_behind() {
         let live = &Tables::map().unwrap().live;
-        let random = Points::new();
+        let random = SamplePoints::new();
         random.begin(13, 100);
         std::thread::scope(|scope| {
             for thread in 0..4_usize {
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_sample_stands_for_blocks_of_its_size() {
-        let of = |weight, size| Sample { weight, size, site: SiteKey(0) }.blocks();
+        let of = |weight, size| BlockSample { weight, size, site: SiteKey(0) }.blocks();
         assert_eq!((of(32768, 64), of(100_000, 100_000), of(32768, 60_000), of(1 << 33, u32::MAX)), (512, 1, 1, 1));
     }
 }

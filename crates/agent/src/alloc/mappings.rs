@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 use neurogc_wire::sites::AllocationDomain;
 
-use super::live::{Sample, SiteKey};
+use super::live::{BlockSample, SiteKey};
 
 const PLACES: usize = 512;
 
@@ -66,7 +66,7 @@ impl Mappings {
     }
 
     /// All mappings, as samples that stand for themselves.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Sample> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = BlockSample> {
         self.places.iter().filter(|place| place.start.load(Acquire) > RESERVED).map(|place| {
             let size = place.size.load(Relaxed);
             sample(size, place.node.load(Relaxed))
@@ -75,8 +75,8 @@ impl Mappings {
 }
 
 /// A mapping as a sample that stands for itself.
-pub(super) fn sample(size: usize, node: u32) -> Sample {
-    Sample {
+pub(super) fn sample(size: usize, node: u32) -> BlockSample {
+    BlockSample {
         weight: size as u64,
         size: u32::try_from(size).unwrap_or(u32::MAX),
         site: SiteKey::new(node, AllocationDomain::Mmap),

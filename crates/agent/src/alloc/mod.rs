@@ -29,10 +29,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Release;
 
-use neurogc_settings::{Allocations, Settings};
+use neurogc_settings::{AllocationSetting, Settings};
 use neurogc_wire::sites::AllocationMode;
 
-pub(crate) use history::History;
+pub(crate) use history::SiteHistory;
 pub(crate) use native::ignore_this_thread;
 pub(crate) use report::{site_table, summary};
 
@@ -58,7 +58,7 @@ const ARENA_CODE: usize = 512;
 
 /// Begins to sample as the settings say, or says why not; nothing is touched then. The caller holds the GIL.
 pub(crate) fn start(settings: &Settings, interpreter: &Interpreter) -> Sampling {
-    if settings.allocations == Allocations::Off {
+    if settings.allocations == AllocationSetting::Off {
         stop();
         return Sampling::default();
     }
@@ -73,7 +73,7 @@ pub(crate) fn start(settings: &Settings, interpreter: &Interpreter) -> Sampling 
         },
     };
     sampler::activate(settings.sample_bytes);
-    let is_less = settings.allocations == Allocations::Native && sampler.mode != AllocationMode::Native;
+    let is_less = settings.allocations == AllocationSetting::Native && sampler.mode != AllocationMode::Native;
     let reason = is_less.then(|| {
         "allocations of native code are not sampled: the process was started without libneurogc_preload.so; \
          start it with `neurogc run`"
@@ -100,7 +100,7 @@ pub(crate) fn after_fork_in_child() {
 }
 
 /// Looks at what stands in the way, and only then puts the hooks in place.
-fn hook_in(wanted: Allocations, interpreter: &Interpreter) -> Result<&'static Sampler, String> {
+fn hook_in(wanted: AllocationSetting, interpreter: &Interpreter) -> Result<&'static Sampler, String> {
     if symbol(c"gnu_get_libc_version").is_none() {
         return Err("the C library is not glibc".to_owned());
     }
@@ -120,7 +120,7 @@ fn hook_in(wanted: Allocations, interpreter: &Interpreter) -> Result<&'static Sa
     };
     let preloaded = preloaded();
     let real = preloaded.map_or_else(below, |interface| interface.real);
-    let preloaded = preloaded.filter(|_| wanted != Allocations::Python);
+    let preloaded = preloaded.filter(|_| wanted != AllocationSetting::Python);
     let none = 0..0;
     let arena = arenas::taken_by().map_or(none.clone(), |code| code..code + ARENA_CODE);
     let other = if real.is_glibc { None } else { library_range(real.malloc as *const () as usize) };

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neurogc_wire::sites::AllocationDomain;
 
-use super::interface::{Handlers, Points};
+use super::interface::{Handlers, SamplePoints};
 use super::mappings;
 use super::sampler::{Sampler, is_active, sampler};
 
@@ -22,11 +22,11 @@ pub(crate) fn ignore_this_thread() {
 }
 
 /// Marks the thread as being inside a handler until it is dropped.
-struct Inside<'a>(&'a Points);
+struct Inside<'a>(&'a SamplePoints);
 
 impl<'a> Inside<'a> {
     /// None where the thread is inside one already.
-    fn enter(points: &'a Points) -> Option<Self> {
+    fn enter(points: &'a SamplePoints) -> Option<Self> {
         let busy = points.busy.load(Relaxed);
         (busy == 0).then(|| {
             points.busy.store(1, Relaxed);
@@ -42,12 +42,12 @@ impl Drop for Inside<'_> {
 }
 
 /// The points in a block that a caller is about to get.
-fn met(sampler: &Sampler, points: &Points, size: usize) -> u64 {
+fn met(sampler: &Sampler, points: &SamplePoints, size: usize) -> u64 {
     let met = sampler.met(points, size);
     if size == 0 || size > isize::MAX as usize { 0 } else { met }
 }
 
-unsafe extern "C" fn allocate(points: &Points, align: usize, size: usize, zero: bool) -> *mut c_void {
+unsafe extern "C" fn allocate(points: &SamplePoints, align: usize, size: usize, zero: bool) -> *mut c_void {
     let Some(sampler) = sampler() else { return null_mut() };
     let met = met(sampler, points, size);
     let Some(_inside) = (met > 0).then(|| Inside::enter(points)).flatten() else { return null_mut() };
@@ -58,7 +58,7 @@ unsafe extern "C" fn allocate(points: &Points, align: usize, size: usize, zero: 
     block
 }
 
-unsafe extern "C" fn reallocate(points: &Points, block: *mut c_void, size: usize) -> *mut c_void {
+unsafe extern "C" fn reallocate(points: &SamplePoints, block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: handlers are attached after the sampler was published; `below` gets the caller's own arguments.
     let Some(sampler) = sampler() else { return unsafe { libc::realloc(block, size) } };
     let mut points_met = if points.left.load(Relaxed) < 0 { met(sampler, points, size) } else { 0 };
@@ -75,7 +75,7 @@ unsafe extern "C" fn forget(block: *mut c_void) -> bool {
     sampler().is_some_and(|sampler| sampler.take_back(block))
 }
 
-unsafe extern "C" fn mapped(points: &Points, start: usize, size: usize, caller: usize) {
+unsafe extern "C" fn mapped(points: &SamplePoints, start: usize, size: usize, caller: usize) {
     let Some(sampler) = sampler().filter(|_| is_active()) else { return };
     if sampler.own_code.contains(&caller) || sampler.allocators.iter().any(|code| code.contains(&caller)) {
         return;

@@ -7,9 +7,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
-use super::interface::Points;
+use super::interface::SamplePoints;
 
-impl Points {
+impl SamplePoints {
     /// A stream that has not begun.
     pub(super) const fn new() -> Self {
         Self { left: AtomicI64::new(0), rest: AtomicI64::new(0), random: AtomicU64::new(0), busy: AtomicU32::new(0) }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     /// The estimate of a run of blocks, and how many were sampled.
-    fn estimate(points: &Points, interval: u64, sizes: impl Iterator<Item = usize>) -> (u64, u64) {
+    fn estimate(points: &SamplePoints, interval: u64, sizes: impl Iterator<Item = usize>) -> (u64, u64) {
         let (mut bytes, mut samples) = (0, 0);
         for size in sizes {
             points.left.store(points.left.load(Relaxed) - size as i64, Relaxed);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn check(size: usize, count: usize, interval: u64, tolerance: f64) {
-        let points = Points::new();
+        let points = SamplePoints::new();
         points.begin(7, interval);
         let (bytes, samples) = estimate(&points, interval, std::iter::repeat_n(size, count));
         let truth = (size * count) as f64;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_block_of_absurd_size_ends_the_count_quickly() {
-        let points = Points::new();
+        let points = SamplePoints::new();
         points.begin(1, 300);
         points.left.store(i64::MIN + 5, Relaxed);
         points.met(300);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn sites_that_take_turns_are_told_apart() {
-        let points = Points::new();
+        let points = SamplePoints::new();
         points.begin(3, 32 * 1024);
         let mut bytes = [0_u64; 2];
         for turn in 0..2_000_000 {

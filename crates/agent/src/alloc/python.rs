@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use neurogc_wire::sites::AllocationDomain;
 
 use super::fast;
-use super::interface::{MARK, Points};
+use super::interface::{MARK, SamplePoints};
 use super::sampler::{Sampler, sampler};
 use super::spares;
 use crate::cpython::allocators::{Allocator, Allocators, Calloc, Domain, Free, Malloc, Realloc};
@@ -36,11 +36,11 @@ pub(super) const REALLOC: usize = std::mem::offset_of!(Below, realloc);
 pub(super) const FREE: usize = std::mem::offset_of!(Below, free);
 
 /// Domains `obj` and `mem`. Their calls hold a GIL, of which there may be several: then a count may be lost.
-pub(super) static OBJECTS: Points = Points::new();
+pub(super) static OBJECTS: SamplePoints = SamplePoints::new();
 pub(super) static BELOW_OBJECTS: Below = Below::new();
 
 /// Domain `raw`, where there is no preloaded library. Any thread calls it: then a count may be lost.
-pub(super) static RAW: Points = Points::new();
+pub(super) static RAW: SamplePoints = SamplePoints::new();
 pub(super) static BELOW_RAW: Below = Below::new();
 
 impl Below {

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use neurogc_wire::allocations::{AllocationSite, Allocations};
 use neurogc_wire::sites::{NO_PARENT, Site, SiteCounts, SiteFrame, SiteNode, SiteTable};
 
-use super::history::History;
+use super::history::SiteHistory;
 use super::live::SiteKey;
 use super::sampler::{is_active, sampler};
-use super::stacks::{NodeFacts, ROOT, Stacks};
+use super::stacks::{NodeFacts, ROOT, StackTree};
 use super::tables::Tables;
 use crate::alloc::Sampling;
 use crate::sys::native::unix_ns;
@@ -41,7 +41,7 @@ fn sites_of(tables: &Tables) -> HashMap<SiteKey, SiteCounts> {
     sites
 }
 
-impl History {
+impl SiteHistory {
     /// Keeps a moment, where one is due.
     pub(crate) fn attend(&mut self, now: u64) {
         if let Some(sampler) = sampler()
@@ -54,10 +54,10 @@ impl History {
 }
 
 /// The table of sites, compared with so many nanoseconds ago if that is wanted. None where nothing was sampled.
-pub(crate) fn site_table(history: &History, since_unix_ms: u64, now: u64, ago: Option<u64>) -> Option<SiteTable> {
+pub(crate) fn site_table(history: &SiteHistory, since_unix_ms: u64, now: u64, ago: Option<u64>) -> Option<SiteTable> {
     let sampler = sampler()?;
     let compared = ago.and_then(|ago| history.nearest(now, ago));
-    let mut before = compared.map(super::history::Moment::sites).unwrap_or_default();
+    let mut before = compared.map(super::history::SiteMoment::sites).unwrap_or_default();
     let mut sites: Vec<_> = sites_of(sampler.tables).into_iter().collect();
     sites.sort_unstable_by_key(|(site, counts)| {
         let was = before.get(site).map_or(0, |before| before.live_bytes);
@@ -86,7 +86,7 @@ pub(crate) fn site_table(history: &History, since_unix_ms: u64, now: u64, ago: O
 
 /// The parts of a table that sites refer to, as they are needed.
 struct Tree<'a> {
-    stacks: &'a Stacks,
+    stacks: &'a StackTree,
     strings: Vec<String>,
     frames: Vec<SiteFrame>,
     nodes: Vec<SiteNode>,
@@ -96,7 +96,7 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    fn new(stacks: &'a Stacks) -> Self {
+    fn new(stacks: &'a StackTree) -> Self {
         let (strings, frames, nodes) = Default::default();
         let (string_of, frame_of, node_of) = Default::default();
         Self { stacks, strings, frames, nodes, string_of, frame_of, node_of }
@@ -160,7 +160,7 @@ struct Line {
 }
 
 /// The part of the status report.
-pub(crate) fn summary(sampling: &Sampling, history: &History, installed: u64, now: u64) -> Allocations {
+pub(crate) fn summary(sampling: &Sampling, history: &SiteHistory, installed: u64, now: u64) -> Allocations {
     let mut report = Allocations {
         mode: sampling.mode,
         reason: sampling.reason.clone().unwrap_or_default(),
@@ -183,7 +183,7 @@ pub(crate) fn summary(sampling: &Sampling, history: &History, installed: u64, no
         sum.live_bytes += counts.live_bytes;
         sum.live_blocks += counts.live_blocks;
     }
-    for (site, counts) in compared.map(super::history::Moment::sites).unwrap_or_default() {
+    for (site, counts) in compared.map(super::history::SiteMoment::sites).unwrap_or_default() {
         lines.entry(line_of(site)).or_default().1 += counts.live_bytes;
     }
     let total: u64 = lines.values().map(|(sum, _)| sum.live_bytes).sum();

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use neurogc_wire::sites::{AllocationDomain, AllocationMode};
 
-use super::interface::{LARGE, MARK, Points, Real};
-use super::live::{Sample, SiteKey};
+use super::interface::{LARGE, MARK, Real, SamplePoints};
+use super::live::{BlockSample, SiteKey};
 use super::points::weight;
 use super::spares;
 use super::stacks::Describe;
@@ -29,7 +29,7 @@ pub(super) struct Sampler {
     pub(super) mode: AllocationMode,
     pub(super) seed: u64,
     /// Gives the points of the calling thread, where the library is preloaded.
-    pub(super) thread_points: Option<unsafe extern "C" fn() -> *const Points>,
+    pub(super) thread_points: Option<unsafe extern "C" fn() -> *const SamplePoints>,
     /// Code whose mappings are not the program's: the agent's own.
     pub(super) own_code: Range<usize>,
     /// Code whose mappings are handed on as blocks: CPython's arenas, and an allocator other than glibc's.
@@ -82,7 +82,7 @@ impl Sampler {
 
     /// How many points lie in a block of this size that was counted down, in the stream of its thread. Where the
     /// stream begins with this block, the first point is drawn now.
-    pub(super) fn met(&self, points: &Points, size: usize) -> u64 {
+    pub(super) fn met(&self, points: &SamplePoints, size: usize) -> u64 {
         let interval = self.interval();
         if points.begin(self.seed, interval) {
             let left = points.left.load(Relaxed);
@@ -125,13 +125,20 @@ impl Sampler {
     }
 
     /// Notes a sampled block.
-    pub(super) fn note(&self, points: &Points, block: *mut c_void, size: usize, met: u64, domain: AllocationDomain) {
+    pub(super) fn note(
+        &self,
+        points: &SamplePoints,
+        block: *mut c_void,
+        size: usize,
+        met: u64,
+        domain: AllocationDomain,
+    ) {
         let tables = self.tables;
         if !self.is_seen_again(block, size) {
             tables.live.lose();
             return;
         }
-        let sample = Sample {
+        let sample = BlockSample {
             weight: weight(size, met, self.interval()),
             size: u32::try_from(size).unwrap_or(u32::MAX),
             site: SiteKey::new(self.node(), domain),
@@ -168,14 +175,14 @@ impl Sampler {
     }
 
     /// Takes a block out of the table, whose owner is about to free it.
-    pub(super) fn forget(&self, block: *mut c_void) -> Option<Sample> {
+    pub(super) fn forget(&self, block: *mut c_void) -> Option<BlockSample> {
         self.tables.live.take(block as usize)
     }
 
     /// Reallocates a block by the function that it belongs to, and samples the result if points are in it.
     pub(super) fn reallocate(
         &self,
-        points: &Points,
+        points: &SamplePoints,
         block: *mut c_void,
         size: usize,
         met: u64,

@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_spare_block_is_taken_by_one_of_its_size() {
         assert!(take(490).is_null());
-        // SAFETY: an allocation, and its block, which is used by nobody else.
+        // SAFETY: an allocation, and its block, which no other code uses.
         unsafe {
             let block = libc::memalign(1024, room(490));
             assert_eq!(put(block, 490), None);

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use super::live::{DOMAINS, Sample, SiteKey};
+use super::live::{BlockSample, DOMAINS, SiteKey};
 use super::texts::{LONGEST, Texts};
 use crate::cpython::own_stack::CodePlace;
 
@@ -30,7 +30,7 @@ pub(super) trait Describe {
 
 /// The tree. All zeros are an empty one.
 #[derive(Debug)]
-pub(super) struct Stacks {
+pub(super) struct StackTree {
     /// Numbers of nodes by the hash of their place and caller; zero where there is none. Nodes themselves lie in the order in
     /// which they were made, so that a small program touches little memory.
     slots: [AtomicU32; SLOTS],
@@ -71,7 +71,7 @@ pub(super) struct NodeFacts {
     pub(super) first_line: u32,
 }
 
-impl Stacks {
+impl StackTree {
     /// The node of a stack, innermost place first.
     pub(super) fn node(&self, stack: &[CodePlace], describe: &impl Describe) -> u32 {
         let Some(innermost) = stack.first() else { return ROOT };
@@ -134,10 +134,10 @@ impl Stacks {
     }
 
     /// Counts what a sample stands for.
-    pub(super) fn count(&self, sample: Sample) {
+    pub(super) fn count(&self, sample: BlockSample) {
         let made = &self.made[sample.site.node() as usize & (NODES - 1)][(sample.site.0 & 3) as usize];
         made.blocks.fetch_add(sample.blocks(), Relaxed);
-        // Whoever reads this sees the node as it was made.
+        // A thread that reads this sees the node as it was made.
         made.bytes.fetch_add(sample.weight, Release);
     }
 
@@ -242,8 +242,8 @@ mod tests {
     fn what_was_made_adds_up() {
         let stacks = &Tables::map().unwrap().stacks;
         let site = SiteKey::new(stacks.node(&[place(1, 1)], &Digits), AllocationDomain::Malloc);
-        (0..3).for_each(|_| stacks.count(Sample { weight: 1000, size: 100, site }));
-        stacks.count(Sample { weight: 5, size: 5, site: SiteKey::new(ROOT, AllocationDomain::Mmap) });
+        (0..3).for_each(|_| stacks.count(BlockSample { weight: 1000, size: 100, site }));
+        stacks.count(BlockSample { weight: 5, size: 5, site: SiteKey::new(ROOT, AllocationDomain::Mmap) });
         let made: Vec<_> = stacks.made().collect();
         assert_eq!(made, [(SiteKey::new(ROOT, AllocationDomain::Mmap), 5, 1), (site, 3000, 30)]);
     }

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::interface::Points;
-use super::live::{FEW, Live, MANY};
+use super::interface::SamplePoints;
+use super::live::{FEW, LiveBlocks, MANY};
 use super::mappings::Mappings;
-use super::stacks::Stacks;
+use super::stacks::StackTree;
 
 /// The interval is doubled at most so often.
 const MOST_DOUBLINGS: u32 = 20;
@@ -18,8 +18,8 @@ const MOST_DOUBLINGS: u32 = 20;
 /// The tables.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    pub(super) live: Live,
-    pub(super) stacks: Stacks,
+    pub(super) live: LiveBlocks,
+    pub(super) stacks: StackTree,
     pub(super) mappings: Mappings,
     /// How often the interval was doubled.
     doublings: AtomicU32,
@@ -73,7 +73,7 @@ impl Tables {
     }
 
     /// Fits the interval to the number of live samples.
-    pub(super) fn fit(&self, base: u64, random: &Points) {
+    pub(super) fn fit(&self, base: u64, random: &SamplePoints) {
         let count = self.live.count();
         let doublings = self.doublings.load(Relaxed);
         let is_too_many = count > MANY && doublings < MOST_DOUBLINGS;
@@ -96,20 +96,20 @@ impl Tables {
 mod tests {
     use neurogc_wire::sites::AllocationDomain;
 
-    use super::super::live::{Sample, SiteKey};
+    use super::super::live::{BlockSample, SiteKey};
     use super::*;
 
     #[test]
     fn the_interval_follows_the_heap() {
         let tables = Tables::map().unwrap();
-        let random = Points::new();
+        let random = SamplePoints::new();
         random.begin(5, 32 << 10);
         let site = SiteKey::new(1, AllocationDomain::Object);
         let mut truth = 0;
         for index in 0..30_000_usize {
             let interval = tables.interval(32 << 10);
             // One block of this interval's length each time: what a stretch of small blocks comes to.
-            tables.live.add(0x10_0000 + index * 1024, Sample { weight: interval, size: 64, site });
+            tables.live.add(0x10_0000 + index * 1024, BlockSample { weight: interval, size: 64, site });
             truth += interval;
             tables.fit(32 << 10, &random);
             assert!(tables.live.count() <= MANY + 1);
@@ -130,7 +130,7 @@ mod tests {
     fn a_forked_child_finds_them_empty() {
         let tables = Tables::map().unwrap();
         let site = SiteKey::new(1, AllocationDomain::Object);
-        tables.live.add(0x4000, Sample { weight: 1, size: 1, site });
+        tables.live.add(0x4000, BlockSample { weight: 1, size: 1, site });
         // SAFETY: the child only reads atomics and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {

@@ -17,7 +17,7 @@ use pyo3::Python;
 use crate::act::actor::Actor;
 use crate::act::loans::Loans;
 use crate::act::remote::Remote;
-use crate::alloc::{History, Sampling, site_table};
+use crate::alloc::{Sampling, SiteHistory, site_table};
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
 use crate::cpython::vm::ThisProcess;
@@ -71,7 +71,7 @@ pub(crate) struct Agent {
     pub(crate) snapshots: SnapshotRunner,
     /// What is sampled of the program's allocations, and what the sites were at earlier moments.
     pub(crate) sampling: Sampling,
-    pub(crate) sites: Mutex<History>,
+    pub(crate) sites: Mutex<SiteHistory>,
     /// Blocks of the trace on their way to the file.
     pub(crate) blocks: ArrayQueue<Vec<u8>>,
     /// The collector's thresholds when the agent was installed.

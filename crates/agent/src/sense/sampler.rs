@@ -16,7 +16,7 @@ use crate::lifecycle::agent::Agent;
 use crate::sense::collections::SETTLE_NS;
 use crate::sense::hooks::HookEvent;
 use crate::sense::schedule::{SchedStat, Scheduler, processor, voluntary_switches};
-use crate::sense::stalls::{CALLERS, StallEvidence, Look, StallWatch};
+use crate::sense::stalls::{CALLERS, Look, StallEvidence, StallWatch};
 use crate::sys::native::{Descriptors, monotonic_ns, process_cpu_ns, thread_cpu_ns};
 use crate::sys::wake::{SAMPLER, Waiter};
 use crate::sys::work::Work;

@@ -8,7 +8,7 @@ use clap::Args;
 use neurogc_wire::stacks::StallStack;
 
 use crate::agents::Rendezvous;
-use crate::failure::{Failure, CommandResult};
+use crate::failure::{CommandResult, Failure};
 use crate::figures::{count, ms, plain};
 use crate::process;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     Ok(())
 }
 
-/// Stacks for a person.
+/// TableStacks for a person.
 fn text(stacks: &[StallStack]) -> String {
     let mut text = String::new();
     for stack in stacks {

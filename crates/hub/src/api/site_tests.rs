@@ -107,8 +107,8 @@ async fn wrong_questions_are_told() {
     for wrong in ["by=colour", "measure=weight", "since=soon", "top=0", "top=9999999"] {
         check_error(scene.get(&format!("/api/v1/processes/{one}/sites?{wrong}")).await, 400, "bad_request");
     }
-    check_error(scene.get("/debug/pprof/heap?process=nobody").await, 404, "not_found");
-    check_error(scene.get("/api/v1/processes/nobody/sites").await, 404, "not_found");
+    check_error(scene.get("/debug/pprof/heap?process=absent").await, 404, "not_found");
+    check_error(scene.get("/api/v1/processes/absent/sites").await, 404, "not_found");
     scene.report(8, "observe");
     check_error(scene.get("/debug/pprof/heap").await, 400, "bad_request");
 }

@@ -106,8 +106,9 @@ impl Pacer {
                 "nothing was found",
             ));
         }
-        let landed =
-            self.out.and_then(|out| out.landed.map(|(_, found)| (found, out.grown_at_landing, out.live_before, out.freed)));
+        let landed = self
+            .out
+            .and_then(|out| out.landed.map(|(_, found)| (found, out.grown_at_landing, out.live_before, out.freed)));
         // Of one that is not known of, all is due.
         let (found, grown_at_landing, live_before, freed) = landed.unwrap_or((left, 0.0, self.live, 0.0));
         // Where much has died, the new goal is far below what there is, which is no reason to free it all at one go: until

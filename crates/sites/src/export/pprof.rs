@@ -12,9 +12,9 @@ use flate2::write::GzEncoder;
 use neurogc_wire::sites::{AllocationDomain, AllocationMode, NO_PARENT, SiteCounts, SiteTable};
 use prost::Message;
 
-use super::profile::{Function, Label, Line, Location, Profile, Sample, ValueType};
+use super::profile::{Function, Label, Location, Profile, ProfileLine, ProfileSample, ValueType};
 use crate::builder::{TableBuilder, add};
-use crate::place::{CodeLine, DEEPEST, NO_FRAME, Stacks};
+use crate::place::{CodeLine, DEEPEST, NO_FRAME, TableStacks};
 
 /// Bytes of a profile that are read, unpacked: a small file may unpack to any size.
 const LONGEST: u64 = 256 << 20;
@@ -82,9 +82,10 @@ impl<'t> Writer<'t> {
         let key = self.text(DOMAIN);
         let mut samples = Vec::with_capacity(table.sites.len());
         for site in &table.sites {
-            let mut locations: Vec<u64> = Stacks(table).stack(site.node).map(|place| self.location(place)).collect();
+            let mut locations: Vec<u64> =
+                TableStacks(table).stack(site.node).map(|place| self.location(place)).collect();
             if locations.is_empty() {
-                locations.push(self.location(Stacks(table).place(NO_PARENT)));
+                locations.push(self.location(TableStacks(table).place(NO_PARENT)));
             }
             let made = |now: u64, before: u64| number(now.saturating_sub(before));
             let values = vec![
@@ -94,7 +95,7 @@ impl<'t> Writer<'t> {
                 made(site.now.made_bytes, site.before.made_bytes),
             ];
             let labels = vec![Label { key, text: self.text(site.domain.name()) }];
-            samples.push(Sample { locations, values, labels });
+            samples.push(ProfileSample { locations, values, labels });
         }
         let facts = [
             format!("pid={}", table.pid),
@@ -151,7 +152,7 @@ impl<'t> Writer<'t> {
             }
         };
         let id = self.locations.len() as u64 + 1;
-        self.locations.push(Location { id, lines: vec![Line { function, line: place.line.into() }] });
+        self.locations.push(Location { id, lines: vec![ProfileLine { function, line: place.line.into() }] });
         self.location_ids.insert(place, id);
         id
     }
@@ -171,7 +172,7 @@ fn table_of(profile: &Profile) -> Result<SiteTable, ProfileError> {
         return Err(ProfileError::NotMemory);
     }
     let functions: HashMap<u64, &Function> = profile.functions.iter().map(|it| (it.id, it)).collect();
-    let place = |line: &Line| {
+    let place = |line: &ProfileLine| {
         let function = functions.get(&line.function);
         CodeLine {
             file: function.map_or("", |it| text(it.file)),

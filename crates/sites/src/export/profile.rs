@@ -7,7 +7,7 @@ pub(super) struct Profile {
     #[prost(message, repeated, tag = "1")]
     pub(super) sample_types: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) samples: Vec<Sample>,
+    pub(super) samples: Vec<ProfileSample>,
     #[prost(message, repeated, tag = "4")]
     pub(super) locations: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
@@ -39,7 +39,7 @@ pub(super) struct ValueType {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Sample {
+pub(super) struct ProfileSample {
     /// From the innermost on.
     #[prost(uint64, repeated, tag = "1")]
     pub(super) locations: Vec<u64>,
@@ -64,11 +64,11 @@ pub(super) struct Location {
     pub(super) id: u64,
     /// Several where functions were inlined, from the innermost on.
     #[prost(message, repeated, tag = "4")]
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<ProfileLine>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct Line {
+pub(super) struct ProfileLine {
     #[prost(uint64, tag = "1")]
     pub(super) function: u64,
     #[prost(int64, tag = "2")]

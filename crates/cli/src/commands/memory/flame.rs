@@ -11,7 +11,7 @@ use crate::failure::CommandResult;
 use crate::figures;
 use crate::memory::subject::Subject;
 use crate::notice::say;
-use crate::target::Target;
+use crate::target::OutputFile;
 
 /// Draw live memory by call stack as a flame graph
 ///
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let path = arguments.output.clone().unwrap_or_else(|| arguments.subject.file_name("html"));
-    let target = Target::new(&path, arguments.force)?;
+    let target = OutputFile::new(&path, arguments.force)?;
     let table = arguments.subject.table(arguments.since)?;
     let measure = measure(table.compared_unix_ms.is_some() && !arguments.live, arguments.rate);
     let keep = if arguments.native { SiteFilter::Native } else { SiteFilter::All };

@@ -11,7 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use neurogc_sites::{GroupBy, Measure, SiteChoice};
 
-use crate::failure::{Failure, CommandResult};
+use crate::failure::{CommandResult, Failure};
 use crate::figures;
 use crate::memory::subject::Subject;
 

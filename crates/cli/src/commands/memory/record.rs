@@ -9,13 +9,13 @@ use neurogc_sites::{GroupBy, Measure, SiteChoice, SiteFilter, SiteReport, compar
 use neurogc_wire::sites::SiteTable;
 
 use crate::bench::interrupt::Interrupt;
-use crate::failure::{Failure, CommandResult};
+use crate::failure::{CommandResult, Failure};
 use crate::figures::{self, bytes, span};
 use crate::memory::listing;
 use crate::memory::subject::{Subject, of_process};
 use crate::notice::say;
 use crate::process;
-use crate::target::Target;
+use crate::target::OutputFile;
 
 /// How often the process is asked meanwhile: what it last said is kept where it ends.
 const EVERY: Duration = Duration::from_secs(10);
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
         return Ok(out.write_all(&encoded(&table, format)?)?);
     }
     // A wrong path is told before the time is spent.
-    let target = Target::new(&path, arguments.force)?;
+    let target = OutputFile::new(&path, arguments.force)?;
     let table = recorded(arguments)?;
     let bytes = encoded(&table, format)?;
     target.write(|mut file| Ok(file.write_all(&bytes)?))?;

@@ -9,7 +9,7 @@ use neurogc_wire::trace::Trace;
 
 use crate::failure::{CommandResult, Failure};
 use crate::notice::say;
-use crate::target::Target;
+use crate::target::OutputFile;
 use crate::trace::{csv, load, parquet, perfetto};
 
 /// Convert a trace to a table or a timeline
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     if is_same(&path, &arguments.file) {
         return Err(Failure::failed(format!("{shown} is the trace itself. Name another file with -o")));
     }
-    let target = Target::new(&path, arguments.force)?;
+    let target = OutputFile::new(&path, arguments.force)?;
     target.write(|file| write(arguments.to, &trace, file))?;
     say(format_args!("wrote {} records to {shown}", trace.records.len()));
     Ok(())
