@@ -120,7 +120,7 @@ del buffer
 lists = [[None] * 15_000_000 for _ in range(4)]
 marker = Node()
 lists[0][7_000_000] = lists[3][7_000_000] = marker
-for _ in range(5):
+for _ in range(15):
     garbage(100)
     assert neurogc.collect("snapshot") >= 200
     before_that, late = late, failed().get("late")
