@@ -91,6 +91,7 @@ def open_loop(service, rate, seconds):
 
 
 @pytest.mark.twice
+@pytest.mark.timing
 def test_a_stop_that_no_request_met_is_in_a_gap(server):
     before = status(server)["gc"]
     server.get("/stop?times=1&seconds=0.4&every=0.2")

@@ -73,13 +73,15 @@ def test_a_question_in_drips_held_up_the_others():
 
 def test_network_traffic_began_again_from_zero_at_every_fork():
     python("""
-import os, socket, neurogc
+import os, socket, time, neurogc
 server = socket.socket()
 server.bind(("127.0.0.1", 0))
 server.listen()
 client = socket.create_connection(server.getsockname())
 peer, _ = server.accept()
 neurogc.status()
+# The agent's thread reads what it counts from.
+time.sleep(0.5)
 for _ in range(20):
     client.sendall(b"x" * 10_000)
     left = 10_000
