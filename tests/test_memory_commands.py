@@ -68,9 +68,15 @@ def program(tmp_path):
 
 
 def lines(report):
-    """Live bytes by line of the program."""
-    rows = ((row["places"][0], row) for row in report["rows"] if row["places"])
-    return {place["line"]: row for place, row in rows if place["file"].endswith("grows.py")}
+    """Live and grown bytes by line of the program. A comprehension is a function of its own up to CPython 3.11."""
+    found = {}
+    for row in report["rows"]:
+        for place in row["places"][:1]:
+            if place["file"].endswith("grows.py"):
+                sums = found.setdefault(place["line"], dict.fromkeys(("live_bytes", "growth_bytes"), 0))
+                for name in sums:
+                    sums[name] += row.get(name) or 0
+    return found
 
 
 def test_live_memory_is_booked_to_its_line(program):
@@ -116,8 +122,7 @@ def test_sampling_that_is_off_says_so():
     process = start(sys.executable, "-c", code, stdin=subprocess.PIPE, NEUROGC_ALLOCATIONS="off")
     assert process.stdout.readline() == "ready\n"
     try:
-        said = eventually(lambda: neurogc("memory", "sites", process.pid, code=1))
-        assert "off" in said
+        eventually(lambda: "off" in neurogc("memory", "sites", process.pid, code=1))
     finally:
         process.stdin.close()
         process.wait(30)
