@@ -164,22 +164,37 @@ export function fold(name, list) {
   }
 }
 
+/** Services as the hub tells of them. Percentiles of a mock cannot be merged. */
+export function services(live, second) {
+  const [sums, largest] = [["requests.rps", "requests.in_flight", "gc.in_request_ms", "memory.rss", "cpu.percent"], ["gc.max_ms", "gil.busy_percent"]];
+  return [...new Set(live.map((process) => process.service))].sort().map((service) => {
+    const rows = live.filter((process) => process.service === service).map((process) => values(process, second));
+    const all = (name) => rows.map((row) => row[name]).filter((value) => value !== null);
+    const latest = [
+      ...sums.map((name) => [name, all(name).reduce((sum, value) => sum + value, 0)]),
+      ...largest.map((name) => [name, Math.max(...all(name))]),
+      ...SERIES.filter(({ fold }) => fold === "quantile").map(({ name }) => [name, fold(name, all(name))]),
+    ];
+    return { service, processes: rows.length, latest: Object.fromEntries(latest) };
+  });
+}
+
 export function processes(now) {
   const second = Math.floor(now / 1000);
   const day = 86_400_000;
   const make = (pid, started_ms, command, more) => ({
-    id: `web-1-${pid}-1789999990000`, host: "web-1", pid, command, python: "CPython 3.12.1", neurogc: "0.1.0", started_ms,
+    id: `web-1-${pid}-1789999990000`, host: "web-1", pid, command, service: "", role: "main", python: "CPython 3.12.1", neurogc: "0.1.0", started_ms,
     source: "socket", warnings: [], changes: [], heap: 210, busy: 0.62, rps: 480, base: 180 * MIB, limit: null, blind: false, missed: 0, ...more,
   });
   return [
-    make(4242, now - 3 * day, "/usr/bin/python /srv/shop/.venv/bin/uvicorn shop.app:app --port 8000", { policy: "observe", limit: 512 * MIB }),
-    make(4243, now - 3 * day + 800, "/usr/bin/python /srv/shop/.venv/bin/uvicorn shop.app:app --port 8001", { policy: "gap", limit: 512 * MIB, base: 196 * MIB }),
+    make(4242, now - 3 * day, "/usr/bin/python /srv/shop/.venv/bin/uvicorn shop.app:app --port 8000", { service: "shop", policy: "observe", limit: 512 * MIB }),
+    make(4243, now - 3 * day + 800, "/usr/bin/python /srv/shop/.venv/bin/uvicorn shop.app:app --port 8001", { service: "shop", policy: "gap", limit: 512 * MIB, base: 196 * MIB }),
     make(5110, (second - 5400) * 1000, "python -m embed.server --model small", {
-      policy: "neural", rps: 92, busy: 0.81, heap: 640, base: 1800 * MIB, blind: true,
+      service: "embed", policy: "neural", rps: 92, busy: 0.81, heap: 640, base: 1800 * MIB, blind: true,
       warnings: ["the kernel denies smaps_rollup, so PSS and USS are not known"],
     }),
-    make(6001, (second - 900) * 1000, "python train.py --epochs 40", { policy: "gap", set: "auto", rps: 0, busy: 0.95, heap: 120, base: 3400 * MIB, python: "CPython 3.13.0" }),
-    make(3990, now - 2 * day, "gunicorn: worker [shop]", { policy: "threshold:50000,500,1000", rps: 210, busy: 0.4, heap: 90, silent_from: now - 40_000 }),
-    make(3801, now - 4 * day, "uvicorn shop.app:app", { policy: "gap", ended_ms: now - 7_200_000 }),
+    make(6001, (second - 900) * 1000, "python train.py --epochs 40", { service: "train", policy: "gap", set: "auto", rps: 0, busy: 0.95, heap: 120, base: 3400 * MIB, python: "CPython 3.13.0" }),
+    make(3990, now - 2 * day, "gunicorn: worker [shop]", { service: "shop-workers", role: "worker 1", policy: "threshold:50000,500,1000", rps: 210, busy: 0.4, heap: 90, silent_from: now - 40_000 }),
+    make(3801, now - 4 * day, "uvicorn shop.app:app", { service: "shop", policy: "gap", ended_ms: now - 7_200_000 }),
   ];
 }

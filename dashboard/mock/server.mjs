@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { WebSocketServer } from "ws";
 import { sites } from "./sites.mjs";
-import { EMPTY, POLICIES, SERIES, events, fold, processes, values } from "./data.mjs";
+import { EMPTY, POLICIES, SERIES, events, fold, processes, services, values } from "./data.mjs";
 
 const { values: options } = parseArgs({
   options: {
@@ -37,12 +37,16 @@ function described(process) {
   const now = Date.now();
   const state = process.ended_ms ? "gone" : process.silent_from ? "silent" : "live";
   const second = Math.floor((process.ended_ms ?? now) / 1000) - 1;
-  const { id, host, pid, command, python, neurogc, source, policy, warnings } = process;
+  const { id, host, pid, command, service, role, python, neurogc, source, policy, warnings } = process;
   return {
-    id, host, pid, command, python, neurogc, state, source, started_ms: process.started_ms,
+    id, host, pid, command, service, role, python, neurogc, state, source, started_ms: process.started_ms,
     seen_ms: process.ended_ms ?? process.silent_from ?? now, policy, policy_shown: process.set ? `${process.set} (${policy})` : policy, acting: policy !== "observe",
     due: conduct(process, second).due, overdue_s: conduct(process, second).overdue_s, warnings, latest: values(process, second),
   };
+}
+
+function served() {
+  return services(known.filter((process) => !process.ended_ms && !process.silent_from), Math.floor(Date.now() / 1000) - 1);
 }
 
 function conduct(process, second) {
@@ -287,7 +291,7 @@ async function answer(request, url) {
   if (what !== "processes") throw new Refused(404, "not_found", `there is no ${url.pathname}`);
   if (!id) {
     const list = known.map(described).filter((process) => process.state !== "gone" || query.get("gone") === "true");
-    return { now_ms: Date.now(), processes: list };
+    return { now_ms: Date.now(), processes: list, services: served() };
   }
   const process = find(id);
   if (rest === "series") return { id, ...series(process, ...asked(query), names(query), Number(query.get("points") ?? 600)) };
@@ -340,7 +344,7 @@ server.on("upgrade", (request, socket, head) => {
   return sockets.handleUpgrade(request, socket, head, (client) => {
     const send = (message) => client.send(JSON.stringify(message));
     let watch = { processes: false, ids: [] };
-    const list = () => watch.processes && send({ type: "processes", now_ms: Date.now(), processes: known.map(described).filter((process) => process.state !== "gone") });
+    const list = () => watch.processes && send({ type: "processes", now_ms: Date.now(), processes: known.map(described).filter((process) => process.state !== "gone"), services: served() });
     client.on("message", (text) => {
       watch = { ids: [], ...JSON.parse(text) };
       list();

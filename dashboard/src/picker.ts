@@ -4,7 +4,7 @@ import { get } from "./api";
 import { type Context, whole } from "./context";
 import { h, mark, say, unique } from "./dom";
 import { brief } from "./format";
-import type { Process } from "./types";
+import type { List, Process } from "./types";
 
 export function title(process: Process): string {
   return `${brief(process.command)} · ${process.pid}`;
@@ -66,7 +66,7 @@ export class Picker {
     document.addEventListener("pointerdown", outside);
     this.undo = [context.processes.on(() => (this.refresh(), this.listed())), () => document.removeEventListener("pointerdown", outside)];
     this.refresh();
-    get<{ processes: Process[] }>("processes", { gone: "true" })
+    get<List>("processes", { gone: "true" })
       .then(({ processes }) => {
         this.gone = processes.map(whole);
         this.refresh();
@@ -110,7 +110,7 @@ export class Picker {
     const known = new Set(list.map((process) => process.id));
     const all = [...list, ...this.gone.filter((process) => !known.has(process.id))];
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = (process: Process) => `${process.service ?? ""} ${process.command} ${process.host} ${process.pid} ${process.policy_shown} ${process.state}`.toLowerCase();
+    const text = (process: Process) => `${process.service} ${process.command} ${process.host} ${process.pid} ${process.policy_shown} ${process.state}`.toLowerCase();
     const rank = (process: Process) => `${process.state === "gone" ? 1 : 0}${family(process)}`;
     return all
       .filter((process) => words.every((word) => text(process).includes(word)))

@@ -40,6 +40,7 @@ export class Backend {
     if (!this.real) {
       const { processes } = await this.get("processes");
       [this.without, this.with] = processes.slice(0, 2).map((process) => process.id);
+      await this.#name();
       return "the stand-in";
     }
     const [without, gap] = [this.#service("observe"), this.#service("gap", "--trace", join(this.#folder, "service.ngct"))];
@@ -50,7 +51,14 @@ export class Backend {
       const { t } = await this.get(`processes/${this.with}/series`, { range: "1m" });
       return t.length >= 12;
     }, "no series of twelve seconds");
+    await this.#name();
     return `${this.#options.hub} with ${this.#options.python}`;
+  }
+
+  /** Both processes are one service: its name, and the overview with it open. */
+  async #name() {
+    ({ service: this.service } = await this.get(`processes/${this.with}`));
+    this.overview = `#/overview?${new URLSearchParams({ open: encodeURIComponent(this.service) })}`;
   }
 
   async stop() {

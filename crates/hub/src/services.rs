@@ -9,7 +9,10 @@ use crate::process::{Presence, View};
 use crate::series::{CATALOGUE, Fold, position};
 
 /// Series that are added up over the processes of a service.
-const SUMS: [&str; 2] = ["requests.rps", "requests.in_flight"];
+const SUMS: [&str; 5] = ["requests.rps", "requests.in_flight", "gc.in_request_ms", "memory.rss", "cpu.percent"];
+
+/// Series of which the largest value of its processes is told.
+const LARGEST: [&str; 2] = ["gc.max_ms", "gil.busy_percent"];
 
 /// One service.
 #[derive(Debug, Serialize)]
@@ -23,6 +26,7 @@ pub(crate) struct ServiceSummary<'p> {
 #[derive(Debug, Default)]
 struct ServiceFigures {
     sums: [Option<f32>; SUMS.len()],
+    largest: [Option<f32>; LARGEST.len()],
     latency: Buckets,
 }
 
@@ -39,9 +43,12 @@ pub(crate) fn services(views: &[View]) -> Vec<ServiceSummary<'_>> {
         });
         service.processes += 1;
         let Some(row) = &view.row else { continue };
+        let value = |name| position(name).and_then(|place| row.value(place));
         for (sum, name) in service.latest.sums.iter_mut().zip(SUMS) {
-            let value = position(name).and_then(|place| row.value(place));
-            *sum = value.map_or(*sum, |value| Some(sum.unwrap_or(0.0) + value));
+            *sum = value(name).map_or(*sum, |value| Some(sum.unwrap_or(0.0) + value));
+        }
+        for (largest, name) in service.latest.largest.iter_mut().zip(LARGEST) {
+            *largest = value(name).map_or(*largest, |value| Some(largest.map_or(value, |most| most.max(value))));
         }
         service.latest.latency.merge(row.latency());
     }
@@ -54,6 +61,7 @@ impl Serialize for ServiceFigures {
             Fold::Quantile(share) => Some((series.name, self.latency.quantile_ms(share).map(|ms| ms as f32))),
             _ => None,
         });
-        to.collect_map(SUMS.into_iter().zip(self.sums).chain(percentiles))
+        let largest = LARGEST.into_iter().zip(self.largest);
+        to.collect_map(SUMS.into_iter().zip(self.sums).chain(largest).chain(percentiles))
     }
 }

@@ -1,60 +1,29 @@
-// Overview: all processes with their state, latency, pauses, memory, policy and warnings.
+// Overview: all processes with their state, latency, pauses, memory, policy and warnings. Those of one service stand together.
 
 import { aborted, get } from "../api";
 import { type Context, type Page, whole } from "../context";
 import { h, mark, say } from "../dom";
-import { ago, brief, bytes, figure, ms, span } from "../format";
-import { draw, spark } from "../spark";
-import type { Process, Stretch } from "../types";
-import { link } from "../view";
+import { brief, bytes, figure, ms } from "../format";
+import { COLUMNS, ProcessRow, ROOM, ServiceRow, policies, value } from "../overview/rows";
+import type { List, Process, Stretch } from "../types";
 
-/** Seconds of the small lines. */
-const ROOM = 60;
 /** For so many processes the past minute is asked for; the others begin with an empty line. */
 const ASKED = 24;
 
-type Key = (process: Process) => number | string;
-
-interface Column {
-  key: string;
-  title: string;
-  help: string;
-  text?: boolean;
-  sort: Key;
-}
-
-const value = (process: Process, name: string) => process.latest[name] ?? null;
-const by = (name: string): Key => (process) => value(process, name) ?? -1;
-
-const COLUMNS: Column[] = [
-  { key: "process", title: "Process", help: "Command, process id and host", text: true, sort: (process) => brief(process.command) },
-  { key: "policy", title: "Policy", help: "The policy in force", text: true, sort: (process) => process.policy_shown },
-  { key: "rps", title: "Req/s", help: "Requests ended in the last second", sort: by("requests.rps") },
-  { key: "p50", title: "p50", help: "Half of the requests took less", sort: by("requests.p50_ms") },
-  { key: "p99", title: "p99", help: "99 of 100 requests took less", sort: by("requests.p99_ms") },
-  { key: "course", title: "Last minute", help: "The course of p99", text: true, sort: by("requests.p99_ms") },
-  { key: "pause", title: "Pause", help: "The longest collection of the last second", sort: by("gc.max_ms") },
-  { key: "waited", title: "GC in requests", help: "Milliseconds of each second in which a collection ran during a request", sort: by("gc.in_request_ms") },
-  { key: "memory", title: "RSS", help: "Resident set, and its share of the limit", sort: by("memory.rss") },
-  { key: "cpu", title: "CPU", help: "Processor use; 100 is one core", sort: by("cpu.percent") },
-  { key: "gil", title: "GIL", help: "Share of time in which a thread held the GIL", sort: by("gil.busy_percent") },
-];
-
-interface Row {
-  element: HTMLTableRowElement;
-  note: HTMLTableRowElement;
-  cells: Record<string, HTMLElement>;
-  line: HTMLCanvasElement;
-  course: (number | null)[];
+/** What stands in the list: a process, or a service with several of them. */
+interface Entry {
+  service: string | null;
+  members: Process[];
 }
 
 function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): () => void {
-  const rows = new Map<string, Row>();
+  const rows = new Map<string, ProcessRow>();
+  const services = new Map<string, ServiceRow>();
   let gone: Process[] = [];
   const stop = new AbortController();
 
   const tiles = ["live", "silent", "worst", "waited", "memory", "warnings"].map((key) => [key, tile(key)] as const);
-  const filter = h("input", { type: "search", placeholder: "Command, host, pid, policy", value: view.get("find") ?? "" });
+  const filter = h("input", { type: "search", placeholder: "Service, command, host, pid, policy", value: view.get("find") ?? "" });
   filter.addEventListener("input", () => {
     view.set({ find: filter.value });
     show();
@@ -74,7 +43,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
   const table = h(
     "div",
     { class: "table-frame" },
-    h("table", { class: "processes cards" }, h("caption", { class: "unseen" }, "Processes"), h("thead", {}, h("tr", {}, ...heads)), body),
+    h("table", { class: "processes" }, h("caption", { class: "unseen" }, "Processes"), h("thead", {}, h("tr", {}, ...heads)), body),
   );
 
   root.append(
@@ -105,7 +74,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     gone = [];
     if (old.checked) {
       try {
-        const answer = await get<{ processes: Process[] }>("processes", { gone: "true" }, stop.signal);
+        const answer = await get<List>("processes", { gone: "true" }, stop.signal);
         gone = answer.processes.filter((process) => process.state === "gone").map(whole);
       } catch (error) {
         if (!aborted(error)) throw error;
@@ -115,7 +84,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
   }
 
   /** The minute before the page was opened. */
-  async function past(process: Process, row: Row): Promise<void> {
+  async function past(process: Process, row: ProcessRow): Promise<void> {
     const stretch = await get<Stretch>(
       `processes/${encodeURIComponent(process.id)}/series`,
       { range: "1m", names: "requests.p99_ms", points: ROOM },
@@ -124,74 +93,35 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     if (stretch) row.course = [...(stretch.series["requests.p99_ms"] ?? []), ...row.course].slice(-ROOM);
   }
 
-  function make(process: Process): Row {
-    const cells: Record<string, HTMLElement> = {};
-    const line = spark();
-    const element = h("tr", { "data-id": process.id });
-    for (const column of COLUMNS) {
-      const cell = h(column.key === "process" ? "th" : "td", { class: `${column.text ? "text " : ""}${column.key}` });
-      if (column.key === "process") cell.setAttribute("scope", "row");
-      else cell.dataset.label = column.title;
-      cells[column.key] = cell;
-      element.append(cell);
+  function rowOf(process: Process): ProcessRow {
+    let row = rows.get(process.id);
+    if (!row) {
+      row = new ProcessRow(process);
+      if (rows.size < ASKED && process.state !== "gone") void past(process, row);
+      rows.set(process.id, row);
     }
-    cells.dot = h("i", { class: "dot" });
-    cells.name = h("a", { href: link("process", { id: process.id }) }, brief(process.command));
-    cells.name.title = process.command;
-    cells.where = h("small");
-    cells.process.append(cells.dot, h("span", {}, cells.name, cells.where));
-    cells.chip = h("a", { class: "chip", href: link("policy", { id: process.id }) });
-    cells.due = h("small");
-    cells.policy.append(cells.chip, cells.due);
-    cells.course.append(line);
-    cells.size = h("span");
-    cells.fill = h("i");
-    cells.bar = h("span", { class: "bar", hidden: true }, cells.fill);
-    cells.memory.append(cells.size, cells.bar);
-    cells.warnings = h("td", { colspan: COLUMNS.length });
-    const row = { element, note: h("tr", { class: "warning", hidden: true }, cells.warnings), cells, line, course: [] };
-    if (rows.size < ASKED && process.state !== "gone") void past(process, row);
     return row;
   }
 
-  function update(row: Row, process: Process): void {
-    const { cells } = row;
-    const now = live.now_ms();
-    mark(row.element, "data-state", process.state);
-    mark(cells.dot, "title", process.state);
-    say(cells.where, `${process.pid} on ${process.host} · ${process.python.replace("CPython ", "")} · ${
-      process.state === "live" ? `up ${span((now - process.started_ms) / 1000)}` : `${process.state}, seen ${ago(process.seen_ms, now)}`
-    }`);
-    say(cells.chip, process.policy_shown || "–");
-    mark(cells.chip, "data-acting", String(process.acting));
-    say(cells.due, process.due ? `due: ${process.due.split(":")[0]}` : process.acting ? "nothing due" : "measures only");
-    mark(cells.due, "title", process.due || null);
-    const shown = process.state === "live";
-    const figures: [string, string, string][] = [
-      ["rps", "requests.rps", "1/s"],
-      ["p50", "requests.p50_ms", "ms"],
-      ["p99", "requests.p99_ms", "ms"],
-      ["pause", "gc.max_ms", "ms"],
-      ["waited", "gc.in_request_ms", "ms/s"],
-      ["cpu", "cpu.percent", "percent"],
-      ["gil", "gil.busy_percent", "percent"],
-    ];
-    for (const [cell, name, unit] of figures) {
-      const text = figure(shown ? value(process, name) : null, unit);
-      say(cells[cell], cell === "rps" ? text.replace("/s", "") : text);
-    }
-    mark(cells.waited, "data-tone", (value(process, "gc.in_request_ms") ?? 0) >= 10 && shown ? "bad" : null);
-    const rss = value(process, "memory.rss");
-    const limit = value(process, "memory.limit");
-    say(cells.size, figure(rss, "bytes"));
-    cells.bar.hidden = !limit || !rss;
-    if (limit && rss) {
-      cells.fill.style.width = `${Math.min(100, (100 * rss) / limit).toFixed(1)}%`;
-      mark(cells.bar, "data-tone", rss > 0.9 * limit ? "bad" : null);
-      mark(cells.bar, "title", `${((100 * rss) / limit).toFixed(0)} % of ${bytes(limit)}`);
-    }
-    row.note.hidden = process.warnings.length === 0;
-    say(cells.warnings, process.warnings.join(" · "));
+  // Services are closed at first, and open while something is looked for. What was opened or closed by hand stays so.
+
+  function isOpen(service: string): boolean {
+    const name = encodeURIComponent(service);
+    if (view.list("open").includes(name)) return true;
+    return filter.value.trim() !== "" && !view.list("shut").includes(name);
+  }
+
+  function toggle(service: string): void {
+    const name = encodeURIComponent(service);
+    const [to, from] = isOpen(service) ? ["shut", "open"] : ["open", "shut"];
+    view.set({ [to]: [...new Set([...view.list(to), name])].join(","), [from]: view.list(from).filter((other) => other !== name).join(",") });
+    show();
+  }
+
+  function rowOfService(service: string): ServiceRow {
+    const row = services.get(service) ?? new ServiceRow(service, () => toggle(service));
+    services.set(service, row);
+    return row;
   }
 
   function show(): void {
@@ -200,23 +130,45 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     listed.push(...gone.filter((process) => !known.has(process.id)));
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (process: Process) => {
-      const text = `${process.command} ${process.host} ${process.pid} ${process.policy_shown} ${process.python}`.toLowerCase();
-      return words.every((word) => text.includes(word)) && (old.checked || process.state !== "gone");
+      const text = `${process.service} ${process.role} ${process.command} ${process.host} ${process.pid} ${process.policy_shown} ${process.python}`.toLowerCase();
+      return words.every((word) => text.includes(word));
     };
     const [key, order] = sorting();
     const column = COLUMNS.find((other) => other.key === key) ?? COLUMNS[0];
-    const compare = (one: Process, other: Process) => {
-      const [a, b] = [column.sort(one), column.sort(other)];
-      return (a < b ? -1 : a > b ? 1 : one.id < other.id ? -1 : 1) * order;
+    const sorted = (one: Entry, other: Entry) => {
+      const [a, b] = [rank(one), rank(other)];
+      return (a < b ? -1 : a > b ? 1 : one.members[0].id < other.members[0].id ? -1 : 1) * order;
+    };
+    const rank = ({ service, members }: Entry): number | string => {
+      if (column.key === "process") return service ?? brief(members[0].command);
+      if (column.key === "policy") return policies(members);
+      const latest = service === null ? members[0].latest : (processes.service(service)?.latest ?? {});
+      return value(latest, column.series ?? "") ?? -1;
     };
     for (const head of heads) mark(head, "aria-sort", head.dataset.key === key ? (order > 0 ? "ascending" : "descending") : null);
-    const shown = listed.filter(matches).sort(compare);
+    const present = listed.filter((process) => old.checked || process.state !== "gone");
+    const shown = present.filter(matches);
+    const alone = (process: Process): Entry => ({ service: null, members: [process] });
+    const families = byService(shown);
+    const sizes = byService(present);
+    const entries = [...families].flatMap(([service, members]): Entry[] => {
+      const several = service !== "" && (sizes.get(service)?.length ?? 0) > 1;
+      return several ? [{ service, members: members.map(alone).sort(sorted).flatMap((entry) => entry.members) }] : members.map(alone);
+    });
     const wanted: Node[] = [];
-    for (const process of shown) {
-      const row = rows.get(process.id) ?? make(process);
-      rows.set(process.id, row);
-      update(row, process);
-      wanted.push(row.element, row.note);
+    const now = live.now_ms();
+    for (const { service, members } of entries.sort(sorted)) {
+      const open = service === null || isOpen(service);
+      if (service !== null) {
+        const row = rowOfService(service);
+        row.update(members, sizes.get(service)?.length ?? 0, processes.service(service), open);
+        wanted.push(row.element, row.note);
+      }
+      for (const process of open ? members : []) {
+        const row = rowOf(process);
+        row.update(process, service !== null, now);
+        wanted.push(row.element, row.note);
+      }
     }
     // Rows are moved only where their order has changed: focus and selection stay where they are.
     if (wanted.length !== body.childNodes.length || wanted.some((node, i) => body.childNodes[i] !== node)) {
@@ -225,6 +177,7 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
       if (held instanceof HTMLElement && body.contains(held)) held.focus();
     }
     for (const id of rows.keys()) if (!listed.some((process) => process.id === id)) rows.delete(id);
+    for (const service of services.keys()) if (!families.has(service)) services.delete(service);
     table.hidden = shown.length === 0;
     nothing.hidden = shown.length > 0;
     if (shown.length === 0) empty(nothing, processes.loaded, listed.length > 0);
@@ -233,14 +186,14 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
 
   function summary(list: Process[]): void {
     const lively = list.filter((process) => process.state === "live");
-    const worst = lively.reduce<Process | null>((most, process) => ((value(process, "requests.p99_ms") ?? -1) > (most ? (value(most, "requests.p99_ms") ?? -1) : -1) ? process : most), null);
-    const sum = (name: string) => lively.reduce((total, process) => total + (value(process, name) ?? 0), 0);
+    const worst = lively.reduce<Process | null>((most, process) => ((value(process.latest, "requests.p99_ms") ?? -1) > (most ? (value(most.latest, "requests.p99_ms") ?? -1) : -1) ? process : most), null);
+    const sum = (name: string) => lively.reduce((total, process) => total + (value(process.latest, name) ?? 0), 0);
     const warned = list.filter((process) => process.warnings.length > 0).length;
     const silent = list.length - lively.length;
     const said: Record<string, [string, string]> = {
       live: [String(lively.length), `${figure(sum("requests.rps"), "1/s")} requests`],
       silent: [String(silent), silent ? "no report for 5 s" : "all report"],
-      worst: [worst ? figure(value(worst, "requests.p99_ms"), "ms") : "–", worst ? brief(worst.command) : "no requests"],
+      worst: [worst ? figure(value(worst.latest, "requests.p99_ms"), "ms") : "–", worst ? brief(worst.command) : "no requests"],
       waited: [`${ms(sum("gc.in_request_ms"))}/s`, "collections during requests"],
       memory: [bytes(sum("memory.rss")), "RSS of all processes"],
       warnings: [String(warned), warned === 1 ? "process is degraded" : "processes are degraded"],
@@ -252,26 +205,26 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     }
   }
 
-  const off = [
-    processes.on(() => {
-      for (const process of processes.list) {
-        const row = rows.get(process.id);
-        if (!row) continue;
-        row.course = [...row.course, value(process, "requests.p99_ms")].slice(-ROOM);
-        draw(row.line, row.course, ROOM);
-      }
-      show();
-    }),
-  ];
+  const off = processes.on(() => {
+    for (const process of processes.list) rows.get(process.id)?.advance(process.latest);
+    for (const [service, row] of services) row.advance(processes.service(service)?.latest ?? {});
+    show();
+  });
   onTheme(() => {
-    for (const row of rows.values()) draw(row.line, row.course, ROOM);
+    for (const row of [...rows.values(), ...services.values()]) row.draw();
   });
   void history();
 
   return () => {
     stop.abort();
-    for (const act of off) act();
+    off();
   };
+}
+
+function byService(list: Process[]): Map<string, Process[]> {
+  const found = new Map<string, Process[]>();
+  for (const process of list) found.set(process.service, [...(found.get(process.service) ?? []), process]);
+  return found;
 }
 
 const TITLES: Record<string, string> = {

@@ -3,7 +3,7 @@
 import { holds, same } from "../browser.mjs";
 
 const PAGES = (backend) => [
-  ["#/overview", `tr[data-id="${backend.with}"]`],
+  [backend.overview, `tr[data-id="${backend.with}"]`],
   [`#/process?id=${backend.with}`, '[data-chart="latency"] canvas'],
   [`#/compare?a=${backend.without}&b=${backend.with}&range=1m`, '[data-chart="compare-p99"] canvas'],
   ["#/replay", ".recordings tbody tr"],

@@ -5,7 +5,7 @@ import { holds } from "../browser.mjs";
 export default {
   async "it is listed on demand, and its history stays"(browser, backend) {
     const id = await backend.finish();
-    const page = await browser.open("#/overview?gone=1");
+    const page = await browser.open(`${backend.overview}&gone=1`);
     await page.locator(`tr[data-id="${id}"][data-state="gone"]`).waitFor();
     await page.locator(`tr[data-id="${id}"] th a`).click();
     await page.locator(".facts", { hasText: "gone" }).waitFor();

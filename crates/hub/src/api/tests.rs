@@ -70,6 +70,8 @@ impl TestHub {
             sample.status.memory.rss = 1000 * u64::from(pid);
             sample.status.requests.count = 100 * u64::from(second);
             sample.latency.buckets.add(u64::from(pid) * 1_000_000, 100 * u64::from(second));
+            sample.pauses[StopKind::Young].buckets.add(5_000_000, u64::from(second));
+            sample.status.gc.young.max_ms = 5.0;
             let report = Report { sample: Some(Box::new(sample)), ..about(pid, f64::from(second)) };
             self.app.hub.take(Frame { report, records: vec![], blocks: &[] }, &Source::Push).unwrap();
         }
@@ -143,7 +145,9 @@ async fn the_percentiles_of_a_service_are_those_of_all_its_requests() {
     let [service] = list["services"].as_array().unwrap().as_slice() else { panic!("{list}") };
     assert_eq!((&service["service"], &service["processes"]), (&json!("shop"), &json!(2)));
     let latest = |name: &str| service["latest"][name].as_f64().unwrap();
-    assert_eq!(latest("requests.rps"), 200.0);
+    assert_eq!((latest("requests.rps"), latest("memory.rss")), (200.0, 7_007_000.0));
+    // Each had a pause of 5 ms.
+    assert!((latest("gc.max_ms") - 5.0).abs() < 0.5, "{service}");
     // Half of the requests took 7 ms and half 7 s: an average of percentiles would be 3.5 s.
     assert!(latest("requests.p50_ms") < 8.0 && latest("requests.p99_ms") > 6000.0, "{service}");
 }
