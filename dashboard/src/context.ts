@@ -1,7 +1,8 @@
 // What every page is given.
 
 import type { Live } from "./live";
-import type { Process } from "./types";
+import type { ProcessSummary, Values } from "./generated/hub";
+import type { Process, Service } from "./types";
 import type { View } from "./view";
 
 export interface Context {
@@ -22,7 +23,7 @@ export interface Page {
 }
 
 /** A process of which the hub has no sample yet has no values; it is not to be asked whether it has. */
-export function whole<P extends Process>(process: P): P {
+export function whole<P extends ProcessSummary>(process: P): P & { latest: Values } {
   return { ...process, latest: process.latest ?? {} };
 }
 
@@ -30,20 +31,27 @@ export function whole<P extends Process>(process: P): P {
 export class Processes {
   list: Process[] = [];
   loaded = false;
+  private services = new Map<string, Service>();
   private listeners = new Set<() => void>();
 
   constructor(live: Live) {
-    live.on("processes", (message) => this.set(message.processes));
+    live.on("processes", (message) => this.set(message.processes, message.services));
   }
 
-  set(list: Process[]): void {
+  private set(list: ProcessSummary[], services: Service[]): void {
     this.list = list.map(whole);
+    this.services = new Map(services.map((service) => [service.service, service]));
     this.loaded = true;
     for (const listener of this.listeners) listener();
   }
 
   find(id: string | null): Process | undefined {
     return this.list.find((process) => process.id === id);
+  }
+
+  /** The merged figures of a service; `null` where none of its processes reports. */
+  service(name: string): Service | null {
+    return this.services.get(name) ?? null;
   }
 
   /** Called as soon as the caller is done, if there is a list, and whenever one comes. */

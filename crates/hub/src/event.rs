@@ -1,5 +1,6 @@
 //! What happened in a process, as the API tells it.
 
+use neurogc_wire::status::Cause;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Place, Record};
 use serde::Serialize;
@@ -19,7 +20,7 @@ pub(crate) struct Event {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum What {
     Collection {
-        class: &'static str,
+        class: PauseClass,
         what: &'static str,
         place: &'static str,
         ms: f64,
@@ -29,7 +30,7 @@ pub(crate) enum What {
     },
     Stall {
         ms: f64,
-        cause: &'static str,
+        cause: Cause,
         site: String,
     },
     Order {
@@ -62,7 +63,7 @@ impl Event {
                 order: *order,
             },
             Record::Stall { duration, cause, site, .. } => {
-                What::Stall { ms: ms(*duration), cause: cause.name(), site: site.clone() }
+                What::Stall { ms: ms(*duration), cause: *cause, site: site.clone() }
             }
             Record::Order { id, guard, what, reason, .. } => {
                 What::Order { id: *id, guard: *guard, what: what.name(), reason: reason.clone() }
@@ -99,13 +100,26 @@ impl Event {
 /// The names of all kinds.
 pub(crate) const KINDS: [&str; 5] = ["collection", "stall", "order", "dropped", "policy"];
 
-/// What a collection is coloured by: the pauses of a snapshot by what they are, all others by where they fell. A stop that
-/// requests waited for is one of theirs, whenever they came.
-fn class(kind: StopKind, place: Place) -> &'static str {
-    match place {
-        _ if kind.generation().is_none() => kind.name(),
-        Place::InGapArrivals => Place::InRequest.name(),
-        place => place.name(),
+/// What a collection is coloured by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PauseClass {
+    InRequest,
+    InGap,
+    Forced,
+    Clone,
+    Reap,
+}
+
+/// The pauses of a snapshot go by what they are, all others by where they fell. A stop that requests waited for is one of
+/// theirs, whenever they came.
+fn class(kind: StopKind, place: Place) -> PauseClass {
+    match (kind, place) {
+        (StopKind::Clone, _) => PauseClass::Clone,
+        (StopKind::Reap, _) => PauseClass::Reap,
+        (_, Place::InRequest | Place::InGapArrivals) => PauseClass::InRequest,
+        (_, Place::InGap) => PauseClass::InGap,
+        (_, Place::Forced) => PauseClass::Forced,
     }
 }
 

@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use neurogc_wire::control::{Answer, Ask};
 use neurogc_wire::report::{Frame, Reply, Report, Sample, Wanted};
-use neurogc_wire::status::Conduct;
 use neurogc_wire::trace::Record;
 use serde::Serialize;
-use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::budget::{ARRIVING, FIGURES, FIGURES_EACH, Full, Held, Over, PROCESSES};
@@ -17,10 +15,10 @@ use crate::clock::{exact_unix_ms, unix_ms};
 use crate::event::Event;
 use crate::facts::{ProcessFacts, id_of};
 use crate::live::Clients;
-use crate::process::{KnownProcess, Presence, ProcessSummary, Source, View};
-use crate::row::FigureRow;
-use crate::services::{ServiceSummary, services};
-use crate::store::{Batch, Store, StoreEntry, Write};
+use crate::message::LiveMessage;
+use crate::process::{KnownProcess, Source, Presence, ProcessSummary, View};
+use crate::services::services;
+use crate::store::{Batch, StoreEntry, Store, Write};
 use crate::weight::weight;
 
 /// Processes that have ended stay in the list for this long.
@@ -241,8 +239,7 @@ impl Hub {
         let Some(row) = news.change.row else { return };
         let conduct = news.sample.as_ref().map(|sample| &sample.status.conduct);
         let id = its.facts.id.as_str();
-        self.clients
-            .tell_watchers(id, || to_text(&SampleMessage { r#type: "sample", id, t: row.t, values: &row, conduct }));
+        self.clients.tell_watchers(id, || LiveMessage::Sample { id, t: row.t, values: &row, conduct }.text());
         let bytes = row.bytes();
         self.keep(its, StoreEntry::Row(row), bytes, 0);
     }
@@ -250,7 +247,7 @@ impl Hub {
     fn take_events(&self, its: &Its, events: &[Event], batch: Batch) {
         self.counts.events.fetch_add(events.len() as u64, Ordering::Relaxed);
         let id = its.facts.id.as_str();
-        self.clients.tell_watchers(id, || to_text(&json!({"type": "events", "id": id, "events": events})));
+        self.clients.tell_watchers(id, || LiveMessage::Events { id, events }.text());
         let bytes = batch.bytes();
         self.keep(its, StoreEntry::Events(batch), bytes, events.len() as u64);
     }
@@ -270,7 +267,7 @@ impl Hub {
     pub(crate) fn ended(&self, id: &str) {
         let known = self.processes().get_mut(id).map(end).is_some();
         if known {
-            self.clients.tell_watchers(id, || to_text(&json!({"type": "gone", "id": id})));
+            self.clients.tell_watchers(id, || LiveMessage::Gone { id }.text());
         }
     }
 
@@ -291,7 +288,7 @@ impl Hub {
             self.figures.store(processes.values().map(|process| process.weight as u64).sum(), Ordering::Relaxed);
         }
         for id in gone {
-            self.clients.tell_watchers(&id, || to_text(&json!({"type": "gone", "id": id})));
+            self.clients.tell_watchers(&id, || LiveMessage::Gone { id: &id }.text());
         }
     }
 
@@ -299,7 +296,7 @@ impl Hub {
     pub(crate) fn list(&self) -> String {
         let views = self.views();
         let processes = views.iter().map(ProcessSummary::of).collect();
-        to_text(&ListMessage { r#type: "processes", now_ms: unix_ms(), processes, services: services(&views) })
+        LiveMessage::Processes { now_ms: unix_ms(), processes, services: services(&views) }.text()
     }
 
     /// A number that is given once, by this hub and those before it.
@@ -358,23 +355,6 @@ fn end(process: &mut KnownProcess) {
     process.ended = true;
     process.waiting.clear();
     process.wanted.clear();
-}
-
-#[derive(Serialize)]
-struct SampleMessage<'m> {
-    r#type: &'static str,
-    id: &'m str,
-    t: u64,
-    values: &'m FigureRow,
-    conduct: Option<&'m Conduct>,
-}
-
-#[derive(Serialize)]
-struct ListMessage<'m> {
-    r#type: &'static str,
-    now_ms: u64,
-    processes: Vec<ProcessSummary<'m>>,
-    services: Vec<ServiceSummary<'m>>,
 }
 
 /// JSON of something that is always JSON.

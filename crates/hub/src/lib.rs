@@ -16,6 +16,7 @@ mod follow;
 mod gate;
 mod hub;
 mod live;
+mod message;
 mod own_cost;
 mod patient;
 mod peer;

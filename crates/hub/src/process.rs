@@ -57,12 +57,22 @@ impl Source {
         }
     }
 
-    fn name(&self) -> &'static str {
+    fn way(&self) -> ReportWay {
         match self {
-            Self::Socket { .. } => "socket",
-            Self::Push => "push",
+            Self::Socket { .. } => ReportWay::Socket,
+            Self::Push => ReportWay::Push,
         }
     }
+}
+
+/// How its reports come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ReportWay {
+    Socket,
+    Push,
+    /// It does not report any more: the store knows it.
+    History,
 }
 
 /// Whether a process is there.
@@ -219,7 +229,7 @@ impl KnownProcess {
         View {
             facts: Arc::clone(&self.facts),
             state: self.state(now_ms),
-            source: self.source.name(),
+            source: self.source.way(),
             epoch_ms: self.epoch_ms,
             seen_ms: self.seen_ms,
             sample: self.sample.as_ref().map(|(_, sample)| Arc::clone(sample)),
@@ -245,7 +255,7 @@ pub(crate) fn is_same(given: &[u8], secret: &[u8]) -> bool {
 pub(crate) struct View {
     pub(crate) facts: Arc<ProcessFacts>,
     pub(crate) state: Presence,
-    source: &'static str,
+    source: ReportWay,
     pub(crate) epoch_ms: f64,
     seen_ms: u64,
     pub(crate) sample: Option<Arc<Sample>>,
@@ -297,7 +307,7 @@ pub(crate) struct ProcessSummary<'p> {
     facts: &'p ProcessFacts,
     policy_shown: String,
     state: Presence,
-    source: &'static str,
+    source: ReportWay,
     seen_ms: u64,
     acting: bool,
     due: &'p str,
@@ -330,7 +340,7 @@ impl<'p> ProcessSummary<'p> {
             facts,
             policy_shown: facts.policy.clone(),
             state: Presence::Gone,
-            source: "history",
+            source: ReportWay::History,
             seen_ms,
             acting: false,
             due: "",

@@ -3,7 +3,7 @@
 import { get, message, part, post } from "../api";
 import { confirmed, h, mark, say, unique } from "../dom";
 import { count, ms } from "../format";
-import type { Detail, Offered, Process } from "../types";
+import type { One, Offered, Process } from "../types";
 
 const WAYS: [how: string, label: string, help: string][] = [
   ["auto", "Collect", "As the policy would: a large heap from a snapshot, a small one at once"],
@@ -79,7 +79,7 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
 
   /** What a full collection would do to this process, by what the last ones did. */
   async function warning(): Promise<string[]> {
-    const status = (await get<Detail>(`processes/${part(id)}`).catch(() => null))?.status;
+    const status = (await get<One>(`processes/${part(id)}`).catch(() => null))?.status;
     const said = ["A full collection stops every thread of the program until it is over. Requests wait meanwhile."];
     if (status) {
       const { tracked, full } = status.gc;

@@ -1,31 +1,8 @@
 // A flame graph as the hub and the command give it, and where its boxes lie.
 
-export interface FlameFrame {
-  function: string;
-  file: string;
-  line: number;
-}
+import type { Flame, FlameFrame, FlameNode, Measure } from "../generated/hub";
 
-export interface FlameNode {
-  parent: number;
-  frame: number;
-  value: number;
-  blocks: number;
-  change: number;
-}
-
-export type Measure = "live" | "growth" | "rate";
-
-export interface FlameData {
-  pid: number;
-  taken_unix_ms: number;
-  since_unix_ms: number;
-  compared_unix_ms: number | null;
-  mode: string;
-  measure: Measure;
-  frames: FlameFrame[];
-  nodes: FlameNode[];
-}
+export type { Flame as FlameData, FlameFrame, FlameNode, Measure };
 
 /** The tree with the position of each node: `left` and `value` are in the unit of the graph. */
 export class Layout {
@@ -33,7 +10,7 @@ export class Layout {
   readonly left: Float64Array;
   readonly depth: Uint16Array;
 
-  constructor(readonly data: FlameData) {
+  constructor(readonly data: Flame) {
     const { nodes } = data;
     this.children = nodes.map(() => []);
     this.left = new Float64Array(nodes.length);

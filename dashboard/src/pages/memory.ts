@@ -7,9 +7,9 @@ import type { Measure } from "../flame/data";
 import { facts } from "../flame/facts";
 import { FlameGraph } from "../flame/graph";
 import { brief } from "../format";
-import { SITES, type Sites, siteTable } from "../memory/table";
+import { SITES, siteTable } from "../memory/table";
 import { Picker, favourite } from "../picker";
-import type { Detail } from "../types";
+import type { One, Sites } from "../types";
 import { link } from "../view";
 
 const EVERY_MS = 5000;
@@ -114,7 +114,7 @@ function mount(root: HTMLElement, context: Context): () => void {
 
   /** Why there is nothing to see. What was seen before stays. */
   async function explain(reason: string): Promise<void> {
-    const detail = await get<Detail>(`processes/${part(id)}`).then(whole).catch(() => null);
+    const detail = await get<One>(`processes/${part(id)}`).then(whole).catch(() => null);
     const ended = detail?.state === "gone";
     save.disabled = profile.disabled = !shown;
     why.hidden = false;

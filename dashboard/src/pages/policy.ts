@@ -18,7 +18,7 @@ import { Follow } from "../follow";
 import { brief, span } from "../format";
 import { Picker, favourite } from "../picker";
 import { Toolbar } from "../toolbar";
-import type { Collection, Detail } from "../types";
+import type { Collection, Detail, One } from "../types";
 import { link } from "../view";
 
 const OVERDUE: Plan = {
@@ -93,7 +93,7 @@ function mount(root: HTMLElement, context: Context): () => void {
 
   async function look(): Promise<void> {
     try {
-      detail = whole(await get<Detail>(`processes/${part(id)}`, {}, stop.signal));
+      detail = whole(await get<One>(`processes/${part(id)}`, {}, stop.signal));
     } catch (error) {
       if (aborted(error)) return;
     }

@@ -8,7 +8,7 @@ import { Group } from "../charts/group";
 import { LineChart } from "../charts/lines";
 import { PauseChart } from "../charts/pauses";
 import { tiles } from "../charts/tiles";
-import type { Context, Page } from "../context";
+import { type Context, type Page, whole } from "../context";
 import { h, mark, say, section } from "../dom";
 import { Extent, range } from "../extent";
 import { Follow } from "../follow";
@@ -20,7 +20,7 @@ import { Picker, favourite } from "../picker";
 import { routes } from "../routes";
 import { sites } from "../sites";
 import { Toolbar } from "../toolbar";
-import type { Collection, Detail, Stall } from "../types";
+import type { Collection, Detail, One, Stall } from "../types";
 import { link } from "../view";
 
 function mount(root: HTMLElement, context: Context): () => void {
@@ -91,7 +91,7 @@ function mount(root: HTMLElement, context: Context): () => void {
   /** The whole report: what is found, routes and slow requests are only there. */
   async function look(): Promise<void> {
     try {
-      detail = await get<Detail>(`processes/${part(id)}`, {}, stop.signal);
+      detail = whole(await get<One>(`processes/${part(id)}`, {}, stop.signal));
     } catch (error) {
       if (aborted(error)) return;
     }

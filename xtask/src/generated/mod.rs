@@ -3,10 +3,14 @@
 //! `cargo run -p xtask -- docs` writes them, and `tidy` says which of them are not as they would be written. A part of a
 //! page stands between `<!-- generated NAME -->` and `<!-- end NAME -->`; `part` knows every name.
 
+mod api_types;
 mod settings_page;
 mod stand_in;
 mod tables;
 mod typescript;
+
+#[cfg(test)]
+pub(crate) use api_types::SOURCES;
 
 use std::fs;
 use std::path::Path;
@@ -42,6 +46,7 @@ fn part(name: &str) -> Option<String> {
 /// Every generated file as it must read, given how files read now.
 pub(crate) fn files(now: impl Fn(&str) -> Option<String>) -> Result<Vec<(&'static str, String)>, String> {
     let mut files: Vec<_> = FILES.iter().map(|(path, text)| (*path, text())).collect();
+    files.push(("dashboard/src/generated/hub.ts", api_types::types(&now)?));
     let mut parts = Vec::new();
     for path in PAGES {
         let text = now(path).ok_or_else(|| format!("{path} is not there"))?;

@@ -65,12 +65,17 @@ fn from_root(page: &str, target: &str) -> String {
 mod tests {
     use super::*;
 
+    fn source(path: &str) -> Option<String> {
+        std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).ok()
+    }
+
     /// Every generated file, from pages that have nothing but the generated parts.
     fn fresh() -> Vec<(&'static str, String)> {
         let sections = neurogc_wire::catalogue::SECTIONS.iter().map(|section| format!("figures {}", section.name));
         let parts = ["series", "prometheus", "otlp", "policies"].map(str::to_owned).into_iter().chain(sections);
         let page: String = parts.map(|name| format!("<!-- generated {name} -->\n<!-- end {name} -->\n")).collect();
-        generated::files(|_| Some(page.clone())).unwrap_or_default()
+        let read = |path: &str| if path.ends_with(".rs") { source(path) } else { Some(page.clone()) };
+        generated::files(read).unwrap_or_default()
     }
 
     #[test]
@@ -78,6 +83,8 @@ mod tests {
         let files = fresh();
         let mut right: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         right.push(("README.md", "`make demo`, `make test`"));
+        let sources: Vec<_> = generated::SOURCES.iter().map(|path| (*path, source(path).unwrap_or_default())).collect();
+        right.extend(sources.iter().map(|(path, text)| (*path, text.as_str())));
         assert!(!files.is_empty() && stale(&Tree::of(&right)).is_empty());
         for place in 0..files.len() {
             let mut wrong = right.clone();

@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use neurogc_policy::{Name, NameError, POLICIES, PolicyEntry, names_a_file};
 use neurogc_wire::control::{Answer, Ask, How, Outcome};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::App;
@@ -32,12 +32,21 @@ pub(super) struct CollectOrder {
     how: How,
 }
 
+/// A policy as it is offered.
+#[derive(Serialize)]
+struct PolicyOffer {
+    name: &'static str,
+    written: &'static str,
+    example: &'static str,
+    help: &'static str,
+    acts: bool,
+    snapshots: bool,
+}
+
 pub(super) async fn policies() -> Response {
     let offers = POLICIES.iter().map(|entry| {
-        let PolicyEntry { name, written, example, help, acts, snapshots, .. } = entry;
-        json!({
-            "name": name, "written": written, "example": example, "help": help, "acts": acts, "snapshots": snapshots,
-        })
+        let PolicyEntry { name, written, example, help, acts, snapshots, .. } = *entry;
+        PolicyOffer { name, written, example, help, acts, snapshots }
     });
     Json(json!({"policies": offers.collect::<Vec<_>>()})).into_response()
 }

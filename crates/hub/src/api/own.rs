@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt;
 use neurogc_wire::report::{MAX_FRAME, Reply, announced, decode};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::App;
@@ -20,7 +21,58 @@ use crate::clock::unix_ms;
 use crate::follow::kilobytes;
 use crate::hub::Refusal;
 use crate::process::{Presence, Source};
+use crate::store::StoreReport;
 use crate::tokens::TokenRole;
+
+/// What the hub says about itself.
+#[derive(Serialize)]
+struct HubReport<'h> {
+    neurogc: &'static str,
+    host: &'h str,
+    now_ms: u64,
+    started_ms: u64,
+    /// Whether it requires a token.
+    token: bool,
+    /// Whether the token that was sent may change a policy and have processes collect.
+    may_order: bool,
+    processes: ProcessCounts,
+    ingest: IngestCounts,
+    budget: BudgetReport,
+    store: StoreReport,
+    clients: ClientCounts,
+    cpu_ms: f64,
+    rss: u64,
+}
+
+#[derive(Serialize)]
+struct ProcessCounts {
+    live: usize,
+    known: usize,
+}
+
+#[derive(Serialize)]
+struct IngestCounts {
+    reports: u64,
+    events: u64,
+    missed: u64,
+    refused: u64,
+    impostors: u64,
+    last_impostor: Option<String>,
+}
+
+/// Each is an object of numbers, by the names of budgets.
+#[derive(Serialize)]
+struct BudgetReport {
+    limits: Value,
+    used: Value,
+    dropped: Value,
+}
+
+#[derive(Serialize)]
+struct ClientCounts {
+    connected: usize,
+    skipped: u64,
+}
 
 pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<TokenRole>) -> Response {
     let hub = &app.hub;
@@ -32,32 +84,33 @@ pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<
     };
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let (figures, waiting) = hub.used();
-    axum::Json(json!({
-        "neurogc": env!("CARGO_PKG_VERSION"),
-        "host": hub.host,
-        "now_ms": now_ms,
-        "started_ms": hub.started_ms,
-        "token": app.gate.wants_token(),
-        "may_order": role == TokenRole::Full,
-        "processes": {"live": live, "known": known},
-        "ingest": {
-            "reports": count(&hub.counts.reports),
-            "events": count(&hub.counts.events),
-            "missed": count(&hub.counts.missed),
-            "refused": count(&hub.counts.refused),
-            "impostors": count(&hub.counts.impostors),
-            "last_impostor": hub.last_refusal(),
+    let messages = hub.clients.waiting();
+    axum::Json(HubReport {
+        neurogc: env!("CARGO_PKG_VERSION"),
+        host: &hub.host,
+        now_ms,
+        started_ms: hub.started_ms,
+        token: app.gate.wants_token(),
+        may_order: role == TokenRole::Full,
+        processes: ProcessCounts { live, known },
+        ingest: IngestCounts {
+            reports: count(&hub.counts.reports),
+            events: count(&hub.counts.events),
+            missed: count(&hub.counts.missed),
+            refused: count(&hub.counts.refused),
+            impostors: count(&hub.counts.impostors),
+            last_impostor: hub.last_refusal(),
         },
-        "budget": {
-            "limits": budget::limits(),
-            "used": {"figures_of_all": figures, "events_of_all": waiting, "messages_of_all": hub.clients.waiting()},
-            "dropped": hub.over.report(),
+        budget: BudgetReport {
+            limits: budget::limits(),
+            used: json!({"figures_of_all": figures, "events_of_all": waiting, "messages_of_all": messages}),
+            dropped: hub.over.report(),
         },
-        "store": hub.store.report(),
-        "clients": {"connected": hub.clients.connected(), "skipped": hub.clients.skipped()},
-        "cpu_ms": crate::own_cost::cpu_ms(),
-        "rss": crate::own_cost::rss(),
-    }))
+        store: hub.store.report(),
+        clients: ClientCounts { connected: hub.clients.connected(), skipped: hub.clients.skipped() },
+        cpu_ms: crate::own_cost::cpu_ms(),
+        rss: crate::own_cost::rss(),
+    })
     .into_response()
 }
 

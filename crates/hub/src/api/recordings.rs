@@ -10,6 +10,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
+use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
@@ -104,38 +105,70 @@ pub(super) async fn remove(State(app): State<Arc<App>>, Path(id): Path<String>) 
     .await
 }
 
+/// What all recordings have. The result of a benchmark follows as `run`, as it was written.
+#[derive(Serialize)]
+struct RecordingHead<'r> {
+    id: &'r str,
+    name: &'r str,
+    kind: Kind,
+}
+
+/// A trace.
+#[derive(Serialize)]
+struct TraceAnswer<'r> {
+    #[serde(flatten)]
+    head: RecordingHead<'r>,
+    process: TracedProcess<'r>,
+    from_ms: u64,
+    to_ms: u64,
+    /// What could not be read, in words.
+    damage: Vec<String>,
+}
+
+/// The process that wrote a trace.
+#[derive(Serialize)]
+struct TracedProcess<'r> {
+    pid: u32,
+    command: &'r str,
+    python: &'r str,
+    neurogc: &'r str,
+    policy: &'r str,
+}
+
 pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
     opened(app, id, |entry, bytes| {
-        let head = json!({"id": entry.id, "name": entry.name, "kind": entry.kind});
-        let body = match entry.kind {
+        let (id, name, kind) = (&*entry.id, &*entry.name, entry.kind);
+        let text = match entry.kind {
             Kind::Bench => {
                 // It is passed on as it is: read into a tree it would take many times its size.
                 if !is_run(&entry.path).map_err(unreadable)? {
                     return Err(unreadable("it is no whole result of a benchmark"));
                 }
-                format!("\"run\":{}", std::str::from_utf8(bytes).map_err(unreadable)?)
+                let head = to_text(&RecordingHead { id, name, kind });
+                let run = std::str::from_utf8(bytes).map_err(unreadable)?;
+                format!("{},\"run\":{run}}}", head.trim_end_matches('}'))
             }
             Kind::Trace => {
                 let recording = recording::read(bytes).map_err(unreadable)?;
                 let header = recording.header;
-                let body = json!({
-                    "process": {"pid": header.pid, "command": header.command, "python": header.python,
-                                "neurogc": header.neurogc, "policy": header.policy},
-                    "from_ms": recording.from_ms,
-                    "to_ms": recording.to_ms,
-                    "damage": recording.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                });
-                inside(&to_text(&body)).to_owned()
+                to_text(&TraceAnswer {
+                    head: RecordingHead { id, name, kind },
+                    process: TracedProcess {
+                        pid: header.pid,
+                        command: &header.command,
+                        python: &header.python,
+                        neurogc: &header.neurogc,
+                        policy: &header.policy,
+                    },
+                    from_ms: recording.from_ms,
+                    to_ms: recording.to_ms,
+                    damage: recording.damage.iter().map(ToString::to_string).collect(),
+                })
             }
         };
-        Ok(json_text(format!("{{{},{body}}}", inside(&to_text(&head)))))
+        Ok(json_text(text))
     })
     .await
-}
-
-/// An object of JSON without its braces.
-fn inside(object: &str) -> &str {
-    object.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(object)
 }
 
 /// The file as it is, part by part.

@@ -7,14 +7,13 @@ use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::json;
 use tokio::time::{interval, timeout};
 
 use super::error::ApiError;
 use super::{App, blocking};
 use crate::clock::unix_ms;
 use crate::gate::PROTOCOL;
-use crate::hub::to_text;
+use crate::message::LiveMessage;
 use crate::live::{Client, MOST_WATCHED, Subscription};
 
 /// Browsers at once.
@@ -54,13 +53,9 @@ pub(super) async fn live(State(app): State<Arc<App>>, upgrade: WebSocketUpgrade)
 /// Tells a browser until it goes away or falls asleep.
 async fn serve(app: &App, mut socket: WebSocket) {
     let (client, mut messages) = app.hub.clients.add();
-    let hello = json!({
-        "type": "hello",
-        "neurogc": env!("CARGO_PKG_VERSION"),
-        "now_ms": unix_ms(),
-        "started_ms": app.hub.started_ms,
-    });
-    let mut open = send(&mut socket, Message::text(to_text(&hello))).await;
+    let neurogc = env!("CARGO_PKG_VERSION");
+    let hello = LiveMessage::Hello { neurogc, now_ms: unix_ms(), started_ms: app.hub.started_ms };
+    let mut open = send(&mut socket, Message::text(hello.text())).await;
     let mut pings = interval(PING_EVERY);
     while open {
         open = tokio::select! {
@@ -77,7 +72,7 @@ async fn serve(app: &App, mut socket: WebSocket) {
                         tokio::time::sleep(WISH_PAUSE).await;
                         !list || send_list(app, &mut socket).await
                     }
-                    Err(message) => send(&mut socket, Message::text(to_text(&json!({"type": "error", "message": message})))).await,
+                    Err(message) => send(&mut socket, Message::text(LiveMessage::Error { message }.text())).await,
                 },
                 Some(Ok(Message::Close(_)) | Err(_)) | None => false,
                 Some(Ok(_)) => true,
@@ -92,8 +87,7 @@ async fn serve(app: &App, mut socket: WebSocket) {
 async fn tell(socket: &mut WebSocket, client: &Client, message: &str) -> bool {
     let skipped = client.take_skipped();
     let told = skipped == 0 || {
-        let text = to_text(&json!({"type": "skipped", "count": skipped}));
-        send(socket, Message::text(text)).await
+        send(socket, Message::text(LiveMessage::Skipped { count: skipped }.text())).await
     };
     told && send(socket, Message::text(message)).await
 }
@@ -129,6 +123,6 @@ mod tests {
         assert!(watch(r#"{"type": "sing"}"#).is_err());
         assert!(watch("[").is_err());
         let many: Vec<_> = (0..17).map(|id| id.to_string()).collect();
-        assert!(watch(&to_text(&json!({"type": "watch", "ids": many}))).is_err());
+        assert!(watch(&serde_json::json!({"type": "watch", "ids": many}).to_string()).is_err());
     }
 }

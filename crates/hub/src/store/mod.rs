@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 pub(crate) use batch::Batch;
 pub(crate) use reader::{Choice, Found, Span, StoredRows, Wish};
@@ -82,6 +82,21 @@ pub(crate) struct Store {
     readers: Mutex<Vec<Connection>>,
     /// Held for as long as the store is open: two hubs would write over each other.
     _lock: File,
+}
+
+/// The state of the store.
+#[derive(Debug, Serialize)]
+pub(crate) struct StoreReport {
+    path: String,
+    bytes: u64,
+    limit_bytes: u64,
+    written: u64,
+    dropped: u64,
+    /// Why nothing can be written, in words.
+    trouble: Option<String>,
+    /// What happened to the history at the start, in words.
+    notice: Option<String>,
+    tiers: [tiers::Tier; 3],
 }
 
 impl Store {
@@ -166,17 +181,17 @@ impl Store {
     }
 
     /// How it is, as `GET /api/v1/hub` tells it.
-    pub(crate) fn report(&self) -> Value {
-        json!({
-            "path": self.path.display().to_string(),
-            "bytes": size(&self.path) + size(&self.path.with_extension("db-wal")),
-            "limit_bytes": self.limit,
-            "written": self.progress.written.load(Ordering::Relaxed),
-            "dropped": self.dropped(),
-            "trouble": *self.progress.trouble.lock().unwrap_or_else(PoisonError::into_inner),
-            "notice": *self.progress.notice.lock().unwrap_or_else(PoisonError::into_inner),
-            "tiers": tiers::TIERS,
-        })
+    pub(crate) fn report(&self) -> StoreReport {
+        StoreReport {
+            path: self.path.display().to_string(),
+            bytes: size(&self.path) + size(&self.path.with_extension("db-wal")),
+            limit_bytes: self.limit,
+            written: self.progress.written.load(Ordering::Relaxed),
+            dropped: self.dropped(),
+            trouble: self.progress.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            notice: self.progress.notice.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            tiers: tiers::TIERS,
+        }
     }
 
     /// Writes that were not made.

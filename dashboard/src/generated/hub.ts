@@ -1,0 +1,517 @@
+// Written by `cargo run -p xtask -- docs` from crates/hub, crates/sites and crates/cli: what the hub answers. Change it there.
+
+import type { Cause, Conduct, Status } from "./status";
+
+/** Values by the names of series. */
+export type Values = Record<string, number | null>;
+
+/** Each is an object of numbers, by the names of budgets. */
+export type BudgetReport = {
+  limits: unknown;
+  used: unknown;
+  dropped: unknown;
+};
+
+/** Values of several series at the same times. */
+export type Chart = {
+  from_ms: number;
+  to_ms: number;
+  step_ms: number;
+  t: number[];
+  series: Record<string, (number | null)[]>;
+};
+
+export type ClientCounts = {
+  connected: number;
+  skipped: number;
+};
+
+/** A line of code, as text. */
+export type CodeLine = {
+  /** The file. */
+  file: string;
+  /** The function. */
+  function: string;
+  /** The line, or 0 where it is not known. */
+  line: number;
+  /** The line at which the function begins. */
+  first_line: number;
+};
+
+export type Comparison = {
+  a: ProcessFacts;
+  b: ProcessFacts;
+  align: string;
+  from_ms: number;
+  to_ms: number;
+  step_ms: number;
+  t: number[];
+  series: Record<string, Pair<(number | null)[]>>;
+  whole: Record<string, Whole>;
+};
+
+/** All trials of one contender in one scenario. */
+export type ContenderTrials = {
+  contender: string;
+  title: string;
+  trials: Trial[];
+  /** Why there is none, where there is none. */
+  failed: string | null;
+};
+
+/** The memory of one trial over time. */
+export type Courses = {
+  /** Resident memory of the process itself. */
+  rss: [number, number][];
+  /** The process and its children, with shared pages counted once: the usage of the cgroup where the trial had one of its own, else the proportional memory of the tree. */
+  tree: [number, number][];
+};
+
+/** One event. `t` is in milliseconds since 1970, or whatever the epoch was that the records count from. */
+export type Event = What & {
+  /** When it began. */
+  t: number;
+};
+
+/** Events as they are told, of processes and of recordings. */
+export type Events = {
+  id: string;
+  from_ms: number;
+  to_ms: number;
+  left_out: number;
+  events: Event[];
+};
+
+/** A flame graph as data. The page in `dashboard/src/flame` draws it. */
+export type Flame = {
+  /** Process id. */
+  pid: number;
+  /** When the table was taken. */
+  taken_unix_ms: number;
+  /** The start of sampling. */
+  since_unix_ms: number;
+  /** The moment of comparison. */
+  compared_unix_ms: number | null;
+  /** What was sampled. */
+  mode: string;
+  /** What the widths are. Growth shows what has grown; what has shrunk has no width. */
+  measure: Measure;
+  /** Places that nodes refer to. */
+  frames: FlameFrame[];
+  /** The tree. The first node is the root and a parent comes before its children. */
+  nodes: FlameNode[];
+};
+
+/** A place in the code. */
+export type FlameFrame = {
+  /** The function. */
+  function: string;
+  /** The file. */
+  file: string;
+  /** The line, or 0. */
+  line: number;
+};
+
+/** A frame below its callers. */
+export type FlameNode = {
+  /** The node of the caller; the root is its own. */
+  parent: number;
+  /** The place. */
+  frame: number;
+  /** The width: bytes, or bytes in a second, of this node and all below it. */
+  value: number;
+  /** Blocks, or blocks in a second. */
+  blocks: number;
+  /** By how many bytes the live memory has changed since the moment of comparison; 0 without one. */
+  change: number;
+};
+
+/** What sites of one group have in common. */
+export type GroupBy = "line" | "function" | "file" | "stack" | "domain";
+
+/** What the hub says about itself. */
+export type HubReport = {
+  neurogc: string;
+  host: string;
+  now_ms: number;
+  started_ms: number;
+  /** Whether it requires a token. */
+  token: boolean;
+  /** Whether the token that was sent may change a policy and have processes collect. */
+  may_order: boolean;
+  processes: ProcessCounts;
+  ingest: IngestCounts;
+  budget: BudgetReport;
+  store: StoreReport;
+  clients: ClientCounts;
+  cpu_ms: number;
+  rss: number;
+};
+
+export type IngestCounts = {
+  reports: number;
+  events: number;
+  missed: number;
+  refused: number;
+  impostors: number;
+  last_impostor: string | null;
+};
+
+/** What a recording is. */
+export type Kind = "trace" | "bench";
+
+/** Latencies as they are told. */
+export type Latency = LatencyHeat & {
+  id: string;
+};
+
+/** Counts of requests by step and by latency. */
+export type LatencyHeat = {
+  from_ms: number;
+  to_ms: number;
+  step_ms: number;
+  /** Where each level begins, and where the last one ends. */
+  levels_ms: number[];
+  t: number[];
+  /** For each step the levels that have requests, and how many. */
+  counts: [number, number][][];
+};
+
+export type List = {
+  now_ms: number;
+  processes: ProcessSummary[];
+  services: ServiceSummary[];
+};
+
+/** One message; docs/api.md says when each is sent. */
+export type LiveMessage =
+  | {
+  type: "hello";
+  neurogc: string;
+  now_ms: number;
+  started_ms: number;
+}
+  | {
+  type: "processes";
+  now_ms: number;
+  processes: ProcessSummary[];
+  services: ServiceSummary[];
+}
+  | {
+  type: "sample";
+  id: string;
+  t: number;
+  values: Values;
+  conduct: Conduct | null;
+}
+  | {
+  type: "events";
+  id: string;
+  events: Event[];
+}
+  | {
+  type: "gone";
+  id: string;
+}
+  | {
+  type: "skipped";
+  count: number;
+}
+  | {
+  type: "error";
+  message: string;
+};
+
+/** What a reader needs to judge a figure. */
+export type MachineFacts = {
+  date: string;
+  python: string;
+  processor: string;
+  cores: number;
+  /** In bytes. */
+  memory: number;
+  kernel: string;
+  /** Of the last minute, before anything was started: above one, other programs were busy. */
+  load_average: number;
+  /** Whether it is a virtual machine. */
+  virtual_machine: boolean;
+};
+
+/** A way to look at the counts of a site. */
+export type Measure = "live" | "growth" | "rate";
+
+/** One scenario. */
+export type Measured = {
+  scenario: string;
+  about: string;
+  /** Why it was left out. */
+  skipped: string | null;
+  /** What its service can do in a second with the collector off. */
+  capacity: number | null;
+  /** The memory limit of its cgroup, in bytes. */
+  limit: number | null;
+  entries: ContenderTrials[];
+};
+
+export type One = ProcessSummary & {
+  status: Status | null;
+  status_ms: number | null;
+};
+
+export type Pair<T> = {
+  a: T;
+  b: T;
+  diff: T;
+};
+
+/** What a collection is coloured by. */
+export type PauseClass = "in_request" | "in_gap" | "forced" | "clone" | "reap";
+
+/** A policy as it is offered. */
+export type PolicyOffer = {
+  name: string;
+  written: string;
+  example: string;
+  help: string;
+  acts: boolean;
+  snapshots: boolean;
+};
+
+/** Whether a process is there. */
+export type Presence = "live" | "silent" | "gone";
+
+export type ProcessCounts = {
+  live: number;
+  known: number;
+};
+
+/** A process as the hub knows it. */
+export type ProcessFacts = {
+  /** The same for as long as the process lives, also over restarts of the hub. */
+  id: string;
+  host: string;
+  pid: number;
+  command: string;
+  /** The service that it belongs to, and what it is in it. */
+  service: string;
+  role: string;
+  python: string;
+  neurogc: string;
+  policy: string;
+  started_ms: number;
+};
+
+/** A process as the API tells it. */
+export type ProcessSummary = ProcessFacts & {
+  policy_shown: string;
+  state: Presence;
+  source: ReportWay;
+  seen_ms: number;
+  acting: boolean;
+  due: string;
+  overdue_s: number;
+  warnings: string[];
+  latest: Values | null;
+};
+
+/** What all recordings have. The result of a benchmark follows as `run`, as it was written. */
+export type RecordingHead = {
+  id: string;
+  name: string;
+  kind: Kind;
+};
+
+/** How its reports come. */
+export type ReportWay = "socket" | "push" | "history";
+
+/** A whole run. */
+export type Run = {
+  format: number;
+  neurogc: string;
+  machine: MachineFacts;
+  /** How often each contender ran. */
+  runs: number;
+  /** A look that proves nothing. */
+  quick: boolean;
+  /** How long it took, in seconds. */
+  seconds: number;
+  scenarios: Measured[];
+};
+
+/** Series as they are told, of processes and of recordings. */
+export type SeriesAnswer = Chart & {
+  id: string;
+};
+
+/** One service. */
+export type ServiceSummary = {
+  service: string;
+  processes: number;
+  latest: Values;
+};
+
+/** One recording. */
+export type ShelfEntry = {
+  id: string;
+  name: string;
+  kind: Kind;
+  bytes: number;
+  added_ms: number;
+  uploaded: boolean;
+};
+
+/** The figures of a group. Sizes are bytes, and rates bytes or blocks in a second. */
+export type SiteFigures = {
+  /** Live memory. */
+  live_bytes: number;
+  /** Live blocks. */
+  live_blocks: number;
+  /** Growth since the moment of comparison; `None` without one. */
+  growth_bytes: number | null;
+  /** The same in blocks. */
+  growth_blocks: number | null;
+  /** Allocated in a second since the moment of comparison, or since sampling began. */
+  rate_bytes_s: number;
+  /** The same in blocks. */
+  rate_blocks_s: number;
+};
+
+/** Groups of sites, the largest first. */
+export type SiteReport = {
+  /** Process id. */
+  pid: number;
+  /** When the table was taken. */
+  taken_unix_ms: number;
+  /** The start of sampling. */
+  since_unix_ms: number;
+  /** The moment of comparison. */
+  compared_unix_ms: number | null;
+  /** What is sampled. */
+  mode: string;
+  /** Mean distance of two sampling points. */
+  sample_bytes: number;
+  /** Sampled blocks that are missing. */
+  lost: number;
+  /** How sites are grouped. */
+  by: GroupBy;
+  /** What groups are ordered by. */
+  measure: Measure;
+  /** Everything, all groups together. */
+  total: SiteFigures;
+  /** How many groups there are. */
+  groups: number;
+  /** The largest ones. */
+  rows: SiteRow[];
+};
+
+/** A group. */
+export type SiteRow = SiteFigures & {
+  /** The places, from the innermost on: one by line, function and file, all by stack, none by allocator. */
+  places: CodeLine[];
+  /** The allocators. */
+  domains: string[];
+  /** What it is ordered by: bytes, or bytes in a second. */
+  value: number;
+  /** Its share of all live memory, of all growth of those that grow, or of all that is allocated. */
+  share: number;
+};
+
+/** The places, and the tree that the page draws. */
+export type Sites = SiteReport & {
+  id: string;
+  flame: Flame;
+};
+
+/** The state of the store. */
+export type StoreReport = {
+  path: string;
+  bytes: number;
+  limit_bytes: number;
+  written: number;
+  dropped: number;
+  /** Why nothing can be written, in words. */
+  trouble: string | null;
+  /** What happened to the history at the start, in words. */
+  notice: string | null;
+  tiers: Tier[];
+};
+
+/** Rows of one length. */
+export type Tier = {
+  step_s: number;
+  keep_s: number;
+};
+
+/** A trace. */
+export type TraceAnswer = RecordingHead & {
+  process: TracedProcess;
+  from_ms: number;
+  to_ms: number;
+  /** What could not be read, in words. */
+  damage: string[];
+};
+
+/** The process that wrote a trace. */
+export type TracedProcess = {
+  pid: number;
+  command: string;
+  python: string;
+  neurogc: string;
+  policy: string;
+};
+
+/** One run of one contender in one scenario. */
+export type Trial = {
+  /** Which repetition: trials of the same number are compared with each other. */
+  run: number;
+  figures: Record<string, number>;
+  /** Times of the programs of a scenario that has several, in milliseconds. */
+  programs?: Record<string, number>;
+  /** Share of requests and the latency that they do not exceed, in milliseconds. */
+  curve: [number, number][];
+  /** Memory over time. */
+  courses?: Courses;
+  /** Why it ended before its time, where it did. */
+  ended_early?: string | null;
+  /** What makes it less than trustworthy. */
+  doubts: string[];
+};
+
+/** The kinds of events; docs/api.md describes their fields. */
+export type What =
+  | {
+  kind: "collection";
+  class: PauseClass;
+  what: string;
+  place: string;
+  ms: number;
+  collected: number;
+  uncollectable: number;
+  order: number | null;
+}
+  | {
+  kind: "stall";
+  ms: number;
+  cause: Cause;
+  site: string;
+}
+  | {
+  kind: "order";
+  id: number;
+  guard: boolean;
+  what: string;
+  reason: string;
+}
+  | {
+  kind: "dropped";
+  count: number;
+}
+  | {
+  kind: "policy";
+  before: string;
+  after: string;
+};
+
+export type Whole = Pair<number | null> & {
+  percent: number | null;
+};
