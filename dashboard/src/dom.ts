@@ -87,6 +87,29 @@ export function confirmed(question: string, sentences: string[], yes: string): P
   });
 }
 
+/** The head of a column of texts; columns of numbers need only a title. */
+export function left(title: string): HTMLTableCellElement {
+  return h("th", { scope: "col", class: "text" }, title);
+}
+
+/**
+ * A table. On a small screen its rows become cards, in which each cell says what it is: it is labelled by the head of its column
+ * where it has no label of its own.
+ */
+export function table(caption: string | HTMLTableCaptionElement, heads: (string | HTMLTableCellElement)[], name = "") {
+  const cells = heads.map((head) => (typeof head === "string" ? h("th", { scope: "col" }, head) : head));
+  const body = h("tbody");
+  const title = typeof caption === "string" ? h("caption", { class: "unseen" }, caption) : caption;
+  const element = h("table", { class: name }, title, h("thead", {}, h("tr", {}, ...cells)), body);
+  const set = (rows: HTMLTableRowElement[]) => {
+    for (const row of rows) {
+      for (const [i, cell] of [...row.cells].entries()) if (cell.tagName === "TD" && cells[i]?.textContent) cell.dataset.label ??= cells[i].textContent;
+    }
+    body.replaceChildren(...rows);
+  };
+  return { element, set };
+}
+
 /** A part of a page under a heading. */
 export function section(title: string, note: string, ...children: Child[]): HTMLElement {
   const id = unique("section");

@@ -1,6 +1,6 @@
 // The frame around a chart: title, legend, export, the table that says the same, keys.
 
-import { h, mark, say, unique } from "../dom";
+import { h, left, mark, say, table, unique } from "../dom";
 import { csv, download, picture } from "../export";
 import type { Group } from "./group";
 
@@ -122,14 +122,10 @@ export class Card {
     const shown = rows.slice(0, 300);
     const text = head.map((_, i) => typeof cells[0]?.[i] === "string");
     const align = (i: number) => (text[i] ? "text" : null);
+    const values = table(this.title, head.map((name, i) => (text[i] ? left(name) : name)));
+    values.set(shown.map((row) => h("tr", {}, ...row.map((cell, i) => h(i ? "td" : "th", { scope: i ? null : "row", class: align(i) }, cell)))));
     this.table.replaceChildren(
-      h(
-        "table",
-        {},
-        h("caption", { class: "unseen" }, this.title),
-        h("thead", {}, h("tr", {}, ...head.map((name, i) => h("th", { scope: "col", class: align(i) }, name)))),
-        h("tbody", {}, ...shown.map((row) => h("tr", {}, ...row.map((cell, i) => h(i ? "td" : "th", { scope: i ? null : "row", class: align(i) }, cell))))),
-      ),
+      values.element,
       rows.length > shown.length ? h("p", { class: "note" }, `${rows.length - shown.length} more rows are in the CSV.`) : "",
       rows.length === 0 ? h("p", { class: "note" }, "Nothing in this window.") : "",
     );

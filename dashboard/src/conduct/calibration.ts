@@ -1,6 +1,6 @@
 // How well gaps were foreseen: by a model where the policy has one, by how the orders went where it has rules.
 
-import { h, say } from "../dom";
+import { h, say, table } from "../dom";
 import { count, ms } from "../format";
 import { type Conduct, type Forecasts, LEVELS, type Status } from "../types";
 
@@ -26,11 +26,10 @@ export function calibration() {
   };
   const rules = h("p", { class: "model" }, "This policy goes by rules and predicts no lengths: a gap counts once it has lasted.");
   const title = h("caption");
-  const body = h("tbody");
-  const heads = ["Share of gaps", "Predicted to end within", "Really ended by then"];
-  const table = h("table", { class: "plain calibration", hidden: true }, title, h("thead", {}, h("tr", {}, ...heads.map((name) => h("th", { scope: "col" }, name)))), body);
+  const levels = table(title, ["Share of gaps", "Predicted to end within", "Really ended by then"], "calibration");
+  levels.element.hidden = true;
   return {
-    element: h("div", { class: "panel" }, list, rules, table),
+    element: h("div", { class: "panel" }, list, rules, levels.element),
     set(conduct: Conduct | null, status: Status | null): void {
       if (status) {
         const { idle } = status.gil;
@@ -55,15 +54,15 @@ export function calibration() {
       }
       const model = conduct?.model ?? null;
       rules.hidden = model !== null;
-      table.hidden = model === null;
+      levels.element.hidden = model === null;
       for (const name of [MODEL, LATEST, ASTRAY]) shown(name, model !== null);
       if (!model) return;
       put(MODEL, `${model.family}${standing(model)}`);
       put(LATEST, model.latest ? `${ms(model.latest.lasted_ms)}; expected ${among(model.latest.expected_ms)}` : "none has ended yet");
       put(ASTRAY, `${percent(model.astray)} of the latest; 20 % is normal`);
       say(title, `Calibration, by ${count(model.gaps)} gaps`);
-      body.replaceChildren(
-        ...LEVELS.map((level, i) => h("tr", {}, h("th", { scope: "row" }, `${level} %`), h("td", {}, ms(model.gap_ms[i])), h("td", {}, percent(model.covered[i])))),
+      levels.set(
+        LEVELS.map((level, i) => h("tr", {}, h("th", { scope: "row" }, `${level} %`), h("td", {}, ms(model.gap_ms[i])), h("td", {}, percent(model.covered[i])))),
       );
     },
   };

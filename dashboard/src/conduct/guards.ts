@@ -1,6 +1,6 @@
 // The guards: what each watches, how near it is, and how often it has acted.
 
-import { h, mark, say } from "../dom";
+import { h, left, mark, say, table } from "../dom";
 import { ago, bytes, count, ms, span } from "../format";
 import type { Conduct, Orders, Process, Status } from "../types";
 
@@ -66,9 +66,10 @@ export function guards() {
     return { guard, near, fill, bar, acted, row };
   });
   const others = h("p", { class: "note" });
-  const head = h("thead", {}, h("tr", {}, ...["Guard", "Now", "Acted"].map((name, i) => h("th", { scope: "col", class: i < 2 ? "text" : null }, name))));
+  const shown = table("Guards", [left("Guard"), left("Now"), "Acted"], "guards");
+  shown.set(rows.map((each) => each.row));
   return {
-    element: h("div", { class: "table-frame" }, h("table", { class: "plain guards" }, h("caption", { class: "unseen" }, "Guards"), head, h("tbody", {}, ...rows.map((each) => each.row))), others),
+    element: h("div", { class: "table-frame" }, shown.element, others),
     set(conduct: Conduct | null, process: Process, status: Status | null): void {
       const orders = (conduct?.orders ?? []).filter((order) => order.guard);
       for (const { guard, near, fill, bar, acted } of rows) {

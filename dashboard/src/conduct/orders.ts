@@ -1,31 +1,26 @@
 // What was ordered and why: sums since the start, and single decisions in a window.
 
-import { h } from "../dom";
+import { h, left, table } from "../dom";
 import { ago, count, moment, span } from "../format";
 import type { Conduct, Ordered, Switched } from "../types";
 
 const MOST = 100;
-
-function head(...names: string[]): HTMLElement {
-  return h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col", class: ["Count", "Last"].includes(name) ? null : "text" }, name))));
-}
 
 function who(guard: boolean): HTMLElement {
   return h("span", { class: "who", "data-guard": String(guard) }, guard ? "guard" : "policy");
 }
 
 export function orders() {
-  const body = h("tbody");
-  const table = h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Orders by reason"), head("What", "Why", "By", "Count", "Last"), body);
+  const shown = table("Orders by reason", [left("What"), left("Why"), left("By"), "Count", "Last"]);
   const none = h("p", { class: "note" }, "Nothing has been ordered.");
   return {
-    element: h("div", { class: "table-frame" }, table, none),
+    element: h("div", { class: "table-frame" }, shown.element, none),
     set(conduct: Conduct, up: number | null): void {
       none.hidden = conduct.orders.length > 0;
-      table.hidden = !none.hidden;
+      shown.element.hidden = !none.hidden;
       const sorted = [...conduct.orders].sort((one, other) => other.count - one.count);
-      body.replaceChildren(
-        ...sorted.map((order) =>
+      shown.set(
+        sorted.map((order) =>
           h(
             "tr",
             {},
@@ -42,17 +37,16 @@ export function orders() {
 }
 
 export function history() {
-  const body = h("tbody");
-  const table = h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Single decisions"), head("When", "What", "Why", "By"), body);
+  const shown = table("Single decisions", [left("When"), left("What"), left("Why"), left("By")]);
   const none = h("p", { class: "note" }, "None in this window.");
   return {
-    element: h("div", { class: "table-frame scroll", tabindex: 0, role: "region", "aria-label": "Single decisions" }, table, none),
+    element: h("div", { class: "table-frame scroll", tabindex: 0, role: "region", "aria-label": "Single decisions" }, shown.element, none),
     set(events: (Ordered | Switched)[], now: number): void {
       none.hidden = events.length > 0;
-      table.hidden = !none.hidden;
+      shown.element.hidden = !none.hidden;
       const newest = events.toSorted((one, other) => other.t - one.t).slice(0, MOST);
-      body.replaceChildren(
-        ...newest.map((event) =>
+      shown.set(
+        newest.map((event) =>
           h(
             "tr",
             {},

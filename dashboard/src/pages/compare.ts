@@ -7,7 +7,7 @@ import { Group } from "../charts/group";
 import { LineChart, type Plan } from "../charts/lines";
 import { PauseChart } from "../charts/pauses";
 import type { Context, Page } from "../context";
-import { h, mark, say, section, segments } from "../dom";
+import { h, left, mark, say, section, segments, table } from "../dom";
 import { BOUNDS, Extent, RANGES, range } from "../extent";
 import { brief, figure, signed } from "../format";
 import { Log, MOST_EVENTS } from "../log";
@@ -111,24 +111,17 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
   toolbar.element.prepend(align.element);
   const verdict = h("p", { class: "verdict" });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });
-  const body = h("tbody");
   const names = { a: h("th", { scope: "col", class: "side-a" }, "A"), b: h("th", { scope: "col", class: "side-b" }, "B") };
-  const table = h(
-    "table",
-    { class: "plain compare-table" },
-    h("caption", { class: "unseen" }, "Both processes over the whole range"),
-    h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "text" }, "Over the whole range"), names.a, names.b, h("th", { scope: "col" }, "B − A"), h("th", { scope: "col" }, "%"))),
-    body,
-  );
+  const whole = table("Both processes over the whole range", [left("Over the whole range"), names.a, names.b, "B − A", "%"], "compare-table");
   const rows = new Map(
     TABLE.map((name) => {
       const metric = METRICS.find((each) => each.name === name) as Metric;
       const cells = Array.from({ length: 4 }, () => h("td"));
       const row = h("tr", { "data-metric": name }, h("th", { scope: "row", class: "text" }, metric.title), ...cells);
-      body.append(row);
       return [name, { row, cells, metric }];
     }),
   );
+  whole.set([...rows.values()].map(({ row }) => row));
   const charts = METRICS.filter((metric) => metric.charted).map((metric) => pair(metric, group));
   const pauses = (["a", "b"] as const).map((side) => new PauseChart<Collection>({ ...PAUSES, id: `pauses-${side}`, title: `GC pauses of ${side.toUpperCase()}`, height: 150 }, group));
 
@@ -138,7 +131,7 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
     toolbar.element,
     trouble,
     verdict,
-    h("div", { class: "compared" }, h("div", { class: "table-frame" }, table), charts[0].element),
+    h("div", { class: "compared" }, h("div", { class: "table-frame" }, whole.element), charts[0].element),
     h("div", { class: "charts two" }, ...charts.slice(1).map((chart) => chart.element)),
     section("Pauses", "Both on the same scale.", ...pauses.map((chart) => chart.element)),
   );

@@ -2,7 +2,7 @@
 
 import { aborted, file, get, message, part, remove, upload } from "../api";
 import type { Context, Page } from "../context";
-import { h, say } from "../dom";
+import { h, left, say, table } from "../dom";
 import { download } from "../export";
 import { bytes, moment } from "../format";
 import { playBench } from "../replay/bench";
@@ -42,14 +42,7 @@ function stage(root: HTMLElement, context: Context, id: string): () => void {
 /** All recordings, and a place to drop another one. */
 function shelf(root: HTMLElement, { live }: Context, announce: Context["announce"]): () => void {
   const stop = new AbortController();
-  const body = h("tbody");
-  const table = h(
-    "table",
-    { class: "plain recordings" },
-    h("caption", { class: "unseen" }, "Recordings"),
-    h("thead", {}, h("tr", {}, ...["Name", "Kind", "Size", "Added", ""].map((name, i) => h("th", { scope: "col", class: i < 2 ? "text" : null }, name)))),
-    body,
-  );
+  const shown = table("Recordings", [left("Name"), left("Kind"), "Size", "Added", ""], "recordings");
   const none = h("p", { class: "note" }, "Nothing here yet.");
   const input = h("input", { type: "file", class: "unseen", accept: ".ngct,.json", multiple: true, onchange: () => void take(input.files) });
   const drop = h(
@@ -69,7 +62,7 @@ function shelf(root: HTMLElement, { live }: Context, announce: Context["announce
     h("span", {}, "A trace of neurogc run --trace FILE (.ngct), or run.json of neurogc bench or demo"),
   );
   const status = h("p", { class: "note", role: "status" });
-  root.append(h("div", { class: "title" }, h("h1", {}, "Replay")), drop, status, h("div", { class: "table-frame" }, table, none));
+  root.append(h("div", { class: "title" }, h("h1", {}, "Replay")), drop, status, h("div", { class: "table-frame" }, shown.element, none));
 
   async function take(files: FileList | null): Promise<void> {
     for (const each of files ?? []) {
@@ -94,14 +87,14 @@ function shelf(root: HTMLElement, { live }: Context, announce: Context["announce
     try {
       const { recordings } = await get<{ recordings: Recording[] }>("recordings", {}, stop.signal);
       none.hidden = recordings.length > 0;
-      table.hidden = !none.hidden;
-      body.replaceChildren(...recordings.map(row));
+      shown.element.hidden = !none.hidden;
+      shown.set(recordings.map(row));
     } catch (error) {
       if (!aborted(error)) say(status, `The recordings could not be listed: ${message(error)}`);
     }
   }
 
-  function row(recording: Recording): HTMLElement {
+  function row(recording: Recording): HTMLTableRowElement {
     const drop = async () => {
       await remove(`recordings/${part(recording.id)}`).catch((error) => say(status, message(error)));
       announce(`${recording.name} is deleted`);

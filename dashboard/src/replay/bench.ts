@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import { colour, font } from "../charts/colours";
 import type { Context } from "../context";
-import { h, mark, say, section } from "../dom";
+import { h, left, mark, say, section, table } from "../dom";
 import { csv, download, picture } from "../export";
 import { bytes, figure, ms, signed, span } from "../format";
 import type { Bench, Entry, Scenario, Trial } from "../types";
@@ -88,8 +88,7 @@ function median(values: number[]): number | null {
 function stage(scenario: Scenario, announce: Context["announce"]) {
   const order = course(scenario);
   const figures = FIGURES.filter(([name]) => scenario.entries.some((entry) => entry.trials.some((trial) => name in trial.figures)));
-  const body = h("tbody");
-  const head = h("tr", {}, h("th", { scope: "col", class: "text" }, "Contender"), h("th", { scope: "col" }, "Trials"), ...figures.map(([, title]) => h("th", { scope: "col" }, title)));
+  const shown = table(`Medians of ${scenario.scenario}`, [left("Contender"), "Trials", ...figures.map(([, title]) => title)]);
   const curve = scenario.entries.some((entry) => entry.trials.some((trial) => trial.curve.length > 2)) ? new Curve(scenario) : null;
   const base = scenario.entries.find((entry) => entry.contender === "default") ?? scenario.entries[0];
   let seen = -1;
@@ -99,9 +98,9 @@ function stage(scenario: Scenario, announce: Context["announce"]) {
     swatch.style.setProperty("--c", `var(--${COLOURS[i % COLOURS.length]})`);
     const cells = Array.from({ length: figures.length + 1 }, () => h("td"));
     const row = h("tr", { "data-contender": entry.contender }, h("th", { scope: "row", class: "text" }, swatch, plain(entry)), ...cells);
-    body.append(row);
-    return { entry, cells };
+    return { entry, cells, row };
   });
+  shown.set(rows.map((each) => each.row));
 
   const save = () => {
     const lines = order.map(({ contender, trial }) => [contender, trial.run, ...figures.map(([name]) => trial.figures[name] ?? null)]);
@@ -123,7 +122,7 @@ function stage(scenario: Scenario, announce: Context["announce"]) {
       h("button", { type: "button", onclick: save }, "CSV"),
       curve ? h("button", { type: "button", onclick: () => void draw() }, "PNG") : null,
     ),
-    h("div", { class: "table-frame" }, h("table", { class: "plain" }, h("caption", { class: "unseen" }, `Medians of ${scenario.scenario}`), h("thead", {}, head), body)),
+    h("div", { class: "table-frame" }, shown.element),
     curve?.element,
   );
   element.classList.add("bench");
