@@ -18,6 +18,7 @@ export class Backend {
   #hub = null;
   #services = [];
   #folder;
+  #home;
 
   constructor(options) {
     this.#options = options;
@@ -36,6 +37,10 @@ export class Backend {
     this.#folder = await mkdtemp(join(tmpdir(), "neurogc-browser-"));
     await mkdir(join(this.#folder, "recordings", "sunday"), { recursive: true });
     await copyFile(BENCH, join(this.#folder, "recordings", "sunday", "run.json"));
+    // The page shows the last three parts of a path: so deep, no path of this machine is in a picture.
+    this.#home = join(this.#folder, "srv", "shop");
+    await mkdir(this.#home, { recursive: true });
+    await copyFile(join(here, "service.py"), join(this.#home, "service.py"));
     await this.up();
     if (!this.real) {
       const { processes } = await this.get("processes");
@@ -145,8 +150,9 @@ export class Backend {
   }
 
   #service(policy, ...more) {
-    const words = ["run", "--policy", policy, ...more, "--", this.#options.python, join(here, "service.py"), ...(this.#options.live ? [this.#options.live] : [])];
-    const service = spawn(resolve(this.#options.hub), words, { stdio: ["ignore", "ignore", "inherit"] });
+    const python = this.#options.python.includes("/") ? resolve(this.#options.python) : this.#options.python;
+    const words = ["run", "--policy", policy, ...more, "--", python, "service.py", ...(this.#options.live ? [this.#options.live] : [])];
+    const service = spawn(resolve(this.#options.hub), words, { cwd: this.#home, stdio: ["ignore", "ignore", "inherit"] });
     this.#services.push(service);
     return service;
   }

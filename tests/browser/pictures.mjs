@@ -33,8 +33,8 @@ export async function pictures(browser, backend, folder) {
       }
     }
   };
-  const processes = backend.real ? "?find=service.py" : "";
-  await take("overview", `#/overview${processes}`);
+  // On a real machine others may run programs, too.
+  await take("overview", backend.real ? `${backend.overview}&find=${backend.service}` : backend.overview);
   await take("process", `#/process?id=${backend.without}&range=1m&slo=50`, opened);
   await take("memory", `#/memory?id=${backend.without}&since=30s`);
   await take("compare", `#/compare?a=${backend.without}&b=${backend.with}&range=1m`);

@@ -16,9 +16,9 @@ use crate::event::Event;
 use crate::facts::{ProcessFacts, id_of};
 use crate::live::Clients;
 use crate::message::LiveMessage;
-use crate::process::{KnownProcess, Source, Presence, ProcessSummary, View};
+use crate::process::{KnownProcess, Presence, ProcessSummary, Source, View};
 use crate::services::services;
-use crate::store::{Batch, StoreEntry, Store, Write};
+use crate::store::{Batch, Store, StoreEntry, Write};
 use crate::weight::weight;
 
 /// Processes that have ended stay in the list for this long.

@@ -45,6 +45,8 @@ function bare() {
     for (const cell of row.querySelectorAll("td:not(:has(button)):not([colspan])")) {
       if (["", "none", "normal"].includes(getComputedStyle(cell, "::before").content)) faults.push(`${name}: ${cell.textContent} has no label`);
     }
+    const inset = Math.max(...[...row.cells].map((cell) => Number.parseFloat(getComputedStyle(cell).borderTopWidth)));
+    if (inset > 0) faults.push(`${name}: lines inside a card`);
     if (row.scrollWidth > row.clientWidth + 1) faults.push(`${name}: a card is ${row.scrollWidth} wide in ${row.clientWidth}`);
   }
   return faults;

@@ -14,7 +14,7 @@ async function sites(backend, id, query = {}) {
 
 async function opened(browser, backend, more = "") {
   const page = await browser.open(`#/memory?id=${backend.with}${more}`);
-  await browser.until(() => (document.querySelector(".flame canvas")?.height ?? 0) > 20);
+  await browser.until(() => Boolean(document.querySelector(".flame-status")?.textContent));
   return page;
 }
 

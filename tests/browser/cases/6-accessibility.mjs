@@ -101,7 +101,7 @@ export default {
     for (const [hash, ready] of PAGES(backend)) {
       const page = await browser.open(hash);
       await page.waitForSelector(ready);
-      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      const over = await page.evaluate(() => Math.max(document.documentElement.scrollWidth - innerWidth, document.querySelector("nav").scrollWidth - document.querySelector("nav").clientWidth));
       holds(over <= 0, `${hash} is ${over} pixels too wide`);
     }
     await browser.fresh();

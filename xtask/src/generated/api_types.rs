@@ -38,8 +38,20 @@ pub(crate) const SOURCES: &[&str] = &[
 
 /// What the page asks for; the types that these consist of follow from them.
 const ANSWERS: &[&str] = &[
-    "HubReport", "List", "One", "SeriesAnswer", "Latency", "Events", "Comparison", "PolicyOffer", "ShelfEntry",
-    "TraceAnswer", "RecordingHead", "Run", "Sites", "LiveMessage",
+    "HubReport",
+    "List",
+    "One",
+    "SeriesAnswer",
+    "Latency",
+    "Events",
+    "Comparison",
+    "PolicyOffer",
+    "ShelfEntry",
+    "TraceAnswer",
+    "RecordingHead",
+    "Run",
+    "Sites",
+    "LiveMessage",
 ];
 
 /// Types that write themselves as values by the names of series.
@@ -55,7 +67,8 @@ pub(super) fn types(now: impl Fn(&str) -> Option<String>) -> Result<String, Stri
         let text = now(path).ok_or_else(|| format!("{path} is not there"))?;
         known.read(&text).map_err(|error| format!("{path}: {error}"))?;
     }
-    let mut writer = Writer { known: &known, wanted: ANSWERS.iter().map(ToString::to_string).collect(), imports: BTreeSet::new() };
+    let mut writer =
+        Writer { known: &known, wanted: ANSWERS.iter().map(ToString::to_string).collect(), imports: BTreeSet::new() };
     let mut written = BTreeMap::new();
     while let Some(name) = writer.wanted.pop_first() {
         if !written.contains_key(&name) {
@@ -66,7 +79,8 @@ pub(super) fn types(now: impl Fn(&str) -> Option<String>) -> Result<String, Stri
     let mut text = "// Written by `cargo run -p xtask -- docs` from crates/hub, crates/sites and crates/cli: what the hub answers. Change it there.\n\n".to_owned();
     let imports: Vec<_> = writer.imports.into_iter().collect();
     let _ = writeln!(text, "import type {{ {} }} from \"./status\";", imports.join(", "));
-    let _ = writeln!(text, "\n/** Values by the names of series. */\nexport type Values = Record<string, number | null>;");
+    let _ =
+        writeln!(text, "\n/** Values by the names of series. */\nexport type Values = Record<string, number | null>;");
     written.values().for_each(|definition| text.push_str(definition));
     Ok(text)
 }
@@ -140,7 +154,9 @@ impl Writer<'_> {
             let word = snake_case(&variant.ident.to_string());
             variants.push(match (&serde.tag, &variant.fields) {
                 (None, Fields::Unit) => format!("\"{word}\""),
-                (Some(tag), Fields::Named(_)) => self.object(&variant.fields, &[], &format!("  {tag}: \"{word}\";\n"))?,
+                (Some(tag), Fields::Named(_)) => {
+                    self.object(&variant.fields, &[], &format!("  {tag}: \"{word}\";\n"))?
+                }
                 _ => return Err(format!("the variant {word} has a form that is not understood")),
             });
         }
@@ -204,7 +220,9 @@ impl Writer<'_> {
                 self.imports.extend(OF_STATUS.iter().find(|known| **known == status));
                 name
             }
-            (alias, []) if self.known.aliases.contains_key(alias) => self.written(&self.known.aliases[alias], generics)?,
+            (alias, []) if self.known.aliases.contains_key(alias) => {
+                self.written(&self.known.aliases[alias], generics)?
+            }
             (_, inner) => {
                 self.wanted.insert(name.clone());
                 if inner.is_empty() { name } else { format!("{name}<{}>", inner.join(", ")) }
@@ -261,7 +279,9 @@ impl Serde {
 /// The comment before a definition or a field.
 fn doc(attributes: &[Attribute], indent: &str) -> String {
     let lines = attributes.iter().filter(|attribute| attribute.path().is_ident("doc")).filter_map(|attribute| {
-        let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &attribute.meta.require_name_value().ok()?.value else {
+        let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) =
+            &attribute.meta.require_name_value().ok()?.value
+        else {
             return None;
         };
         Some(text.value().trim().to_owned())
@@ -288,7 +308,9 @@ mod tests {
 
     fn check(source: &str, name: &str, expect: &str) {
         let mut known = Definitions::default();
-        let source = source.replace("struct ", "#[derive(Debug, Serialize)] struct ").replace("enum ", "#[derive(Serialize)] enum ");
+        let source = source
+            .replace("struct ", "#[derive(Debug, Serialize)] struct ")
+            .replace("enum ", "#[derive(Serialize)] enum ");
         known.read(&source).unwrap_or_else(|error| panic!("{error}"));
         let mut writer = Writer { known: &known, wanted: BTreeSet::new(), imports: BTreeSet::new() };
         let text = writer.definition(name).unwrap_or_else(|error| error);
@@ -307,7 +329,11 @@ mod tests {
             "P",
             "export type P<T> = {\n  a: T;\n  type: Record<string, P<T[]>>;\n  f?: Record<string, number>;\n};",
         );
-        check("#[serde(rename_all = \"snake_case\")] enum E { InGap, Gone }", "E", "export type E = \"in_gap\" | \"gone\";");
+        check(
+            "#[serde(rename_all = \"snake_case\")] enum E { InGap, Gone }",
+            "E",
+            "export type E = \"in_gap\" | \"gone\";",
+        );
         check(
             "#[serde(tag = \"kind\", rename_all = \"snake_case\")] enum E { Gone { id: u64 } }",
             "E",

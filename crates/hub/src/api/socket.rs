@@ -13,8 +13,8 @@ use super::error::ApiError;
 use super::{App, blocking};
 use crate::clock::unix_ms;
 use crate::gate::PROTOCOL;
-use crate::message::LiveMessage;
 use crate::live::{Client, MOST_WATCHED, Subscription};
+use crate::message::LiveMessage;
 
 /// Browsers at once.
 const MOST_CLIENTS: usize = 64;
@@ -86,9 +86,7 @@ async fn serve(app: &App, mut socket: WebSocket) {
 /// Sends a message, and what was skipped before it.
 async fn tell(socket: &mut WebSocket, client: &Client, message: &str) -> bool {
     let skipped = client.take_skipped();
-    let told = skipped == 0 || {
-        send(socket, Message::text(LiveMessage::Skipped { count: skipped }.text())).await
-    };
+    let told = skipped == 0 || { send(socket, Message::text(LiveMessage::Skipped { count: skipped }.text())).await };
     told && send(socket, Message::text(message)).await
 }
 
