@@ -3,6 +3,7 @@
 //! The structs are private to the hub and are only ever written, so that their shape cannot be asked for at run time as that
 //! of the status report can. A type or an attribute that is not understood here is an error, not a guess.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -69,11 +70,12 @@ pub(super) fn types(now: impl Fn(&str) -> Option<String>) -> Result<String, Stri
     }
     let mut writer =
         Writer { known: &known, wanted: ANSWERS.iter().map(ToString::to_string).collect(), imports: BTreeSet::new() };
-    let mut written = BTreeMap::new();
+    let mut written: BTreeMap<String, String> = BTreeMap::new();
     while let Some(name) = writer.wanted.pop_first() {
-        if !written.contains_key(&name) {
-            let text = writer.definition(&name).map_err(|error| format!("the type {name} of the API: {error}"))?;
-            written.insert(name, text);
+        if let Entry::Vacant(place) = written.entry(name) {
+            let name = place.key();
+            let text = writer.definition(name).map_err(|error| format!("the type {name} of the API: {error}"))?;
+            place.insert(text);
         }
     }
     let mut text = "// Written by `cargo run -p xtask -- docs` from crates/hub, crates/sites and crates/cli: what the hub answers. Change it there.\n\n".to_owned();
