@@ -290,7 +290,7 @@ assert os.read(read, 1) == b""
 
 def test_there_is_no_memory_for_it():
     snap(f"""
-import resource
+import ctypes, resource
 garbage(1000)
 used = int(open("/proc/self/statm").read().split()[0]) * 4096
 resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 20), resource.RLIM_INFINITY))
