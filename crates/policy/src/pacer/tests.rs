@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::Pacer;
 use crate::guards::Limits;
 use crate::name::Name;
-use crate::observation::{Collected, Decision, Generation, Moment, Observation, Snapshot};
+use crate::observation::{Collected, Decision, Flown, Generation, Moment, Observation, Scope, Snapshot};
 use crate::rehearsal::{LEAST_ROOM, Nature, Rehearsal, RehearsalHeap, RehearsalTick};
 
 /// A stretch of time in which the program does one thing.
@@ -234,4 +234,73 @@ fn benign(phase: Phase, live: u64) -> Phase {
         ..phase.tick
     };
     Phase { tick, ..phase }
+}
+
+/// What is freed within a second after a walk has found garbage, while the program adds nothing: of a million live objects in
+/// 150 MB, when so many were new and memory had grown by so many bytes.
+fn freed_in_a_second(new: u32, grown: u64) -> u64 {
+    const LIVE: u64 = 1_000_000;
+    const RSS: u64 = 150_000_000;
+    let at = Duration::from_secs(10);
+    let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
+    pacer.begin(RSS, LIVE);
+    let full = Collected {
+        at: Duration::from_secs(1),
+        generation: Generation::Full,
+        pause: Duration::from_millis(100),
+        gathered: 0,
+        freed: 0,
+        rss: RSS,
+        objects: Some(LIVE),
+    };
+    pacer.collected(&full, RSS);
+    let young = Collected { at, generation: Generation::Young, gathered: new, objects: None, rss: RSS + grown, ..full };
+    pacer.collected(&young, RSS + grown);
+    pacer.launched(at, Scope::All, 0);
+    let flight = Duration::from_millis(150);
+    let (objects, found) = (LIVE + u64::from(new), u64::from(new));
+    let (clone, worked, copied) = (Duration::from_millis(2), flight, Duration::ZERO);
+    pacer.landed(&Flown {
+        at: at + flight,
+        scope: Scope::All,
+        clone,
+        flight,
+        worked,
+        copied,
+        objects,
+        found,
+        older: LIVE,
+    });
+    let mut left = found;
+    for step in 0..100 {
+        let now = at + flight + Duration::from_millis(10 * step);
+        let snapshot = Snapshot::Ready { objects: left, piece: None };
+        let observation =
+            Observation { now, moment: Moment::CollectionEnd, rss: RSS + grown, snapshot, ..Observation::default() };
+        if let Some(order) = pacer.order(&observation)
+            && let Decision::Reap { budget } = order.decision
+        {
+            let freed = ((budget.as_secs_f64() / 0.6e-6) as u64).min(left);
+            left -= freed;
+            pacer.reaped(now, freed, budget);
+        }
+    }
+    found - left
+}
+
+#[test]
+fn garbage_is_not_freed_in_a_burst_because_memory_has_grown_with_it() {
+    // Objects and bytes fill most of their rooms alike.
+    assert!(freed_in_a_second(240_000, 35_000_000) < 24_000);
+}
+
+#[test]
+fn what_is_above_the_goal_is_freed_first_and_the_rest_is_spread() {
+    let freed = freed_in_a_second(270_000, 35_000_000);
+    assert!((20_000..60_000).contains(&freed), "{freed}");
+}
+
+#[test]
+fn heavy_garbage_is_freed_at_once() {
+    assert_eq!(freed_in_a_second(20_000, 35_000_000), 20_000);
 }
