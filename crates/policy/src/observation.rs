@@ -43,6 +43,8 @@ pub struct Observation {
     pub rss: Bytes,
     /// What memory may not exceed.
     pub ceiling: Option<Bytes>,
+    /// Memory that is left for the pages that the program copies while a snapshot is out, where that is known.
+    pub left_for_copies: Option<Bytes>,
     /// The program asked for quiet.
     pub paused: bool,
     /// The program has asked for a full collection, which was put off.

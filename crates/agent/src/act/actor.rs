@@ -78,6 +78,8 @@ pub(crate) struct Actor {
     resident_before: AtomicU64,
     /// What memory may not exceed, as the uplink sees it; zero for no limit.
     pub(crate) ceiling: AtomicU64,
+    /// What the sampler saw last of the memory that is left for copies while a snapshot is out; `u64::MAX` before that.
+    left_for_copies: AtomicU64,
     /// What flights have taken besides, as a share of resident memory, in thousandths.
     copies: AtomicU32,
     /// The program's own threshold for young objects while a higher one is in force; zero otherwise.
@@ -122,6 +124,7 @@ impl Actor {
             resident_at: AtomicU64::new(0),
             resident_before: AtomicU64::new(0),
             ceiling: AtomicU64::new(0),
+            left_for_copies: AtomicU64::new(u64::MAX),
             copies: AtomicU32::new((COPIES * 1e3) as u32),
             own_young: AtomicU32::new(0),
             loans,
@@ -283,6 +286,7 @@ impl Actor {
             counts: vm.counts(),
             rss: self.resident(vm, RESIDENT_NS),
             ceiling: self.ceiling(),
+            left_for_copies: self.left_for_copies(),
             paused: self.is_quiet(),
             deferred: self.is_deferred(),
             snapshot: self.snapshots.then(|| (vm.look(), vm.latest())),
@@ -378,6 +382,7 @@ impl Actor {
             vm.refuse(&SnapshotFailure::ShortOfMemory);
             return Err(SnapshotFailure::ShortOfMemory);
         }
+        self.note_left_for_copies(None);
         let began = vm.now();
         let Launched { scope, young } = vm.launch(sortie)?;
         self.due.store(true, Ordering::Relaxed);
@@ -453,7 +458,16 @@ impl Actor {
         self.resident.load(Ordering::Relaxed)
     }
 
-    fn ceiling(&self) -> Option<u64> {
+    pub(crate) fn left_for_copies(&self) -> Option<u64> {
+        Some(self.left_for_copies.load(Ordering::Relaxed)).filter(|left| *left < u64::MAX)
+    }
+
+    /// The sampler has seen that so much memory is left while a snapshot is out.
+    pub(crate) fn note_left_for_copies(&self, left: Option<u64>) {
+        self.left_for_copies.store(left.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn ceiling(&self) -> Option<u64> {
         Some(self.ceiling.load(Ordering::Relaxed)).filter(|ceiling| *ceiling > 0)
     }
 

@@ -9,8 +9,8 @@ use super::director::{Director, Situation};
 use super::models::policy_of;
 use crate::lifecycle::agent::Agent;
 use crate::python::moments::call_main_thread;
-use crate::sense::process::{has_room, resident};
-use crate::snapshot::SnapshotProgress;
+use crate::sense::process::{headroom, resident};
+use crate::snapshot::{SnapshotFailure, SnapshotProgress};
 
 /// How often resident memory is read while the program runs, and how often the flight that is out is looked at.
 const MEMORY_NS: u64 = 5_000_000;
@@ -62,7 +62,7 @@ impl<'a> Attendant<'a> {
     pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {
         self.follow_policy();
         self.empty_queues(now);
-        let in_flight = self.look_at_flight(now);
+        let in_flight = self.look_at_flight();
         if idle_ns.is_none() {
             self.look_at_memory(now);
         }
@@ -114,15 +114,18 @@ impl<'a> Attendant<'a> {
     }
 
     /// A flight is looked at without the program: it may be idle.
-    fn look_at_flight(&self, now: u64) -> Option<u64> {
+    fn look_at_flight(&self) -> Option<u64> {
         if !self.agent.actor.waits() {
             return None;
         }
         match self.agent.snapshots.look() {
             SnapshotProgress::InFlight { .. } => {
-                if now >= self.memory_due && !has_room(self.agent.actor.resident_seen(), COPIES_LEAST) {
+                let left = headroom();
+                self.agent.actor.note_left_for_copies(left);
+                let least = self.agent.actor.resident_seen() as f64 * COPIES_LEAST;
+                if left.is_some_and(|left| (left as f64) < least) {
                     // The kernel would end the walk before the program, but others may live in the same cgroup.
-                    self.agent.snapshots.cancel();
+                    self.agent.snapshots.cancel(SnapshotFailure::OutOfRoom);
                 }
                 Some(FLIGHT_NS)
             }
@@ -158,7 +161,6 @@ impl<'a> Attendant<'a> {
         let agent = self.agent;
         let collector = agent.interpreter.collector;
         let snapshot = agent.settings.snapshots.then(|| (agent.snapshots.look(), agent.snapshots.latest()));
-        let ceiling = agent.actor.ceiling.load(std::sync::atomic::Ordering::Relaxed);
         agent.actor.look(&Situation {
             now: agent.actor.since_install(now),
             moment: Moment::Look,
@@ -167,7 +169,8 @@ impl<'a> Attendant<'a> {
             requests: agent.hooks.ended(),
             counts: collector.map_or([0; 3], |collector| collector.counts()),
             rss: resident().unwrap_or(0),
-            ceiling: Some(ceiling).filter(|ceiling| *ceiling > 0),
+            ceiling: agent.actor.ceiling(),
+            left_for_copies: agent.actor.left_for_copies(),
             paused: agent.actor.is_quiet(),
             deferred: agent.actor.is_deferred(),
             snapshot,

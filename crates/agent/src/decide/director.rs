@@ -38,6 +38,7 @@ pub(crate) struct Situation {
     pub(crate) counts: [u32; 3],
     pub(crate) rss: u64,
     pub(crate) ceiling: Option<u64>,
+    pub(crate) left_for_copies: Option<u64>,
     pub(crate) paused: bool,
     pub(crate) deferred: bool,
     /// How the snapshot stands, and the latest flight; nothing where there are no snapshots.
@@ -80,8 +81,9 @@ pub(crate) struct PolicyState {
 /// Failures in a row after which they are no chance.
 const NOT_BY_CHANCE: u32 = 3;
 
-/// How long none is tried where memory was too short for the copies that a snapshot makes.
-const SHORT: Duration = Duration::from_secs(2);
+/// How long none is tried where memory was too short for the copies that a snapshot makes: at first, and at most after
+/// several in a row that were called off.
+const SHORT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(64));
 
 /// Fewest young objects for which a gap is used.
 const YOUNG_FEWEST: u32 = 500;
@@ -96,13 +98,14 @@ pub(crate) struct Director {
     failures: u32,
     /// Whether everything has been collected once: what start-up leaves behind waits for the first gap.
     cycled: bool,
-    /// Until when memory is taken to be too short for snapshots.
+    /// Until when memory is taken to be too short for snapshots, and for how long the next time.
     short_until: Duration,
+    short_for: Duration,
 }
 
 impl Director {
     pub(crate) fn new(guarded: Guarded, name: Name) -> Self {
-        Self { guarded, name, flights: 0, failures: 0, cycled: false, short_until: Duration::ZERO }
+        Self { guarded, name, flights: 0, failures: 0, cycled: false, short_until: Duration::ZERO, short_for: SHORT.0 }
     }
 
     pub(crate) fn wants_looks(&self) -> bool {
@@ -151,6 +154,7 @@ impl Director {
             counts: seen.counts,
             rss: seen.rss,
             ceiling: seen.ceiling,
+            left_for_copies: seen.left_for_copies,
             paused: seen.paused,
             deferred: seen.deferred,
             snapshot,
@@ -168,6 +172,7 @@ impl Director {
             self.flights = latest.number;
             self.cycled = true;
             self.failures = 0;
+            self.short_for = SHORT.0;
             self.guarded.landed(&flown(seen.now, latest));
             advice.landed = Some(*latest);
         }
@@ -186,9 +191,12 @@ impl Director {
 
     fn note_failure(&mut self, now: Duration, failure: &SnapshotFailure, advice: &mut Advice) -> Snapshot {
         advice.failed = true;
-        if *failure == SnapshotFailure::ShortOfMemory {
+        if matches!(failure, SnapshotFailure::ShortOfMemory | SnapshotFailure::OutOfRoom) {
             self.guarded.called_off();
-            self.short_until = now + SHORT;
+            self.short_until = now + self.short_for;
+            if *failure == SnapshotFailure::OutOfRoom {
+                self.short_for = (2 * self.short_for).min(SHORT.1);
+            }
             return Snapshot::Unavailable;
         }
         if failure.is_no_fault() {

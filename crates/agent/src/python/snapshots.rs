@@ -14,7 +14,7 @@ use crate::act::drive::{Next, RequestedSnapshot};
 use crate::act::vm::Vm;
 use crate::lifecycle::agent::Agent;
 use crate::sense::hooks::Ordered;
-use crate::snapshot::{Reaped, SnapshotFigures, SnapshotProgress};
+use crate::snapshot::{Reaped, SnapshotFailure, SnapshotFigures, SnapshotProgress};
 
 /// Collects everything by way of a snapshot and gives what was found, or nothing where there can be none.
 #[pyfunction]
@@ -100,7 +100,7 @@ pub(crate) fn snapshot_reap(
 /// Calls it off.
 #[pyfunction]
 pub(crate) fn snapshot_cancel() -> PyResult<()> {
-    agent()?.snapshots.cancel();
+    agent()?.snapshots.cancel(SnapshotFailure::Cancelled);
     Ok(())
 }
 

@@ -34,13 +34,21 @@ pub(crate) fn memory_left_here() -> Option<u64> {
     known.as_ref().and_then(|(_, limits)| memory_left(limits))
 }
 
-/// What is left below these limits. Cached files that were not used lately count as free: the kernel takes them.
+/// What is left below these limits. What the kernel takes back by itself when memory is short counts as free: cached files
+/// that were not used lately, and parts of huge pages that no process maps any more. A snapshot leaves such parts behind
+/// wherever the program has copied some of a huge page.
 fn memory_left(limits: &[Limit]) -> Option<u64> {
     let left = |limit: &Limit| {
-        let used: u64 = fs::read_to_string(limit.folder.join(limit.names.usage)).ok()?.trim().parse().ok()?;
+        let number = |name: &str| fs::read_to_string(limit.folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        let names = limit.names;
+        let used = number(names.usage)?;
         let stat = fs::read_to_string(limit.folder.join("memory.stat")).unwrap_or_default();
-        let cached = stat.lines().find_map(|line| line.strip_prefix(limit.names.cached)?.trim().parse().ok());
-        Some(limit.bytes.saturating_sub(used.saturating_sub(cached.unwrap_or(0))))
+        let field = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        let kernel = if names.kernel.ends_with(' ') { field(names.kernel) } else { number(names.kernel) };
+        let mapped = [kernel, field(names.anonymous), field(names.files)].into_iter().sum::<Option<u64>>();
+        let unmapped = mapped.map_or(0, |mapped| used.saturating_sub(mapped));
+        let free = field(names.cached).unwrap_or(0) + unmapped;
+        Some(limit.bytes.saturating_sub(used.saturating_sub(free)))
     };
     limits.iter().filter_map(left).min()
 }
@@ -59,11 +67,28 @@ struct Names {
     limit: &'static str,
     usage: &'static str,
     cached: &'static str,
+    anonymous: &'static str,
+    files: &'static str,
+    /// A field of the statistics where it ends with a space, else a file.
+    kernel: &'static str,
 }
 
-const VERSION_2: Names = Names { limit: "memory.max", usage: "memory.current", cached: "inactive_file " };
-const VERSION_1: Names =
-    Names { limit: "memory.limit_in_bytes", usage: "memory.usage_in_bytes", cached: "total_inactive_file " };
+const VERSION_2: Names = Names {
+    limit: "memory.max",
+    usage: "memory.current",
+    cached: "inactive_file ",
+    anonymous: "anon ",
+    files: "file ",
+    kernel: "kernel ",
+};
+const VERSION_1: Names = Names {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    cached: "total_inactive_file ",
+    anonymous: "total_rss ",
+    files: "total_cache ",
+    kernel: "memory.kmem.usage_in_bytes",
+};
 
 /// All limits from this process's cgroup up to the root.
 fn limits(root: &Path) -> Option<Vec<Limit>> {
@@ -173,6 +198,25 @@ mod tests {
         let files = [("sys/fs/cgroup/memory/memory.limit_in_bytes", "3000\n")];
         assert_eq!(check("container", "4:memory:/docker/abc\n", mount, &files), Some(3000));
         assert_eq!(check("nested", "0::/../..\n", V2, &[("sys/fs/cgroup/memory.max", "4000")]), Some(4000));
+    }
+
+    #[test]
+    fn parts_of_huge_pages_that_are_mapped_no_more_count_as_free() {
+        let stat = "anon 300\nfile 200\nkernel 100\ninactive_file 150\n";
+        let files = [
+            ("sys/fs/cgroup/a/memory.max", "1000\n"),
+            ("sys/fs/cgroup/a/memory.current", "700\n"),
+            ("sys/fs/cgroup/a/memory.stat", stat),
+        ];
+        let left = |root: &Path| memory_left(&limits(root)?);
+        assert_eq!(check_by(left, "unmapped", "0::/a\n", V2, &files), Some(550));
+        let files = [
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000\n"),
+            ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "700\n"),
+            ("sys/fs/cgroup/memory/a/memory.kmem.usage_in_bytes", "100\n"),
+            ("sys/fs/cgroup/memory/a/memory.stat", "total_cache 200\ntotal_rss 300\ntotal_inactive_file 150\n"),
+        ];
+        assert_eq!(check_by(left, "unmapped-1", "4:memory:/a\n", V1, &files), Some(550));
     }
 
     #[test]

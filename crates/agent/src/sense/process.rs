@@ -171,7 +171,7 @@ pub(crate) fn machine_memory() -> Option<u64> {
 }
 
 /// Memory that this process could still get: what the machine has, and what its cgroup leaves.
-fn headroom() -> Option<u64> {
+pub(crate) fn headroom() -> Option<u64> {
     let available = kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     Some(cgroup::memory_left_here().map_or(available, |left| left.min(available)))
 }

@@ -17,6 +17,8 @@ pub(crate) enum SnapshotFailure {
     NoMemory,
     #[error("memory is too short for the copies that a snapshot makes")]
     ShortOfMemory,
+    #[error("the snapshot was called off: its copies left too little memory")]
+    OutOfRoom,
     #[error("the kernel refuses to clone the process: {}", std::io::Error::from_raw_os_error(*.0))]
     Clone(i32),
     #[error("{}", .0.words())]
@@ -58,7 +60,7 @@ impl SnapshotFailure {
             Self::OtherInterpreter => "other_interpreter",
             Self::UnderWay => "under_way",
             Self::Collecting => "collecting",
-            Self::NoMemory | Self::ShortOfMemory | Self::GaveUp(WalkTrouble::NoMemory) => "no_memory",
+            Self::NoMemory | Self::ShortOfMemory | Self::OutOfRoom | Self::GaveUp(WalkTrouble::NoMemory) => "no_memory",
             Self::Clone(_) => "clone",
             Self::Killed(_) => "killed",
             Self::Missing | Self::GaveUp(WalkTrouble::Lost) => "missing",

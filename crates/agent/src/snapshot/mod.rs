@@ -421,14 +421,14 @@ impl SnapshotRunner {
     }
 
     /// Calls it off. The process is killed and seen to be gone by a later look.
-    pub(crate) fn cancel(&self) {
+    pub(crate) fn cancel(&self, reason: SnapshotFailure) {
         let mut state = lock(&self.state);
         if self.is_foreign() {
             return;
         }
         match &mut state.phase {
-            Phase::Flying(flight) => flight.give_up(SnapshotFailure::Cancelled),
-            Phase::Landed(_) => self.fail(&mut state, SnapshotFailure::Cancelled),
+            Phase::Flying(flight) => flight.give_up(reason),
+            Phase::Landed(_) => self.fail(&mut state, reason),
             Phase::Reaping => state.called_off = true,
             Phase::Idle | Phase::Failed(_) => {}
         }
@@ -436,7 +436,7 @@ impl SnapshotRunner {
 
     /// Calls it off and waits a short while until nothing is left of it. A slice that is being freed is left to end.
     pub(crate) fn shut_down(&self) {
-        self.cancel();
+        self.cancel(SnapshotFailure::Cancelled);
         let mut state = lock(&self.state);
         if self.is_foreign() {
             return;

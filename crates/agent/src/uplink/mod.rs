@@ -30,6 +30,7 @@ use crate::lifecycle::rounds::wait_until;
 use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
 use crate::sense::process::{ceiling, has_room, resident};
+use crate::snapshot::SnapshotProgress;
 use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::sys::wake::{UPLINK, Waiter};
@@ -208,8 +209,11 @@ impl<'a> Uplink<'a> {
             None => UNHEARD_LOOK_NS,
         };
         self.look_due = now + (self.agent.settings.sample.as_nanos() as u64).max(least);
-        let ceiling = ceiling(seen.memory.rss, seen.memory.limit);
-        self.agent.actor.ceiling.store(ceiling.unwrap_or(0), Ordering::Relaxed);
+        // The pages that are copied while a snapshot is out come back: they do not lower the ceiling.
+        if !matches!(self.agent.snapshots.look(), SnapshotProgress::InFlight { .. }) {
+            let ceiling = ceiling(seen.memory.rss, seen.memory.limit);
+            self.agent.actor.ceiling.store(ceiling.unwrap_or(0), Ordering::Relaxed);
+        }
         let mut ledger = self.agent.ledger();
         ledger.process(now, seen);
         if seen.threads == 0 {

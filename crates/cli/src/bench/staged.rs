@@ -87,12 +87,14 @@ pub(crate) struct ScriptSetup<'s> {
     pub(crate) one_core: bool,
     /// The file of the cgroup that it is to be in; none for that of the runner.
     pub(crate) door: Option<&'s Path>,
+    /// Settings of the agent, besides its policy.
+    pub(crate) settings: &'s [(String, String)],
 }
 
 impl<'s> ScriptSetup<'s> {
     /// On all cores, and in the cgroup of the runner.
     pub(crate) fn new(python: &'s Path, home: &'s Home, scripts: &'s Path, heap: f64) -> Self {
-        Self { python, home, scripts, heap, one_core: false, door: None }
+        Self { python, home, scripts, heap, one_core: false, door: None, settings: &[] }
     }
 
     /// The interpreter, which enters the cgroup before it begins.
@@ -134,7 +136,9 @@ impl Staged {
         }
         command.env_remove("PYTHONPATH").env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONHASHSEED", "0");
         if let Some(policy) = &contender.policy {
-            injection::inject_alone(&mut command, setting.home, &[("policy".to_owned(), policy.to_string())])?;
+            let mut settings = vec![("policy".to_owned(), policy.to_string())];
+            settings.extend_from_slice(setting.settings);
+            injection::inject_alone(&mut command, setting.home, &settings)?;
             injection::preload(&mut command, setting.home);
         }
         command

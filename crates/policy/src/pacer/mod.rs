@@ -87,6 +87,10 @@ const THROTTLE: Duration = Duration::from_millis(8);
 const THROTTLE_SPAN: f64 = 0.3;
 const THROTTLE_LEAST: Duration = Duration::from_micros(200);
 
+/// A program that is held up copies no pages. It is held up from the first share of resident memory that is left for copies
+/// on, and nearly all of the time at the second. Below that the snapshot is called off.
+const COPIES_SHORT: (f64, f64) = (0.15, 0.08);
+
 /// How many rooms may be filled before a plain collection runs: when nothing is out, when what is out is late, in any
 /// case. A flight is late after so many times what it should take.
 const BACKSTOP: (f64, f64, f64) = (1.5, 2.0, 3.0);
@@ -151,6 +155,8 @@ struct Out {
     live_before: f64,
     /// What has been freed of what it found.
     freed: f64,
+    /// How long the program was held up because memory was short for copies.
+    held_up: Duration,
 }
 
 /// The pacer of one process.
@@ -305,8 +311,15 @@ impl Pacer {
     pub fn launched(&mut self, now: Duration, scope: Scope, young: u32) {
         self.objects.launched(scope, f64::from(young));
         self.young.all_made_old();
-        self.out =
-            Some(Out { scope, launched: now, landed: None, grown_at_landing: 0.0, live_before: self.live, freed: 0.0 });
+        self.out = Some(Out {
+            scope,
+            launched: now,
+            landed: None,
+            grown_at_landing: 0.0,
+            live_before: self.live,
+            freed: 0.0,
+            held_up: Duration::ZERO,
+        });
         self.bound.launches += 1;
         self.bound.launches_new += u64::from(scope == Scope::New);
     }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    BACKSTOP, CREDIT, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE, NEARLY, Out, Pacer, SLICE,
-    SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
+    BACKSTOP, COPIES_SHORT, CREDIT, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE, NEARLY, Out, Pacer,
+    SLICE, SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
 };
 use crate::observation::{Decision, Moment, Observation, Order, Scope, Snapshot};
 
@@ -84,16 +84,40 @@ impl Pacer {
         if far && observation.now >= self.plain_at.0 {
             return Some(Order::forced(Decision::Full, "the heap is far above its goal, and the snapshot is late"));
         }
-        let share = ((filled - NEARLY) / THROTTLE_SPAN).min(1.0);
-        let pause = THROTTLE.mul_f64(share.max(0.0));
+        let growth = ((filled - NEARLY) / THROTTLE_SPAN).clamp(0.0, 1.0);
+        let copies = self.shortage_for_copies(observation);
+        let pause = THROTTLE.mul_f64(growth.max(copies));
         let runs = observation.moment == Moment::CollectionEnd && !observation.paused;
-        let held_up = pause >= THROTTLE_LEAST && runs && observation.now >= self.throttle_at;
-        if held_up {
-            // Half of the time, and three quarters of it where that has not been enough.
-            let rests = if filled > NEARLY + THROTTLE_SPAN { pause / 3 } else { pause };
-            self.throttle_at = observation.now + pause + rests;
+        if pause < THROTTLE_LEAST || !runs || observation.now < self.throttle_at {
+            return None;
         }
-        held_up.then(|| Order::at_once(Decision::Throttle { pause }, "the program outruns the walk of its heap"))
+        // Half of the time, and more of it where that has not been enough.
+        let rests = match () {
+            () if copies >= 1.0 => pause / 16,
+            () if filled > NEARLY + THROTTLE_SPAN => pause / 3,
+            () => pause,
+        };
+        self.throttle_at = observation.now + pause + rests;
+        if copies <= growth {
+            return Some(Order::at_once(Decision::Throttle { pause }, "the program outruns the walk of its heap"));
+        }
+        if let Some(out) = &mut self.out {
+            out.held_up += pause;
+        }
+        Some(Order::at_once(Decision::Throttle { pause }, "memory is short for the pages that a snapshot copies"))
+    }
+
+    /// How much the program should be held up so that it copies fewer pages: 0 for not at all, 1 for nearly all of the time.
+    /// In all that is never longer than a plain collection would take, or the walk.
+    fn shortage_for_copies(&self, observation: &Observation) -> f64 {
+        let Some((out, left)) = self.out.zip(observation.left_for_copies) else { return 0.0 };
+        let plain = Duration::from_secs_f64(self.objects.now() * self.plain_cost);
+        if out.held_up >= plain.max(self.flight_time(out.scope)) {
+            return 0.0;
+        }
+        let (from, whole) = COPIES_SHORT;
+        let left = left as f64 / observation.rss.max(1) as f64;
+        ((from - left) / (from - whole)).clamp(0.0, 1.0)
     }
 
     /// What was found is freed in proportion to what the program adds, so that nothing is left when the next launch is

@@ -304,3 +304,46 @@ fn what_is_above_the_goal_is_freed_first_and_the_rest_is_spread() {
 fn heavy_garbage_is_freed_at_once() {
     assert_eq!(freed_in_a_second(20_000, 35_000_000), 20_000);
 }
+
+/// How long the program is held up in the first second of a flight while so much of 150 MB is left for copies, of a million
+/// objects that a plain collection takes 100 ms for, and a walk 220 ms.
+fn held_up_in_a_second(left: Option<u64>) -> Duration {
+    const RSS: u64 = 150_000_000;
+    let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
+    pacer.begin(RSS, 1_000_000);
+    pacer.launched(Duration::ZERO, Scope::All, 0);
+    let (mut now, mut held_up) = (Duration::ZERO, Duration::ZERO);
+    while now < Duration::from_secs(1) {
+        now += Duration::from_millis(1);
+        let observation = Observation {
+            now,
+            moment: Moment::CollectionEnd,
+            rss: RSS,
+            left_for_copies: left,
+            snapshot: Snapshot::InFlight,
+            ..Observation::default()
+        };
+        if let Some(order) = pacer.order(&observation)
+            && let Decision::Throttle { pause } = order.decision
+        {
+            now += pause;
+            held_up += pause;
+        }
+    }
+    held_up
+}
+
+#[test]
+fn a_program_is_held_up_while_memory_is_short_for_copies() {
+    assert_eq!(held_up_in_a_second(None), Duration::ZERO);
+    assert_eq!(held_up_in_a_second(Some(50_000_000)), Duration::ZERO);
+    // A sixth of the way from the first share to the second: pauses of a sixth, for half of the time or less.
+    let some = held_up_in_a_second(Some(20_000_000));
+    assert!(some > Duration::ZERO, "{some:?}");
+}
+
+#[test]
+fn a_program_is_not_held_up_for_longer_than_a_walk_takes() {
+    let most = held_up_in_a_second(Some(5_000_000));
+    assert!((220..230).contains(&most.as_millis()), "{most:?}");
+}

@@ -90,6 +90,7 @@ fn what_a_look_has_ordered_is_done_once() {
         counts: [0; 3],
         rss: 0,
         ceiling: None,
+        left_for_copies: None,
         paused: false,
         deferred: false,
         snapshot: None,

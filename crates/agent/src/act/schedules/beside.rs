@@ -118,6 +118,7 @@ impl FakeProcess {
             counts,
             rss: agent.actor.resident_seen(),
             ceiling: None,
+            left_for_copies: None,
             paused: agent.actor.is_quiet(),
             deferred: agent.actor.is_deferred(),
             snapshot: self.script.snapshots.then(|| (agent.snapshots.look(now), agent.snapshots.latest())),

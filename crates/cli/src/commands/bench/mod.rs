@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 
+use super::run::assignment;
 use crate::bench::arrivals::Pattern;
 use crate::bench::contender::Contender;
 use crate::bench::interrupt::{self, Interrupt};
@@ -26,6 +27,7 @@ use crate::failure::{CommandResult, Failure};
 use crate::figures::{bytes, span, utc};
 use crate::home::Home;
 use crate::probe;
+use crate::sources;
 
 /// Where runs are kept, in the working directory.
 const KEPT: &str = "neurogc-bench";
@@ -72,6 +74,9 @@ pub(crate) struct Arguments {
     /// Length of the measured part of each trial, in seconds; each scenario has its own default
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
+    /// Change a setting of the agent in all trials that have one; `neurogc doctor` lists all settings
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    settings: Vec<(String, String)>,
     /// Small heaps and short trials; results are not conclusive
     #[arg(long)]
     quick: bool,
@@ -117,6 +122,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     }
     let named = arguments.policies.as_deref().map(Contender::parse_list).transpose().map_err(Failure::usage)?;
     let heats = plan::heats(&arguments.scenarios, named.as_deref()).map_err(Failure::usage)?;
+    let wrong = |error: neurogc_settings::SettingsError| Failure::usage(error.to_string());
+    neurogc_settings::resolve(&sources::gather(arguments.settings.clone()).0).map_err(wrong)?;
     let arrivals = arguments.arrivals.parse::<Pattern>().map_err(Failure::usage)?;
     let home = Home::find().map_err(Failure::failed)?;
     let python = arguments.python.clone().unwrap_or_else(probe::default_python);
@@ -127,7 +134,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     let interrupt = Interrupt::watch()?;
     let size = Size { quick: arguments.quick, measured: arguments.seconds.map(Duration::from_secs) };
     let setting =
-        ScriptSetup { python: &python, home: &home, scripts: &scripts, heap: size.heap(), one_core: false, door: None };
+        ScriptSetup { settings: &arguments.settings, ..ScriptSetup::new(&python, &home, &scripts, size.heap()) };
     let setup = Setup { setting, size, arrivals: &arrivals, interrupt: &interrupt };
     let mut bench = Bench::new(setup, heats, Run::new(machine, arguments.runs, arguments.quick), &folder);
     let ended = bench.run();
