@@ -19,8 +19,8 @@ const PLACES: usize = 4096;
 const MOST_ASKED: usize = 128;
 const CLOSED_IN_A_ROW: u32 = 24;
 
-/// Before them it asks so many after the one that was found last: a server that opens more connections than it closes gets
-/// rising numbers.
+/// Where that is not all of them, it first asks so many after the one that was found last: a server that opens more
+/// connections than it closes gets rising numbers.
 const NEAR: c_int = 8;
 
 /// Searches take at most one part in so many of the time.
@@ -110,8 +110,11 @@ impl Peers {
         if began < self.search_from.load(Ordering::Relaxed) {
             return None;
         }
-        let near = (latest + 1..=latest.saturating_add(NEAR)).find(|descriptor| ask(*descriptor).ok() == Some(peer));
-        let found = near.or_else(|| self.go_round(peer, ask));
+        let near = || (latest + 1..=latest.saturating_add(NEAR)).find(|descriptor| ask(*descriptor).ok() == Some(peer));
+        let found = match self.next.load(Ordering::Relaxed) {
+            0 => self.go_round(peer, &ask).or_else(near),
+            _ => near().or_else(|| self.go_round(peer, &ask)),
+        };
         if let Some(descriptor) = found {
             self.remember(hash, descriptor);
             self.latest.store(descriptor, Ordering::Relaxed);
@@ -281,6 +284,7 @@ mod tests {
         let peers = Peers::default();
         let mut open: Vec<_> = (0..3000).map(|number| Some(peer(number))).collect();
         peers.latest.store(2999, Ordering::Relaxed);
+        assert_eq!(search(&peers, peer(9999), &open), (None, BOUND), "only now it is known that there are more");
         for number in 3000..3100 {
             open.push(Some(peer(number)));
             let (found, asked) = search(&peers, peer(number), &open);
@@ -291,6 +295,17 @@ mod tests {
             open[17] = Some(peer(number));
             peers.latest.store(17, Ordering::Relaxed);
             assert_eq!(search(&peers, peer(number), &open), (Some(17), 1));
+        }
+    }
+
+    #[test]
+    fn one_search_of_a_small_program_makes_all_its_connections_known() {
+        let peers = Peers { places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(), ..Peers::default() };
+        let open: Vec<_> = (0..60).map(|number| Some(peer(number))).collect();
+        assert_eq!(search(&peers, peer(5), &open).0, Some(5));
+        for number in 0..60 {
+            let hash = hash_of(peer(number));
+            assert_eq!(peers.place(hash).load(Ordering::Relaxed), u64::from(hash) << 32 | number as u64);
         }
     }
 
