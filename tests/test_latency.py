@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import neurogc
 import pytest
-from observed import ask
+from observed import ask, eventually
 from service import Service
 from test_servers import GRANIAN, GUNICORN, HYPERCORN, UVICORN
 
@@ -49,6 +49,8 @@ def server(request):
 def plain():
     service = started((*UVICORN, "--loop", "asyncio", "plain_asgi:app"), "uvicorn")
     try:
+        # On a busy machine a report may come before the first requests are in the books.
+        eventually(lambda: told(service)["count"] == service.answered, what="the first requests")
         yield service
     finally:
         service.stop()

@@ -275,7 +275,8 @@ impl Hub {
     /// No agent listens on a socket any more. Its process has ended, unless the hub follows it by another one: a program that
     /// has become another user has a new socket.
     pub(crate) fn unheard_at(&self, id: &str, path: &Path) {
-        let by_this = |process: &KnownProcess| matches!(&process.source, Source::Socket { path: own, .. } if own == path);
+        let by_this =
+            |process: &KnownProcess| matches!(&process.source, Source::Socket { path: own, .. } if own == path);
         if self.processes().get(id).is_some_and(by_this) {
             self.ended(id);
         }

@@ -132,6 +132,11 @@ export type FlameNode = {
 /** What sites of one group have in common. */
 export type GroupBy = "line" | "function" | "file" | "stack" | "domain";
 
+/** Latencies as they are told. */
+export type HeatAnswer = LatencyHeat & {
+  id: string;
+};
+
 /** What the hub says about itself. */
 export type HubReport = {
   neurogc: string;
@@ -162,11 +167,6 @@ export type IngestCounts = {
 
 /** What a recording is. */
 export type Kind = "trace" | "bench";
-
-/** Latencies as they are told. */
-export type Latency = LatencyHeat & {
-  id: string;
-};
 
 /** Counts of requests by step and by latency. */
 export type LatencyHeat = {

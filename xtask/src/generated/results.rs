@@ -87,7 +87,10 @@ mod tests {
             ),
             Ok("| a |\n|---|\n| 1 |\n| 2 |\n\nCommand: `m`. Measured: 1: today; 2: before.\n"),
         );
-        check(Some(r#"{"command": "", "columns": ["a"], "rows": [{"cells": [], "measured": ""}]}"#), Err("0 cells of 1"));
+        check(
+            Some(r#"{"command": "", "columns": ["a"], "rows": [{"cells": [], "measured": ""}]}"#),
+            Err("0 cells of 1"),
+        );
         check(None, Err("is not there"));
     }
 }

@@ -3,6 +3,7 @@
 //! A server tells its application the peer's address and not the descriptor. So the descriptors are asked for their peers,
 //! and what they answer is remembered. That works for every server, whatever it is written in.
 
+use std::cell::Cell;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::raw::c_int;
@@ -14,7 +15,7 @@ use super::native::{monotonic_coarse_ns, monotonic_ns};
 /// Connections that are remembered at once. Two that share a place displace each other.
 const PLACES: usize = 4096;
 
-/// A search runs in a thread of the program. It asks at most so many descriptors, which takes about 30 µs; the next search
+/// A search runs in a thread of the program. It asks at most so many descriptors, which takes about 20 µs; the next search
 /// goes on from there. After so many in a row that are not open it goes on from the first.
 const MOST_ASKED: usize = 128;
 const CLOSED_IN_A_ROW: u32 = 24;
@@ -23,8 +24,13 @@ const CLOSED_IN_A_ROW: u32 = 24;
 /// connections than it closes gets rising numbers.
 const NEAR: c_int = 8;
 
-/// Searches take at most one part in so many of the time.
-const SEARCH_SHARE: u64 = 50;
+/// Searches take at most one part in so many of the time: the first where a search has seen all descriptors, after which
+/// every connection is known, and the second where it has seen a part of them.
+const SHARES: [u64; 2] = [20, 100];
+
+/// About what asking a descriptor takes. The clock would also count the time in which the thread has no processor, and after
+/// that no search would be made for long.
+const ASK_NS: u64 = 150;
 
 /// Which way data went. The values are the places of the kernel's answers in its `struct tcp_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,17 +116,22 @@ impl Peers {
         if began < self.search_from.load(Ordering::Relaxed) {
             return None;
         }
+        let asked = Cell::new(0);
+        let ask = |descriptor| {
+            asked.set(asked.get() + 1);
+            ask(descriptor)
+        };
         let near = || (latest + 1..=latest.saturating_add(NEAR)).find(|descriptor| ask(*descriptor).ok() == Some(peer));
         let found = match self.next.load(Ordering::Relaxed) {
-            0 => self.go_round(peer, &ask).or_else(near),
-            _ => near().or_else(|| self.go_round(peer, &ask)),
+            0 => self.go_round(peer, ask).or_else(near),
+            _ => near().or_else(|| self.go_round(peer, ask)),
         };
         if let Some(descriptor) = found {
             self.remember(hash, descriptor);
             self.latest.store(descriptor, Ordering::Relaxed);
         }
-        let ended = monotonic_ns();
-        self.search_from.store(ended + (ended - began) * SEARCH_SHARE, Ordering::Relaxed);
+        let share = SHARES[usize::from(self.next.load(Ordering::Relaxed) != 0)];
+        self.search_from.store(began + asked.get() * ASK_NS * share, Ordering::Relaxed);
         found
     }
 
@@ -271,8 +282,12 @@ mod tests {
         let open: Vec<_> = (0..5000).map(|number| Some(peer(number))).collect();
         for wanted in [4999, 0, 2500] {
             let searches = (1..=2 * open.len() / MOST_ASKED).find(|_| {
+                let before = monotonic_ns();
                 let (found, asked) = search(&peers, peer(wanted), &open);
                 assert!(asked <= BOUND, "{asked} descriptors were asked at once");
+                let pause = peers.search_from.load(Ordering::Relaxed).saturating_sub(before);
+                let whole = peers.next.load(Ordering::Relaxed) == 0;
+                assert!(asked == 1 || pause >= (asked as u64 - 1) * ASK_NS * if whole { 20 } else { 100 }, "{pause}");
                 found == Some(wanted as c_int)
             });
             assert!(searches.is_some(), "connection {wanted} was not found in two rounds");
@@ -328,8 +343,8 @@ mod tests {
 
     #[test]
     fn a_peer_without_a_connection_is_not_found() {
-        let peers = Peers::default();
+        let (peers, before) = (Peers::default(), monotonic_ns());
         assert_eq!(peers.last_data("127.0.0.1:1".parse().unwrap(), Way::Received), None);
-        assert!(peers.search_from.load(Ordering::Relaxed) > monotonic_ns());
+        assert!(peers.search_from.load(Ordering::Relaxed) > before + 24 * ASK_NS * SHARES[0]);
     }
 }

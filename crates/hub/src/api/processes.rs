@@ -47,7 +47,7 @@ pub(crate) struct SeriesAnswer<'c> {
 
 /// Latencies as they are told.
 #[derive(Serialize)]
-pub(super) struct Latency<'l> {
+pub(super) struct HeatAnswer<'l> {
     pub(super) id: &'l str,
     #[serde(flatten)]
     pub(super) heat: LatencyHeat,
@@ -117,7 +117,7 @@ pub(super) async fn latency(
     blocking(move || {
         let course = app.hub.store.course(&id, span).map_err(ApiError::unavailable)?;
         let heat = LatencyHeat::of(&course.rows, (span.from_ms, span.to_ms), course.step_ms);
-        Ok(json_text(to_text(&Latency { id: &id, heat })))
+        Ok(json_text(to_text(&HeatAnswer { id: &id, heat })))
     })
     .await
 }
@@ -142,7 +142,7 @@ pub(super) async fn service_latency(
         }
         let step_ms = step_ms.ok_or_else(|| ApiError::not_found("no process of this service reports"))?;
         let heat = LatencyHeat::merged(&rows, (span.from_ms, span.to_ms), step_ms);
-        Ok(json_text(to_text(&Latency { id: &service, heat })))
+        Ok(json_text(to_text(&HeatAnswer { id: &service, heat })))
     })
     .await
 }

@@ -19,7 +19,7 @@ use super::chart::Chart;
 use super::error::ApiError;
 use super::heat::LatencyHeat;
 use super::parameters::QueryParameters;
-use super::processes::{Events, Latency, SeriesAnswer};
+use super::processes::{Events, HeatAnswer, SeriesAnswer};
 use super::{App, blocking, json_text};
 use crate::hub::to_text;
 use crate::recording;
@@ -233,7 +233,7 @@ pub(super) async fn latency(
     parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     rows(app, id, parameters, |id, rows, span, step_ms| {
-        to_text(&Latency { id, heat: LatencyHeat::of(rows, span, step_ms) })
+        to_text(&HeatAnswer { id, heat: LatencyHeat::of(rows, span, step_ms) })
     })
     .await
 }
