@@ -1,7 +1,7 @@
 """What an independent client measures beside what a status report says: p50, p95, p99 and p99.9, by server and by trouble.
 
     python bench/latency.py [--only uvicorn] [--trouble gc] [--seconds 20] [--json FILE]
-    python bench/latency.py --table FILE…        the results of such runs as the table of docs/benchmarks.md
+    python bench/latency.py --save FILE…        puts the results of such runs into the table of docs/benchmarks.md
 
 The client is an open loop (crates/load, example `open_loop`): a latency counts from the moment at which the request was meant
 to be sent. Needs the built package (make build), the built example and the servers in this interpreter. A server that is not
@@ -24,6 +24,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+sys.path.insert(0, str(HERE))
+
+import results  # noqa: E402
 
 SERVERS = {
     "uvicorn uvloop": ("uvicorn uvloop", "-m uvicorn latency:asgi --port {port} --loop uvloop --log-level error --no-access-log"),
@@ -200,20 +203,20 @@ def line(result: dict) -> str:
             + f" | {waits['measured']}/{waits['estimated']}/{waits['unknown']}")
 
 
-def table(results: list[dict]) -> str:
-    """Status ÷ client as Markdown, the client's milliseconds in brackets, and bold what is off by more than 15 %."""
-    rows = ["| server | trouble | p50 | p95 | p99 | p99.9 |", "|---|---|---|---|---|---|"]
-    for trouble in TROUBLES:
-        for result in (result for server in SERVERS for result in results
-                       if (result["server"], result["trouble"]) == (server, trouble)):
-            cells = []
-            for name in QUANTILES:
-                seen = result["client"][name]
-                ratio = result["status"][name] / seen
-                mark = "" if 0.85 <= ratio <= 1.15 else "**"
-                cells.append(f"{mark}{ratio:.2f}{mark} ({seen:.1f})")
-            rows.append(f"| {result['server']} | {trouble} | " + " | ".join(cells) + " |")
-    return "\n".join(rows)
+COLUMNS = ["server", "trouble", "p50", "p95", "p99", "p99.9"]
+
+
+def rows(found: list[dict]) -> list[list[str]]:
+    """Status ÷ client, the client's milliseconds in brackets, and bold what is off by more than 15 %."""
+    made = []
+    for result in found:
+        cells = [result["server"], result["trouble"]]
+        for name in QUANTILES:
+            seen = result["client"][name]
+            ratio = result["status"][name] / seen
+            cells.append(f"{results.bold(f'{ratio:.2f}', not 0.85 <= ratio <= 1.15)} ({seen:.1f})")
+        made.append(cells)
+    return made
 
 
 def main() -> None:
@@ -222,22 +225,25 @@ def main() -> None:
     parser.add_argument("--trouble", action="append", choices=list(TROUBLES))
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--table", type=Path, nargs="+")
+    parser.add_argument("--save", type=Path, nargs="+")
     options = parser.parse_args()
-    if options.table:
-        print(table([result for file in options.table for result in json.loads(file.read_text())]))
+    if options.save:
+        for file in options.save:
+            measured = results.today(at=file.stat().st_mtime)
+            results.save("latency", "python bench/latency.py", COLUMNS, rows(json.loads(file.read_text())), keys=2,
+                         measured=measured)
         return
     print("server            trouble     p50: client status ratio |  p95                   |  p99                   |"
           "  p99.9                 | waits measured/estimated/unknown")
-    results = []
+    found = []
     for server in options.only or SERVERS:
         if any(importlib.util.find_spec(need) is None for need in SERVERS[server][0].split()):
             continue
         for trouble in options.trouble or TROUBLES:
-            results.append(trial(server, trouble, options.seconds))
-            print(line(results[-1]), flush=True)
+            found.append(trial(server, trouble, options.seconds))
+            print(line(found[-1]), flush=True)
             if options.json:
-                options.json.write_text(json.dumps(results, indent=1))
+                options.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What it costs to be observed: the figures of docs/benchmarks.md, measured as ratios and differences within one run.
 
-    python bench/observe.py [--quick] [--json FILE]        needs fastapi and uvicorn, and the built package (make build)
+    python bench/observe.py [--quick] [--save]        needs fastapi and uvicorn, and the built package (make build)
 
 Each part switches between "with" and "without" again and again, so that a machine that grows slower or faster
 disturbs both sides alike. Nothing here is a test: bars are printed beside the figures, not enforced.
@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "python"), str(HERE)]
 
+import results  # noqa: E402
 import workloads  # noqa: E402
 
 
@@ -171,31 +172,33 @@ def main() -> None:
     """Measures everything and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--save", action="store_true", help="also write the table of docs/benchmarks.md")
     options = parser.parse_args()
     scale = 0.1 if options.quick else 1.0
     parts = {
-        "CPU work": lambda: cpu_work(max(6, int(50 * scale))),
-        "FastAPI request": lambda: requests(max(1000, int(20_000 * scale))),
-        "idle process": lambda: idle(max(3, int(30 * scale))),
-        "memory": lambda: memory(max(3, int(15 * scale))),
-        "import + install": lambda: start_up(max(5, int(40 * scale))),
-        "GC event": lambda: gc_event(max(10, int(100 * scale))),
+        "CPU-bound work, six programs: time with ÷ time without": lambda: cpu_work(max(6, int(50 * scale))),
+        "FastAPI behind uvicorn, added to the median request": lambda: requests(max(1000, int(20_000 * scale))),
+        "an idle process, processor time of the agent": lambda: idle(max(3, int(30 * scale))),
+        "memory of the agent": lambda: memory(max(3, int(15 * scale))),
+        "import and install": lambda: start_up(max(5, int(40 * scale))),
+        "one event of the collector (two in each collection)": lambda: gc_event(max(10, int(100 * scale))),
     }
     began = time.time()
-    results = {}
+    rows = []
     for name, measure in parts.items():
         print(f"measuring: {name} …", file=sys.stderr, flush=True)
-        results[name] = measure()
+        result = measure()
+        rows.append([name, show(result["value"], result["unit"]), result["bar"]])
+        rows += [[f"– {part}", show(value, ""), ""] for part, value in result.get("parts", {}).items()]
     print(f"\nCPython {platform.python_version()}, {os.cpu_count()} cores, Linux {platform.release()}, "
           f"{time.strftime('%Y-%m-%d')}, {time.time() - began:.0f} s\n")
-    print("| what | measured (median, 95 % bounds) | bar |\n|---|---|---|")
-    for name, result in results.items():
-        print(f"| {name} | {show(result['value'], result['unit'])} | {result['bar']} |")
-        for part, value in result.get("parts", {}).items():
-            print(f"| – {part} | {show(value, '')} | |")
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    for row in [COLUMNS, ["---"] * len(COLUMNS), *rows]:
+        print(f"| {' | '.join(row)} |")
+    if options.save:
+        results.save("observe", "make bench", COLUMNS, rows, keys=1, measured=results.today())
+
+
+COLUMNS = ["what", "measured (median, 95 % bounds)", "goal"]
 
 
 def show(value: tuple[float, float, float], unit: str) -> str:

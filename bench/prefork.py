@@ -1,9 +1,9 @@
 """Pre-fork servers: what workers share with their master, and how often CPython collects everything in them.
 
-    python bench/prefork.py [--records 300000] [--requests 10000] [--rounds 3] [--json FILE]
+    python bench/prefork.py [--records 300000] [--requests 10000] [--rounds 3] [--save]
 
 Needs gunicorn and the built package (make build). gunicorn loads an application with a large heap before it forks its
-workers (`preload_app`), which then serve the requests of bench/service.py. Four ways take turns:
+workers (`preload_app`), which then serve the requests of the scenario `large-heap`. Four ways take turns:
 
     cpython          CPython left alone
     cpython, frozen  the same, with `gc.freeze()` in gunicorn's hook before the fork, as people do by hand
@@ -29,23 +29,25 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE / "scenarios")]
 
-import service  # noqa: E402
-from trial import environment  # noqa: E402
+import large_heap  # noqa: E402
+import results  # noqa: E402
+from injection import environment  # noqa: E402
+from stage import collections  # noqa: E402
 
 WAYS = ("cpython", "cpython, frozen", "gap, thawed", "gap")
 WORKERS = 2
 # Long enough for a policy to see that start-up is over, and for the last garbage to be collected.
 REST_S = 4.0
 MB = 1 << 20
+COLUMNS = ["CPython", "way", "USS of a worker: idle → after load", "all processes (PSS)",
+           "full collections: in requests, in gaps", "all pauses"]
 
 
 def serve(way: str, port: int, records: int, folder: Path) -> None:
     """gunicorn with the application in its master; each worker writes its figures when it ends."""
     from gunicorn.app.base import BaseApplication
-
-    collections = service.Collections()
 
     class Server(BaseApplication):
         def load_config(self):
@@ -61,7 +63,7 @@ def serve(way: str, port: int, records: int, folder: Path) -> None:
                 self.cfg.set(name, value)
 
         def load(self):
-            return application(service.live_heap(records), collections)
+            return application(large_heap.live_heap(records))
 
     def before_fork(server, worker):
         if way == "cpython, frozen":
@@ -71,26 +73,26 @@ def serve(way: str, port: int, records: int, folder: Path) -> None:
         if way == "gap, thawed":
             gc.unfreeze()
         worker.frozen = gc.get_freeze_count()
-        worker.began = time.monotonic()
+        collections.clear()
 
     def end(server, worker):
-        figures = collections.between(worker.began, time.monotonic())
-        (folder / f"{worker.pid}.json").write_text(json.dumps({"frozen": worker.frozen, **figures}))
+        figures = {"frozen": worker.frozen, **collections.summary()}
+        (folder / f"{worker.pid}.json").write_text(json.dumps(figures))
 
     Server().run()
 
 
-def application(records, collections):
-    """The WSGI application: the requests of bench/service.py, without the computing."""
-    sessions = [None] * service.SESSIONS
+def application(records):
+    """The WSGI application: the requests of `large-heap`, without the computing."""
+    sessions = [None] * large_heap.SESSIONS
 
     def app(environ, start_response):
         collections.in_flight = 1
         number = int(environ["PATH_INFO"].rpartition("/")[2] or 0)
-        scratch = service.tree(service.REQUEST_RECORDS, number)
-        sessions[number % service.SESSIONS] = service.tree(service.SESSION_RECORDS, number)
+        scratch = large_heap.tree(large_heap.REQUEST_RECORDS, number)
+        sessions[number % large_heap.SESSIONS] = large_heap.tree(large_heap.SESSION_RECORDS, number)
         total = len(scratch.fields["links"])
-        for step in range(service.READ_RECORDS):
+        for step in range(large_heap.READ_RECORDS):
             total += records[(number + step * 7919) % len(records)].fields["number"]
         start_response("200 OK", [("Content-Type", "text/plain")])
         collections.in_flight = 0
@@ -147,7 +149,7 @@ def trial(way: str, records: int, requests: int) -> dict:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, __file__, "--serve", way, "--port", str(port), "--records", str(records)]
-        master = subprocess.Popen([*words, "--folder", folder], env=environment(policy, {}), start_new_session=True)
+        master = subprocess.Popen([*words, "--folder", folder], env=environment(policy), start_new_session=True)
         try:
             for _ in range(600):
                 try:
@@ -189,7 +191,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=300_000)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--save", action="store_true", help="also write the table of docs/benchmarks.md")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -207,14 +209,20 @@ def main() -> None:
     print("| | USS of a worker, idle → after load | PSS of a worker | all processes | full collections, in a request"
           " | their pauses, all / longest | all pauses | requests/s |")
     print("|---|---|---|---|---|---|---|---|")
+    rows = []
     for way, trials in measured.items():
         mid = {name: statistics.median(each[name] for each in trials) for name in trials[0]}
+        rows.append([platform.python_version(), way, f"{mid['uss_before_mb']:.0f} → {mid['uss_mb']:.0f} MB",
+                     f"{mid['whole_mb']:.0f} MB",
+                     f"{mid['full_in_request']:.0f}, {mid['full'] - mid['full_in_request']:.0f}",
+                     f"{mid['pause_ms'] / 1000:.1f} s"])
         print(f"| {way} | {mid['uss_before_mb']:.0f} → {mid['uss_mb']:.0f} MB | {mid['pss_mb']:.0f} MB"
               f" | {mid['whole_mb']:.0f} MB | {mid['full']:.0f}, {mid['full_in_request']:.0f}"
               f" | {mid['full_ms']:.0f} / {mid['full_max_ms']:.0f} ms"
               f" | {mid['pause_ms']:.0f} ms | {mid['per_second']:.0f} |")
-    if options.json:
-        options.json.write_text(json.dumps({"python": platform.python_version(), "trials": measured}, indent=1))
+    if options.save:
+        measured = results.today(f"medians of {options.rounds} rounds")
+        results.save("prefork", "python bench/prefork.py", COLUMNS, rows, keys=2, measured=measured)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Servers with and without the agent, in turns: what a light load costs, and what a service that never rests gets.
 
-    python bench/servers.py [--load light|saturated] [--seconds 8] [--pairs 3] [--only "gunicorn gthread"] [--json FILE]
+    python bench/servers.py [--load light|saturated] [--seconds 8] [--pairs 3] [--only "gunicorn gthread"] [--save]
 
 Needs gunicorn, uvicorn and hypercorn in this interpreter, and the built package (make build).
 
@@ -10,6 +10,8 @@ agent's own threads use is exact, and what it adds to the program's threads is a
 
 With `--load saturated` each process of the server has a large heap, and eight clients ask again at once. Memory is the sum of
 the most that each process of the server had resident, without the clones that walk the heap.
+
+With `--save` the figures go into the table of docs/benchmarks.md, see bench/results.py.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from trial import environment  # noqa: E402
+import results  # noqa: E402
+from injection import environment  # noqa: E402
 
 # Each server's command, after the interpreter.
 SERVERS = {
@@ -143,7 +146,7 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        env = environment(policy, {}) | {"SERVERS_RECORDS": str(records)}
+        env = environment(policy) | {"SERVERS_RECORDS": str(records)}
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), str(HERE)]))
         command = [sys.executable, *words.format(port=self.port).split()]
         self.process = subprocess.Popen(command, env=env, cwd=HERE)
@@ -203,25 +206,28 @@ def saturated(words: str, policy: str | None, seconds: float) -> tuple[float, fl
         return len(times) / seconds, times[int(len(times) * 0.999)] * 1000, server.peak(pids) / 1e6
 
 
-def show_light(name: str, pairs: list) -> dict:
+def show_light(name: str, pairs: list) -> list[str]:
     ratios = [ours / alone for (alone, _), (ours, _) in pairs]
     own = statistics.median(own / (ours - own) for _, (ours, own) in pairs)
     alone, ours = (statistics.median(total for total, _ in side) for side in zip(*pairs))
     ratio = f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f})"
     print(f"{name:26} {alone:.3f} ms → {ours:.3f} ms   {ratio}   agent's threads {100 * own:.2f} %", flush=True)
-    return {"pairs": pairs, "ratio": statistics.median(ratios), "own": own}
+    return [name, results.bold(f"{100 * own:.1f} %", own > 0.02), ratio]
 
 
-def show_saturated(name: str, pairs: list) -> dict:
+def show_saturated(name: str, pairs: list) -> list[str]:
     ratios = [[ours / alone for alone, ours in zip(*pair)] for pair in pairs]
     rate, tail, memory = (statistics.median(column) for column in zip(*ratios))
     print(f"{name:26} requests a second {rate:.2f}   p99.9 {tail:.2f}   peak memory {memory:.2f}   {pairs}", flush=True)
-    return {"pairs": pairs, "requests": rate, "p99.9": tail, "memory": memory}
+    return [name, f"{memory:.2f}", results.bold(f"{tail:.2f}", tail > 0.3), results.bold(f"{rate:.2f}", rate < 0.98)]
 
 
 RATE = 100.0
 SATURATED_RECORDS = 150_000
-LOADS = {"light": (light, show_light), "saturated": (saturated, show_saturated)}
+LOADS = {
+    "light": (light, show_light, ["server", "agent's threads", "processor time for each request"]),
+    "saturated": (saturated, show_saturated, ["server", "peak RSS", "p99.9", "requests a second"]),
+}
 
 
 def main() -> None:
@@ -232,16 +238,18 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--policy", default="auto")
     parser.add_argument("--only", action="append", choices=SERVERS, help="a server; may be given several times")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--save", action="store_true", help="also write the table of docs/benchmarks.md")
     words = parser.parse_args()
-    run, show = LOADS[words.load]
-    results = {}
+    run, show, columns = LOADS[words.load]
+    rows = []
     for name in words.only or SERVERS:
         turns = range(words.pairs)
         pairs = [[run(SERVERS[name], policy, words.seconds) for policy in (None, words.policy)] for _ in turns]
-        results[name] = show(name, pairs)
-    if words.json:
-        words.json.write_text(json.dumps(results, indent=1) + "\n")
+        rows.append(show(name, pairs))
+    if words.save:
+        measured = results.today(f"medians of {words.pairs} pairs")
+        command = f"python bench/servers.py --load {words.load} --seconds {words.seconds:g} --pairs {words.pairs}"
+        results.save(f"servers-{words.load}", command, columns, rows, keys=1, measured=measured)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+import results  # noqa: E402
+
 NEUROGC = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fast" / "neurogc"
 POLICIES = ("cpython", "gap")
 BAR = 0.15
@@ -97,23 +101,20 @@ def compare(scenario: str, folder: Path, disturbed_too: bool) -> list[dict]:
     return rows
 
 
-def table(rows: list[dict]) -> str:
-    """Markdown."""
-    lines = ["| scenario | recorded under | played under | runs | p50: measured, simulated | p99: measured, simulated "
-             "| off by | peak RSS: measured, simulated | off by | within 15 % |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
-    for row in rows:
-        cells = [row["scenario"], row["recorded"], row["played"], str(row["runs"])]
-        if row["runs"]:
-            (p50, p50_said, _), (p99, p99_said, p99_off), (rss, rss_said, rss_off) = row["p50"], row["p99"], row["rss"]
-            good = abs(p99_off - 1) <= BAR and abs(rss_off - 1) <= BAR
-            cells += [f"{p50:.1f} ms, {p50_said:.1f} ms", f"{p99:.1f} ms, {p99_said:.1f} ms",
-                      f"{(p99_off - 1) * 100:+.0f} %", f"{rss:.0f} MB, {rss_said:.0f} MB",
-                      f"{(rss_off - 1) * 100:+.0f} %", "yes" if good else "**no**"]
-        else:
-            cells += ["all runs were disturbed"] + [""] * 5
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+COLUMNS = ["scenario", "recorded under", "played under", "runs", "p50: measured, simulated", "p99: measured, simulated",
+           "off by", "peak RSS: measured, simulated", "off by", "within 15 %"]
+
+
+def cells_of(row: dict) -> list[str]:
+    """A row of the table."""
+    cells = [row["scenario"], row["recorded"], row["played"], str(row["runs"])]
+    if not row["runs"]:
+        return cells + ["all runs were disturbed"] + [""] * 5
+    (p50, p50_said, _), (p99, p99_said, p99_off), (rss, rss_said, rss_off) = row["p50"], row["p99"], row["rss"]
+    good = abs(p99_off - 1) <= BAR and abs(rss_off - 1) <= BAR
+    return cells + [f"{p50:.1f} ms, {p50_said:.1f} ms", f"{p99:.1f} ms, {p99_said:.1f} ms",
+                    f"{(p99_off - 1) * 100:+.0f} %", f"{rss:.0f} MB, {rss_said:.0f} MB",
+                    f"{(rss_off - 1) * 100:+.0f} %", "yes" if good else "**no**"]
 
 
 def main() -> int:
@@ -124,6 +125,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--keep", type=Path, help="folder for traces and figures; what is there is not measured again")
     parser.add_argument("--disturbed-too", action="store_true", help="count runs that the bench calls doubtful")
+    parser.add_argument("--save", action="store_true", help="also write the table of docs/benchmarks.md")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         kept = (arguments.keep or Path(scratch)).resolve()
@@ -133,7 +135,12 @@ def main() -> int:
             if not (folder / "bench" / "run.json").exists():
                 measure(scenario, folder, arguments.python, arguments.runs)
             rows += compare(scenario, folder, arguments.disturbed_too)
-    print(table(rows))
+    table = [cells_of(row) for row in rows]
+    for row in [COLUMNS, ["---"] * len(COLUMNS), *table]:
+        print(f"| {' | '.join(row)} |")
+    if arguments.save:
+        command = f"python bench/validate_simulator.py {' '.join(arguments.scenarios)}"
+        results.save("simulator", command, COLUMNS, table, keys=3, measured=results.today())
     return 0
 
 

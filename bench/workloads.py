@@ -100,11 +100,11 @@ def generators():
 
 
 ALL = {
-    "floats": floats,
-    "cycles": cycles,
-    "documents": documents,
-    "texts": texts,
-    "tasks": tasks,
+    "arithmetic on objects": floats,
+    "objects in cycles": cycles,
+    "JSON": documents,
+    "regular expressions and strings": texts,
+    "asyncio tasks": tasks,
     "generators": generators,
 }
 

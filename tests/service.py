@@ -18,6 +18,7 @@ class Service:
 
     def __init__(self, words, **env):
         self.port = _free_port()
+        self.answered = 0  # Requests of `get` that had an answer.
         self._output = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(
             command(*(str(word).replace("{port}", str(self.port)) for word in words)),
@@ -72,7 +73,9 @@ class Service:
 
     def get(self, path):
         with self.opened(path) as response:
-            return response.status, response.read()
+            answer = response.status, response.read()
+        self.answered += 1
+        return answer
 
     def figures(self):
         """What the application says of itself; asking is a request of its own, in flight while it is answered."""

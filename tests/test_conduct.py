@@ -65,6 +65,7 @@ def test_collections_leave_the_requests(code):
     assert gc["collected"] >= 107_000, gc
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_collections_leave_the_requests_of_uvloop():
     pytest.importorskip("uvloop")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import neurogc
 import pytest
-from observed import ask
+from observed import ask, eventually
 from service import Service
 from test_servers import GRANIAN, GUNICORN, HYPERCORN, UVICORN
 
@@ -49,6 +49,8 @@ def server(request):
 def plain():
     service = started((*UVICORN, "--loop", "asyncio", "plain_asgi:app"), "uvicorn")
     try:
+        # On a busy machine a report may come before the first requests are in the books.
+        eventually(lambda: told(service)["count"] == service.answered, what="the first requests")
         yield service
     finally:
         service.stop()
@@ -90,13 +92,13 @@ def open_loop(service, rate, seconds):
         return list(clients.map(one, range(int(rate * seconds))))
 
 
-@pytest.mark.twice
+@pytest.mark.once
 @pytest.mark.timing
 def test_a_stop_that_no_request_met_is_in_a_gap(server):
     before = status(server)["gc"]
     server.get("/stop?times=1&seconds=0.4&every=0.2")
     # Asking would be an arrival, so the stop is given its time first.
-    time.sleep(2)
+    time.sleep(1.2)
     after = status(server)["gc"]
     assert after["in_gap"]["total_ms"] - before["in_gap"]["total_ms"] > 100, after
     assert after["in_gap_arrivals"]["total_ms"] - before["in_gap_arrivals"]["total_ms"] < 100, after
@@ -106,8 +108,8 @@ def test_a_stop_that_no_request_met_is_in_a_gap(server):
 @pytest.mark.timing
 def test_what_waits_during_collections_is_counted_as_the_client_counts_it(server):
     before = status(server)["gc"]
-    server.get("/stop?times=5&seconds=0.3&every=0.7")
-    seen = open_loop(server, 40, 5)
+    server.get("/stop?times=5&seconds=0.3&every=0.5")
+    seen = open_loop(server, 50, 4.2)
     after = status(server)
     requests, gc = after["requests"], after["gc"]
     for name, share in (("p95_ms", 0.95), ("p99_ms", 0.99)):

@@ -2,12 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from observed import HOME, environment
+from observed import HOME, Running, binary, environment, neurogc
 
 PROGRAM = Path(__file__).resolve().parent / "stalling.py"
 INJECTED = 30
@@ -122,6 +123,23 @@ def test_a_stall_has_the_callers_that_led_to_it():
     stacks = [[frame.rpartition(" in ")[2] for frame in stack["frames"]] for stack in json.loads(done.stdout)]
     assert ["slow", "called_by_c", "handler", "<module>"] in stacks, stacks
     assert ["slow", *["deep"] * 7] in stacks, stacks
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not binary(), reason="the command has not been built")
+def test_the_stacks_are_drawn_as_a_flame_graph(tmp_path):
+    code = NESTED.replace('neurogc.install(policy="observe")', "") + "sys.stdout.flush()\nsys.stdin.readline()\n"
+    page = tmp_path / "stalls.html"
+    with Running("import sys\n" + code, policy="observe") as program:
+        program.line()
+        neurogc("stalls", program.pid, "-o", page)
+        assert "exists already" in neurogc("stalls", program.pid, "-o", page, expect=1)
+    drawn = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S)[1])
+    # Where native code ran, its name is in brackets behind that of the function.
+    functions = {frame["function"].partition(" ")[0] for frame in drawn["frames"]}
+    assert drawn["measure"] == "stalls" and {"slow", "called_by_c", "handler", "deep"} <= functions, functions
+    # Six stalls of which each is the time of its callers.
+    assert drawn["nodes"][0]["blocks"] >= 5 and drawn["nodes"][0]["value"] > 50, drawn["nodes"][0]
 
 
 # Uses a few percent of a processor, in short pieces, and stalls from time to time.

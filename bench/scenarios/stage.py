@@ -74,14 +74,15 @@ class Collections:
         self._seen = array.array("d")
 
     def summary(self) -> dict:
-        """Count, sum and longest pause by generation and by place."""
-        sums = {name: {"count": 0, "total_ms": 0.0, "max_ms": 0.0}
+        """Count, those of them in requests, sum and longest pause, by generation and by place."""
+        sums = {name: {"count": 0, "in_request": 0, "total_ms": 0.0, "max_ms": 0.0}
                 for name in ("young", "middle", "full", "in_request", "in_gap")}
         for at in range(0, len(self._seen), 3):
             generation, pause, in_flight = self._seen[at : at + 3]
             kind = ("young", "middle", "full")[min(2, int(generation))]
             for into in (sums[kind], sums["in_request" if in_flight else "in_gap"]):
                 into["count"] += 1
+                into["in_request"] += in_flight > 0
                 into["total_ms"] += pause * 1000
                 into["max_ms"] = max(into["max_ms"], pause * 1000)
         return sums

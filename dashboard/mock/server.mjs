@@ -249,6 +249,7 @@ function play(id, rest, query) {
   const { entry, run, bytes } = recording(id);
   const life = [traced.started_ms, traced.ended_ms];
   if (rest === "series") return { id, ...series(traced, ...asked(query, life), names(query), Number(query.get("points") ?? 600)) };
+  if (rest === "latency") return { id, ...heat(traced, ...asked(query, life), Number(query.get("points") ?? 600)) };
   if (rest === "events") return { id, ...happened(traced, ...asked(query, life), query) };
   if (rest === "file") return bytes;
   if (entry.kind === "bench") return { id, name: entry.name, kind: "bench", run };
@@ -288,6 +289,7 @@ async function answer(request, url) {
   if (what === "recordings" && request.method === "POST") return keep(query.get("name"), body, true);
   if (what === "recordings" && request.method === "DELETE") return void recordings.splice(recordings.indexOf(recording(id)), 1);
   if (what === "recordings") return id ? play(id, rest, query) : { recordings: recordings.map((each) => each.entry) };
+  if (what === "services" && rest === "latency") return { id, ...heat(known.find((process) => process.service === id) ?? known[0], ...asked(query), Number(query.get("points") ?? 600)) };
   if (what !== "processes") throw new Refused(404, "not_found", `there is no ${url.pathname}`);
   if (!id) {
     const list = known.map(described).filter((process) => process.state !== "gone" || query.get("gone") === "true");

@@ -9,7 +9,7 @@ export type {
   Event as Happening,
   Events as Happenings,
   HubReport as Hub,
-  Latency as Heat,
+  HeatAnswer as Heat,
   List,
   LiveMessage,
   Measured as Scenario,

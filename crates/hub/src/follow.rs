@@ -103,7 +103,7 @@ async fn follow(hub: &Hub, path: &Path) {
         tokio::time::sleep(if end == End::Silence { LOOK_EVERY } else { RETRY_AFTER }).await;
     }
     if let Some(id) = id {
-        hub.ended(&id);
+        hub.unheard_at(&id, path);
     }
 }
 

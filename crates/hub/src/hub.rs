@@ -1,6 +1,7 @@
 //! The hub itself: who reports, what they said last, and who is to be told.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -268,6 +269,16 @@ impl Hub {
         let known = self.processes().get_mut(id).map(end).is_some();
         if known {
             self.clients.tell_watchers(id, || LiveMessage::Gone { id }.text());
+        }
+    }
+
+    /// No agent listens on a socket any more. Its process has ended, unless the hub follows it by another one: a program that
+    /// has become another user has a new socket.
+    pub(crate) fn unheard_at(&self, id: &str, path: &Path) {
+        let by_this =
+            |process: &KnownProcess| matches!(&process.source, Source::Socket { path: own, .. } if own == path);
+        if self.processes().get(id).is_some_and(by_this) {
+            self.ended(id);
         }
     }
 

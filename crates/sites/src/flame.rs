@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use neurogc_wire::sites::SiteTable;
+use neurogc_wire::stacks::StallStack;
 use serde::Serialize;
 
 use crate::group::SiteFilter;
@@ -28,12 +29,36 @@ pub struct Flame {
     pub compared_unix_ms: Option<u64>,
     /// What was sampled.
     pub mode: &'static str,
-    /// What the widths are. Growth shows what has grown; what has shrunk has no width.
-    pub measure: Measure,
+    /// What the widths are.
+    pub measure: FlameMeasure,
     /// Places that nodes refer to.
     pub frames: Vec<FlameFrame>,
     /// The tree. The first node is the root and a parent comes before its children.
     pub nodes: Vec<FlameNode>,
+}
+
+/// What the widths of a flame graph are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlameMeasure {
+    /// Live bytes.
+    Live,
+    /// By how many bytes live memory has grown; what has shrunk has no width.
+    Growth,
+    /// Bytes allocated in a second.
+    Rate,
+    /// Milliseconds in stalls.
+    Stalls,
+}
+
+impl From<Measure> for FlameMeasure {
+    fn from(measure: Measure) -> Self {
+        match measure {
+            Measure::Live => Self::Live,
+            Measure::Growth => Self::Growth,
+            Measure::Rate => Self::Rate,
+        }
+    }
 }
 
 /// A place in the code.
@@ -54,9 +79,9 @@ pub struct FlameNode {
     pub parent: u32,
     /// The place.
     pub frame: u32,
-    /// The width: bytes, or bytes in a second, of this node and all below it.
+    /// The width: bytes, bytes in a second, or milliseconds, of this node and all below it.
     pub value: f64,
-    /// Blocks, or blocks in a second.
+    /// Blocks, blocks in a second, or stalls.
     pub blocks: f64,
     /// By how many bytes the live memory has changed since the moment of comparison; 0 without one.
     pub change: f64,
@@ -87,11 +112,37 @@ impl Flame {
             since_unix_ms: table.since_unix_ms,
             compared_unix_ms: table.compared_unix_ms,
             mode: table.mode.name(),
-            measure,
+            measure: measure.into(),
             frames,
             nodes,
         }
     }
+
+    /// Merges the stacks of stalls. The innermost frame is the cause.
+    #[must_use]
+    pub fn of_stalls(pid: u32, taken_unix_ms: u64, since_unix_ms: u64, stacks: &[StallStack]) -> Self {
+        let mut tree = Tree::default();
+        for stack in stacks {
+            let outer = stack.frames.iter().rev().map(|frame| code_line(frame));
+            let called = outer.fold(0, |parent, place| tree.child(parent, place));
+            let cause = CodeLine { function: stack.cause.name(), ..CodeLine::default() };
+            let node = tree.child(called, cause) as usize;
+            tree.nodes[node].value += stack.total_ms.max(0.0);
+            tree.nodes[node].blocks += stack.count as f64;
+        }
+        let (nodes, frames) = tree.finish();
+        let (compared_unix_ms, mode, measure) = (None, "", FlameMeasure::Stalls);
+        Self { pid, taken_unix_ms, since_unix_ms, compared_unix_ms, mode, measure, frames, nodes }
+    }
+}
+
+/// A frame that the agent wrote as `file.py:12 in handler`. What is written otherwise becomes the function.
+fn code_line(text: &str) -> CodeLine<'_> {
+    let parsed = text.split_once(" in ").and_then(|(place, function)| {
+        let (file, line) = place.rsplit_once(':')?;
+        Some(CodeLine { file, function, line: line.parse().ok()?, first_line: 0 })
+    });
+    parsed.unwrap_or(CodeLine { function: text, ..CodeLine::default() })
 }
 
 /// Nodes by the text of their places.

@@ -21,7 +21,7 @@ mod tests;
 
 pub use builder::TableBuilder;
 pub use compare::compare;
-pub use flame::{Flame, FlameFrame, FlameNode};
+pub use flame::{Flame, FlameFrame, FlameMeasure, FlameNode};
 pub use group::{GroupBy, SiteFilter, SiteGroup, group};
 pub use measure::{Amount, Measure, seconds};
 pub use place::{CodeLine, NO_FRAME, TableStacks, short_path};

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use neurogc_wire::sites::{AllocationDomain, SiteCounts, SiteTable};
+use neurogc_wire::stacks::StallStack;
+use neurogc_wire::status::Cause;
 use proptest::prelude::*;
 
 use crate::builder::add;
 use crate::samples::{any_nonsense, any_table, kept, place, table};
 use crate::{
-    CodeLine, Flame, GroupBy, Measure, SiteChoice, SiteFilter, SiteReport, TableStacks, compare, export, group,
+    CodeLine, Flame, FlameFrame, FlameNode, GroupBy, Measure, SiteChoice, SiteFilter, SiteReport, TableStacks, compare,
+    export, group,
 };
 
 /// All counts of a table.
@@ -164,4 +167,37 @@ fn speedscope_gets_growth_where_there_is_a_comparison() {
     );
     assert_eq!(file["profiles"][0]["samples"], serde_json::json!([[0, 1]]));
     assert_eq!(file["shared"]["frames"][1]["name"], "load");
+}
+
+#[test]
+fn stalls_are_merged_by_their_callers_and_end_with_their_cause() {
+    let stack = |cause, frames: &[&str], count, total_ms| StallStack {
+        cause,
+        frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
+        count,
+        total_ms,
+        max_ms: total_ms,
+    };
+    let stacks = [
+        stack(Cause::Gc, &["/srv/shop/app.py:41 in basket", "/srv/shop/routes.py:77 in show"], 8, 900.0),
+        stack(Cause::Python, &["/srv/shop/routes.py:77 in show"], 2, 100.0),
+        stack(Cause::GilNative, &["libz.so"], 1, 50.0),
+    ];
+    let flame = Flame::of_stalls(42, 9000, 1000, &stacks);
+    let shown = |node: &FlameNode| {
+        let FlameFrame { function, file, line } = &flame.frames[node.frame as usize];
+        (node.parent, format!("{function} {file}:{line}"), node.value, node.blocks)
+    };
+    let expected = [
+        (0, "all :0".to_owned(), 1050.0, 11.0),
+        (0, "show /srv/shop/routes.py:77".to_owned(), 1000.0, 10.0),
+        (1, "basket /srv/shop/app.py:41".to_owned(), 900.0, 8.0),
+        (2, "gc :0".to_owned(), 900.0, 8.0),
+        (1, "python :0".to_owned(), 100.0, 2.0),
+        (0, "libz.so :0".to_owned(), 50.0, 1.0),
+        (5, "gil_native :0".to_owned(), 50.0, 1.0),
+    ];
+    assert_eq!(flame.nodes.iter().map(shown).collect::<Vec<_>>(), expected);
+    let page = export::page::encode(&flame).unwrap();
+    assert!(page.contains("\"measure\":\"stalls\"") && page.contains("basket"));
 }

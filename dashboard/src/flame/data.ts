@@ -1,8 +1,11 @@
 // A flame graph as the hub and the command give it, and where its boxes lie.
 
-import type { Flame, FlameFrame, FlameNode, Measure } from "../generated/hub";
+import type { Flame, FlameFrame, FlameMeasure, FlameNode, Measure } from "../generated/hub";
 
 export type { Flame as FlameData, FlameFrame, FlameNode, Measure };
+
+/** The unit of the widths. */
+export const UNITS: Record<FlameMeasure, string> = { live: "bytes", growth: "bytes", rate: "bytes/s", stalls: "ms" };
 
 /** The tree with the position of each node: `left` and `value` are in the unit of the graph. */
 export class Layout {

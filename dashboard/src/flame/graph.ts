@@ -3,7 +3,7 @@
 import { colour } from "../charts/colours";
 import { h, say, unique } from "../dom";
 import { bytes, count, figure, signed } from "../format";
-import { type FlameData, Layout, where } from "./data";
+import { type FlameData, Layout, UNITS, where } from "./data";
 
 const ROW = 20;
 const NARROWEST = 0.7;
@@ -89,7 +89,7 @@ export class FlameGraph {
   }
 
   private get unit(): string {
-    return this.layout?.data.measure === "rate" ? "bytes/s" : "bytes";
+    return UNITS[this.layout?.data.measure ?? "live"];
   }
 
   /** Finds the boxes that are wide enough to be seen. */
@@ -262,7 +262,9 @@ export class FlameGraph {
     if (frame.file) lines.push(frame.line ? `${frame.file}:${frame.line}` : frame.file);
     const grown = data.measure === "growth" ? "grown by " : "";
     lines.push(`${grown}${figure(value, this.unit)}, ${percent(value, data.nodes[0].value)} of all`);
-    lines.push(data.measure === "rate" ? `${figure(blocks, "1/s").replace("/s", "")} blocks a second` : `${count(blocks)} blocks`);
+    if (data.measure === "stalls") lines.push(`${count(blocks)} ${blocks === 1 ? "stall" : "stalls"}`);
+    else if (data.measure === "rate") lines.push(`${figure(blocks, "1/s").replace("/s", "")} blocks a second`);
+    else lines.push(`${count(blocks)} blocks`);
     if (data.compared_unix_ms !== null && data.measure === "live") lines.push(change === 0 ? `unchanged` : `${signed(change, "bytes")} since the comparison (${bytes(Math.max(0, value - change))} then)`);
     return lines;
   }

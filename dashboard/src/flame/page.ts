@@ -1,4 +1,4 @@
-// A flame graph as a file of its own: `neurogc memory flame` and the dashboard put the data in.
+// A flame graph as a file of its own: `neurogc memory flame`, `neurogc stalls` and the dashboard put the data in.
 
 import "../colours.css";
 import "./flame.css";

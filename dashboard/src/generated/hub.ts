@@ -94,8 +94,8 @@ export type Flame = {
   compared_unix_ms: number | null;
   /** What was sampled. */
   mode: string;
-  /** What the widths are. Growth shows what has grown; what has shrunk has no width. */
-  measure: Measure;
+  /** What the widths are. */
+  measure: FlameMeasure;
   /** Places that nodes refer to. */
   frames: FlameFrame[];
   /** The tree. The first node is the root and a parent comes before its children. */
@@ -112,15 +112,18 @@ export type FlameFrame = {
   line: number;
 };
 
+/** What the widths of a flame graph are. */
+export type FlameMeasure = "live" | "growth" | "rate" | "stalls";
+
 /** A frame below its callers. */
 export type FlameNode = {
   /** The node of the caller; the root is its own. */
   parent: number;
   /** The place. */
   frame: number;
-  /** The width: bytes, or bytes in a second, of this node and all below it. */
+  /** The width: bytes, bytes in a second, or milliseconds, of this node and all below it. */
   value: number;
-  /** Blocks, or blocks in a second. */
+  /** Blocks, blocks in a second, or stalls. */
   blocks: number;
   /** By how many bytes the live memory has changed since the moment of comparison; 0 without one. */
   change: number;
@@ -128,6 +131,11 @@ export type FlameNode = {
 
 /** What sites of one group have in common. */
 export type GroupBy = "line" | "function" | "file" | "stack" | "domain";
+
+/** Latencies as they are told. */
+export type HeatAnswer = LatencyHeat & {
+  id: string;
+};
 
 /** What the hub says about itself. */
 export type HubReport = {
@@ -159,11 +167,6 @@ export type IngestCounts = {
 
 /** What a recording is. */
 export type Kind = "trace" | "bench";
-
-/** Latencies as they are told. */
-export type Latency = LatencyHeat & {
-  id: string;
-};
 
 /** Counts of requests by step and by latency. */
 export type LatencyHeat = {

@@ -1,11 +1,11 @@
 // Overview: all processes with their state, latency, pauses, memory, policy and warnings. Those of one service stand together.
 
-import { aborted, get } from "../api";
+import { aborted, get, part } from "../api";
 import { type Context, type Page, whole } from "../context";
 import { h, mark, say } from "../dom";
 import { brief, bytes, figure, ms } from "../format";
 import { COLUMNS, ProcessRow, ROOM, ServiceRow, policies, value } from "../overview/rows";
-import type { List, Process, Stretch } from "../types";
+import type { Heat, List, Process, Stretch } from "../types";
 
 /** For so many processes the past minute is asked for; the others begin with an empty line. */
 const ASKED = 24;
@@ -86,11 +86,17 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
   /** The minute before the page was opened. */
   async function past(process: Process, row: ProcessRow): Promise<void> {
     const stretch = await get<Stretch>(
-      `processes/${encodeURIComponent(process.id)}/series`,
+      `processes/${part(process.id)}/series`,
       { range: "1m", names: "requests.p99_ms", points: ROOM },
       stop.signal,
     ).catch(() => null);
     if (stretch) row.course = [...(stretch.series["requests.p99_ms"] ?? []), ...row.course].slice(-ROOM);
+  }
+
+  /** The same for a service: its percentiles are those of all requests, so they come from the counts. */
+  async function pastOfService(service: string, row: ServiceRow): Promise<void> {
+    const heat = await get<Heat>(`services/${part(service)}/latency`, { range: "1m", points: ROOM }, stop.signal).catch(() => null);
+    if (heat) row.course = [...heat.counts.map((step) => p99(heat, step)), ...row.course].slice(-ROOM);
   }
 
   function rowOf(process: Process): ProcessRow {
@@ -119,8 +125,12 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
   }
 
   function rowOfService(service: string): ServiceRow {
-    const row = services.get(service) ?? new ServiceRow(service, () => toggle(service));
-    services.set(service, row);
+    let row = services.get(service);
+    if (!row) {
+      row = new ServiceRow(service, () => toggle(service));
+      if (services.size < ASKED) void pastOfService(service, row);
+      services.set(service, row);
+    }
     return row;
   }
 
@@ -219,6 +229,17 @@ function mount(root: HTMLElement, { view, processes, live, onTheme }: Context): 
     stop.abort();
     off();
   };
+}
+
+/** The 99th percentile of one step, as the middle of its level. */
+function p99({ levels_ms }: Heat, step: [number, number][]): number | null {
+  const all = step.reduce((sum, [, many]) => sum + many, 0);
+  let rest = 0.01 * all;
+  for (const [level, many] of step.toReversed()) {
+    rest -= many;
+    if (rest < 0) return (levels_ms[level] + levels_ms[level + 1]) / 2;
+  }
+  return null;
 }
 
 function byService(list: Process[]): Map<string, Process[]> {

@@ -4,6 +4,7 @@ import { aborted, get, message, part } from "../api";
 import { LATENCY, PAUSES, STALLS, TRACED, siteSummary } from "../charts/catalogue";
 import { type Frame, empty, framed, latest, until } from "../charts/frame";
 import { Group } from "../charts/group";
+import { HeatMap } from "../charts/heat";
 import { LineChart } from "../charts/lines";
 import { PauseChart } from "../charts/pauses";
 import { tiles } from "../charts/tiles";
@@ -12,7 +13,7 @@ import { h, say, section, segments } from "../dom";
 import { Extent } from "../extent";
 import { brief, moment, position, span } from "../format";
 import { sites } from "../sites";
-import type { Collection, Happenings, Stall, Stretch, Trace } from "../types";
+import type { Collection, Happenings, Heat, Stall, Stretch, Trace } from "../types";
 import { Player } from "./player";
 
 const WIDTHS: Record<string, number> = { "10s": 10_000, "30s": 30_000, "1m": 60_000, "5m": 300_000, "1h": 3_600_000, all: Infinity };
@@ -25,6 +26,7 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
   const length = Math.max(1, trace.to_ms - trace.from_ms);
   const stop = new AbortController();
   let frame: Frame = empty();
+  let latencies: Heat | null = null;
   let collections: Collection[] = [];
   let stops: Stall[] = [];
   let left_out = 0;
@@ -44,6 +46,7 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
   const when = h("output", { class: "when" });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });
   const strip = tiles();
+  const heat = new HeatMap(group);
   const latency = new LineChart(LATENCY, group);
   const pauses = new PauseChart<Collection>(PAUSES, group);
   const stalls = new PauseChart<Stall>(STALLS, group);
@@ -66,6 +69,7 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
     h("div", { class: "toolbar" }, widths.element, back, h("span", { class: "spring" }), when),
     trouble,
     strip.element,
+    heat.element,
     latency.element,
     pauses.element,
     h("div", { class: "beside" }, stalls.element, section("Where it stalled", "", stalled.element)),
@@ -91,12 +95,15 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
     loading = true;
     try {
       const query = { from: Math.floor(trace.from_ms + first), to: Math.ceil(trace.from_ms + last) };
-      const [stretch, happened] = await Promise.all([
+      const [stretch, counted, happened] = await Promise.all([
         get<Stretch>(`recordings/${part(trace.id)}/series`, { ...query, points: POINTS }, stop.signal),
+        get<Heat>(`recordings/${part(trace.id)}/latency`, { ...query, points: POINTS }, stop.signal),
         get<Happenings>(`recordings/${part(trace.id)}/events`, { ...query, kinds: "collection,stall", limit: EVENTS }, stop.signal),
       ]);
       // The last step may end after the recording does.
-      frame = framed({ ...stretch, t: stretch.t.map((t) => Math.min(t - trace.from_ms, length)) });
+      const own = (t: number) => Math.min(t - trace.from_ms, length);
+      frame = framed({ ...stretch, t: stretch.t.map(own) });
+      latencies = { ...counted, t: counted.t.map(own) };
       const events = happened.events.map((event) => ({ ...event, t: event.t - trace.from_ms }));
       collections = events.filter((event): event is Collection => event.kind === "collection");
       stops = events.filter((event): event is Stall => event.kind === "stall");
@@ -123,8 +130,10 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
     group.window(from, to);
     back.hidden = zoomed === null;
     const now = until(frame, at);
+    const stopped = collections.filter((event) => event.t <= at);
+    heat.set(latencies && played(latencies, at), stopped);
     latency.set(now);
-    pauses.set(collections.filter((event) => event.t <= at), left_out);
+    pauses.set(stopped, left_out);
     const stood = stops.filter((event) => event.t <= at);
     stalls.set(stood);
     stalled.set(siteSummary(stood.filter((event) => event.t >= from)), at);
@@ -168,4 +177,10 @@ export function playTrace(root: HTMLElement, context: Context, trace: Trace): ()
     player.destroy();
     group.destroy();
   };
+}
+
+/** The latencies up to a position. */
+function played(heat: Heat, at: number): Heat {
+  const later = heat.t.findIndex((t) => t > at);
+  return later < 0 ? heat : { ...heat, t: heat.t.slice(0, later), counts: heat.counts.slice(0, later) };
 }

@@ -28,6 +28,21 @@ export default {
     same(rows.length, seen.filter((at) => at - recording.from_ms >= Math.max(0, middle - 60_000)).length, "rows before the middle");
   },
 
+  async "the heat map of a trace counts what the API counts, up to the position"(browser, backend) {
+    const { recordings } = await backend.get("recordings");
+    const { id } = recordings.find((each) => each.kind === "trace");
+    const { from_ms, to_ms } = await backend.get(`recordings/${id}`);
+    const heat = await backend.get(`recordings/${id}/latency`, { points: 5000, from: from_ms, to: to_ms });
+    for (const at of [Math.floor((to_ms - from_ms) / 2), to_ms - from_ms]) {
+      await browser.open(`#/replay?rec=${id}&window=all&at=${at}`);
+      const steps = heat.counts.filter((_, i) => Math.min(heat.t[i] - from_ms, to_ms - from_ms) <= at);
+      const sum = steps.flat().reduce((all, [, many]) => all + many, 0);
+      holds(sum > 0, `there are no requests before ${at}`);
+      const text = sum.toLocaleString("en-US");
+      await browser.until((wanted) => document.querySelector('[data-chart="heat"] [data-key="requests"] .value')?.textContent === wanted, text);
+    }
+  },
+
   async "it plays at the speed that is chosen, and stops"(browser, backend) {
     const { recordings } = await backend.get("recordings");
     const page = await browser.open(`#/replay?rec=${recordings.find((each) => each.kind === "trace").id}&at=0`);

@@ -43,7 +43,7 @@ const ANSWERS: &[&str] = &[
     "List",
     "One",
     "SeriesAnswer",
-    "Latency",
+    "HeatAnswer",
     "Events",
     "Comparison",
     "PolicyOffer",

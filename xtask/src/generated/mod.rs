@@ -1,9 +1,11 @@
-//! Files and parts of files that are written from the code: settings, figures, policies.
+//! Files and parts of files that are written from the code, and from the results of measurements: settings, figures, policies,
+//! tables of benchmarks.
 //!
 //! `cargo run -p xtask -- docs` writes them, and `tidy` says which of them are not as they would be written. A part of a
 //! page stands between `<!-- generated NAME -->` and `<!-- end NAME -->`; `part` knows every name.
 
 mod api_types;
+mod results;
 mod settings_page;
 mod stand_in;
 mod tables;
@@ -30,17 +32,21 @@ const FILES: &[(&str, Text)] = &[
 ];
 
 /// Pages with generated parts.
-const PAGES: &[&str] = &["docs/status.md", "docs/api.md", "docs/hub.md", "docs/policies.md"];
+const PAGES: &[&str] = &["docs/status.md", "docs/api.md", "docs/hub.md", "docs/policies.md", "docs/benchmarks.md"];
 
-/// The text of a generated part; `None` where no part has this name.
-fn part(name: &str) -> Option<String> {
-    match name {
+/// The text of a generated part, given how files read now.
+fn part(name: &str, now: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let text = match name {
         "series" => Some(tables::series()),
         "prometheus" => Some(tables::prometheus()),
         "otlp" => Some(tables::otlp()),
         "policies" => Some(tables::policies()),
-        _ => tables::figures(name.strip_prefix("figures ")?),
-    }
+        _ => match name.strip_prefix("results ") {
+            Some(result) => return results::table(result, now),
+            None => name.strip_prefix("figures ").and_then(tables::figures),
+        },
+    };
+    text.ok_or_else(|| format!("there is no generated part {name:?}"))
 }
 
 /// Every generated file as it must read, given how files read now.
@@ -50,7 +56,7 @@ pub(crate) fn files(now: impl Fn(&str) -> Option<String>) -> Result<Vec<(&'stati
     let mut parts = Vec::new();
     for path in PAGES {
         let text = now(path).ok_or_else(|| format!("{path} is not there"))?;
-        let (text, names) = with_parts(&text).map_err(|error| format!("{path}: {error}"))?;
+        let (text, names) = with_parts(&text, &now).map_err(|error| format!("{path}: {error}"))?;
         parts.extend(names);
         files.push((path, text));
     }
@@ -74,7 +80,7 @@ pub(crate) fn write(root: &Path) -> Result<String, String> {
 }
 
 /// A page with its generated parts as they must read, and their names.
-fn with_parts(page: &str) -> Result<(String, Vec<String>), String> {
+fn with_parts(page: &str, now: &impl Fn(&str) -> Option<String>) -> Result<(String, Vec<String>), String> {
     let (mut text, mut names) = (String::new(), Vec::new());
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
@@ -85,7 +91,7 @@ fn with_parts(page: &str) -> Result<(String, Vec<String>), String> {
         if !lines.any(|line| line == end) {
             return Err(format!("`{end}` is missing"));
         }
-        text.push_str(&part(name).ok_or_else(|| format!("there is no generated part {name:?}"))?);
+        text.push_str(&part(name, now)?);
         text.push_str(&end);
         text.push('\n');
         names.push(name.to_owned());
@@ -99,6 +105,7 @@ mod tests {
 
     #[test]
     fn a_part_is_replaced_and_the_rest_stays() {
+        let with_parts = |page: &str| with_parts(page, &|_: &str| None);
         let page = "a\n<!-- generated policies -->\nwhat was here\n<!-- end policies -->\nb\n";
         let (text, names) = with_parts(page).unwrap_or_default();
         assert!(text.starts_with("a\n<!-- generated policies -->\n| policy |") && text.ends_with("-->\nb\n"), "{text}");

@@ -3,6 +3,7 @@
 //! A server tells its application the peer's address and not the descriptor. So the descriptors are asked for their peers,
 //! and what they answer is remembered. That works for every server, whatever it is written in.
 
+use std::cell::Cell;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::raw::c_int;
@@ -12,14 +13,24 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use super::native::{monotonic_coarse_ns, monotonic_ns};
 
 /// Connections that are remembered at once. Two that share a place displace each other.
-const PLACES: usize = 1024;
+const PLACES: usize = 4096;
 
-/// A search asks at most so many descriptors, and ends after so many in a row that are not open.
-const MOST_ASKED: c_int = 4096;
+/// A search runs in a thread of the program. It asks at most so many descriptors, which takes about 20 µs; the next search
+/// goes on from there. After so many in a row that are not open it goes on from the first.
+const MOST_ASKED: usize = 128;
 const CLOSED_IN_A_ROW: u32 = 24;
 
-/// Searches take at most one part in so many of the time.
-const SEARCH_SHARE: u64 = 20;
+/// Where that is not all of them, it first asks so many after the one that was found last: a server that opens more
+/// connections than it closes gets rising numbers.
+const NEAR: c_int = 8;
+
+/// Searches take at most one part in so many of the time: the first where a search has seen all descriptors, after which
+/// every connection is known, and the second where it has seen a part of them.
+const SHARES: [u64; 2] = [20, 100];
+
+/// About what asking a descriptor takes. The clock would also count the time in which the thread has no processor, and after
+/// that no search would be made for long.
+const ASK_NS: u64 = 150;
 
 /// Which way data went. The values are the places of the kernel's answers in its `struct tcp_info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +60,8 @@ pub(crate) struct Peers {
     places: Box<[AtomicU64]>,
     /// Where the latest search ended well. A server that closes each connection gets the same number again.
     latest: AtomicI32,
+    /// Where the next search begins.
+    next: AtomicI32,
     /// No search before this.
     search_from: AtomicU64,
 }
@@ -62,7 +75,7 @@ impl std::fmt::Debug for Peers {
 impl Default for Peers {
     fn default() -> Self {
         let places = (0..if cfg!(test) { 16 } else { PLACES }).map(|_| AtomicU64::new(0)).collect();
-        Self { places, latest: AtomicI32::new(-1), search_from: AtomicU64::new(0) }
+        Self { places, latest: AtomicI32::new(-1), next: AtomicI32::new(0), search_from: AtomicU64::new(0) }
     }
 }
 
@@ -81,7 +94,7 @@ impl Peers {
                 _ => {}
             }
         }
-        self.search(peer, hash).and_then(|descriptor| last_data_ms(descriptor, way)).map(reading)
+        self.search(peer, hash, peer_of).and_then(|descriptor| last_data_ms(descriptor, way)).map(reading)
     }
 
     fn place(&self, hash: u32) -> &AtomicU64 {
@@ -92,9 +105,10 @@ impl Peers {
         self.place(hash).store(u64::from(hash) << 32 | u64::from(descriptor as u32), Ordering::Relaxed);
     }
 
-    fn search(&self, peer: SocketAddr, hash: u32) -> Option<c_int> {
+    /// Finds the descriptor that leads to a peer among those that `ask` tells the peers of.
+    fn search(&self, peer: SocketAddr, hash: u32, ask: impl Fn(c_int) -> Result<SocketAddr, c_int>) -> Option<c_int> {
         let latest = self.latest.load(Ordering::Relaxed);
-        if latest >= 0 && peer_of(latest).ok() == Some(peer) {
+        if latest >= 0 && ask(latest).ok() == Some(peer) {
             self.remember(hash, latest);
             return Some(latest);
         }
@@ -102,9 +116,31 @@ impl Peers {
         if began < self.search_from.load(Ordering::Relaxed) {
             return None;
         }
-        let (mut found, mut closed) = (None, 0);
-        for descriptor in 0..MOST_ASKED {
-            match peer_of(descriptor) {
+        let asked = Cell::new(0);
+        let ask = |descriptor| {
+            asked.set(asked.get() + 1);
+            ask(descriptor)
+        };
+        let near = || (latest + 1..=latest.saturating_add(NEAR)).find(|descriptor| ask(*descriptor).ok() == Some(peer));
+        let found = match self.next.load(Ordering::Relaxed) {
+            0 => self.go_round(peer, ask).or_else(near),
+            _ => near().or_else(|| self.go_round(peer, ask)),
+        };
+        if let Some(descriptor) = found {
+            self.remember(hash, descriptor);
+            self.latest.store(descriptor, Ordering::Relaxed);
+        }
+        let share = SHARES[usize::from(self.next.load(Ordering::Relaxed) != 0)];
+        self.search_from.store(began + asked.get() * ASK_NS * share, Ordering::Relaxed);
+        found
+    }
+
+    /// Asks a part of the descriptors, from where the last search ended, and remembers what they answer.
+    fn go_round(&self, peer: SocketAddr, ask: impl Fn(c_int) -> Result<SocketAddr, c_int>) -> Option<c_int> {
+        let mut descriptor = self.next.load(Ordering::Relaxed);
+        let (mut found, mut closed, mut from_first) = (None, 0, descriptor == 0);
+        for _ in 0..MOST_ASKED {
+            match ask(descriptor) {
                 Ok(other) => {
                     self.remember(hash_of(other), descriptor);
                     if other == peer {
@@ -115,16 +151,16 @@ impl Peers {
                 Err(libc::EBADF) => closed += 1,
                 Err(_) => closed = 0,
             }
+            descriptor = descriptor.saturating_add(1);
             if closed > CLOSED_IN_A_ROW {
-                break;
+                (descriptor, closed) = (0, 0);
+                if from_first {
+                    break;
+                }
+                from_first = true;
             }
         }
-        if let Some(descriptor) = found {
-            self.remember(hash, descriptor);
-            self.latest.store(descriptor, Ordering::Relaxed);
-        }
-        let ended = monotonic_ns();
-        self.search_from.store(ended + (ended - began) * SEARCH_SHARE, Ordering::Relaxed);
+        self.next.store(descriptor, Ordering::Relaxed);
         found
     }
 }
@@ -222,10 +258,93 @@ mod tests {
         }
     }
 
+    /// The peer of a connection that is made up.
+    fn peer(number: usize) -> SocketAddr {
+        SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 5000))
+    }
+
+    /// Searches a peer among descriptors whose peers are given, or that are closed. Also gives how many were asked.
+    fn search(peers: &Peers, wanted: SocketAddr, open: &[Option<SocketAddr>]) -> (Option<c_int>, usize) {
+        let asked = std::cell::Cell::new(0);
+        peers.search_from.store(0, Ordering::Relaxed);
+        let found = peers.search(wanted, hash_of(wanted), |descriptor| {
+            asked.set(asked.get() + 1);
+            open.get(descriptor as usize).copied().flatten().ok_or(libc::EBADF)
+        });
+        (found, asked.get())
+    }
+
+    const BOUND: usize = MOST_ASKED + NEAR as usize + 1;
+
+    #[test]
+    fn a_search_among_thousands_of_connections_asks_few_and_the_next_goes_on() {
+        let peers = Peers::default();
+        let open: Vec<_> = (0..5000).map(|number| Some(peer(number))).collect();
+        for wanted in [4999, 0, 2500] {
+            let searches = (1..=2 * open.len() / MOST_ASKED).find(|_| {
+                let before = monotonic_ns();
+                let (found, asked) = search(&peers, peer(wanted), &open);
+                assert!(asked <= BOUND, "{asked} descriptors were asked at once");
+                let pause = peers.search_from.load(Ordering::Relaxed).saturating_sub(before);
+                let whole = peers.next.load(Ordering::Relaxed) == 0;
+                assert!(asked == 1 || pause >= (asked as u64 - 1) * ASK_NS * if whole { 20 } else { 100 }, "{pause}");
+                found == Some(wanted as c_int)
+            });
+            assert!(searches.is_some(), "connection {wanted} was not found in two rounds");
+        }
+    }
+
+    #[test]
+    fn connections_that_are_opened_one_after_the_other_are_found_at_once() {
+        let peers = Peers::default();
+        let mut open: Vec<_> = (0..3000).map(|number| Some(peer(number))).collect();
+        peers.latest.store(2999, Ordering::Relaxed);
+        assert_eq!(search(&peers, peer(9999), &open), (None, BOUND), "only now it is known that there are more");
+        for number in 3000..3100 {
+            open.push(Some(peer(number)));
+            let (found, asked) = search(&peers, peer(number), &open);
+            assert!(found == Some(number as c_int) && asked <= 2, "{found:?} after {asked}");
+        }
+        // A server that closes each connection gets the same number again.
+        for number in 4000..4100 {
+            open[17] = Some(peer(number));
+            peers.latest.store(17, Ordering::Relaxed);
+            assert_eq!(search(&peers, peer(number), &open), (Some(17), 1));
+        }
+    }
+
+    #[test]
+    fn one_search_of_a_small_program_makes_all_its_connections_known() {
+        let peers = Peers { places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(), ..Peers::default() };
+        let open: Vec<_> = (0..60).map(|number| Some(peer(number))).collect();
+        assert_eq!(search(&peers, peer(5), &open).0, Some(5));
+        for number in 0..60 {
+            let hash = hash_of(peer(number));
+            assert_eq!(peers.place(hash).load(Ordering::Relaxed), u64::from(hash) << 32 | number as u64);
+        }
+    }
+
+    #[test]
+    fn a_small_program_is_searched_whole_wherever_the_last_search_ended() {
+        let peers = Peers::default();
+        let mut open = vec![None; 40];
+        for (at, number) in [(3, 1), (20, 2), (39, 3)] {
+            open[at] = Some(peer(number));
+        }
+        for next in 0..60 {
+            for (at, number) in [(3, 1), (20, 2), (39, 3)] {
+                peers.next.store(next, Ordering::Relaxed);
+                peers.latest.store(-1, Ordering::Relaxed);
+                let (found, asked) = search(&peers, peer(number), &open);
+                assert!(found == Some(at) && asked <= BOUND, "from {next}: {found:?} after {asked}");
+            }
+        }
+    }
+
     #[test]
     fn a_peer_without_a_connection_is_not_found() {
-        let peers = Peers::default();
+        let (peers, before) = (Peers::default(), monotonic_ns());
         assert_eq!(peers.last_data("127.0.0.1:1".parse().unwrap(), Way::Received), None);
-        assert!(peers.search_from.load(Ordering::Relaxed) > monotonic_ns());
+        assert!(peers.search_from.load(Ordering::Relaxed) > before + 24 * ASK_NS * SHARES[0]);
     }
 }

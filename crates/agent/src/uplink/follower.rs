@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use nix::poll::{PollFd, PollFlags};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use super::backlog::Backlog;
 use crate::book::hub_batch::Bulletin;
@@ -13,23 +14,43 @@ use crate::lifecycle::agent::Agent;
 /// One that takes nothing for this long is left.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
+/// One that has taken nothing for this long makes room for another.
+pub(super) const STUCK_NS: u64 = 2_000_000_000;
+
 /// One that follows.
 #[derive(Debug)]
 pub(super) struct Follower {
     stream: UnixStream,
+    /// The process of the hub, where the kernel shows it.
+    pub(super) hub: Option<i32>,
+    /// Whether it came by a socket that is not served any more.
+    pub(super) former: bool,
     pub(super) backlog: Backlog,
     /// The frame on its way, and how much of it has gone.
     frame: Vec<u8>,
     gone: usize,
     /// When something was last taken.
-    taken: u64,
+    pub(super) taken: u64,
 }
 
 impl Follower {
     /// Never waits for it from now on.
     pub(super) fn new(stream: UnixStream, now: u64) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, backlog: Backlog::default(), frame: Vec::new(), gone: 0, taken: now })
+        // A hub in another container has no number here.
+        let hub = getsockopt(&stream, PeerCredentials).ok().map(|peer| peer.pid()).filter(|pid| *pid != 0);
+        let backlog = Backlog::default();
+        Ok(Self { stream, hub, former: false, backlog, frame: Vec::new(), gone: 0, taken: now })
+    }
+
+    /// Whether the newcomer is the same hub, which has found the socket that is served now.
+    pub(super) fn is_replaced_by(&self, newcomer: &Self) -> bool {
+        self.former && self.hub.is_some() && self.hub == newcomer.hub
+    }
+
+    /// Whether it has not taken anything lately of what it is sent.
+    pub(super) fn is_stuck(&self, now: u64) -> bool {
+        self.is_sending() && now >= self.taken + STUCK_NS
     }
 
     /// Tells what there is to tell. An error means that it is not there any more.
@@ -62,7 +83,7 @@ impl Follower {
     }
 
     /// Sees whether it has left. It has nothing to say, and what it says all the same is thrown away.
-    fn listen(&mut self) -> io::Result<()> {
+    pub(super) fn listen(&mut self) -> io::Result<()> {
         // More than a socket holds.
         const MOST_READS: usize = 256;
         for _ in 0..MOST_READS {
@@ -96,6 +117,16 @@ impl Follower {
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+impl Follower {
+    /// Gives it more than its socket holds.
+    pub(super) fn fill(&mut self, now: u64) {
+        self.frame = vec![0; 4 << 20];
+        self.send(now).unwrap();
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
@@ -113,8 +144,7 @@ mod tests {
     fn one_that_takes_nothing_is_left_when_its_time_is_over() {
         let (near, _far) = UnixStream::pair().unwrap();
         let mut follower = Follower::new(near, 5).unwrap();
-        follower.frame = vec![0; 4 << 20];
-        follower.send(6).unwrap();
+        follower.fill(6);
         assert!(follower.is_sending() && follower.due() == 6 + PATIENCE_NS);
         follower.send(5 + PATIENCE_NS).unwrap();
         assert!(follower.send(6 + PATIENCE_NS).is_err());

@@ -10,8 +10,8 @@ use crate::book::hub_batch::{Bulletin, PendingRecords};
 use crate::lifecycle::agent::Agent;
 use crate::sys::native::monotonic_ns;
 
-/// More do not get in: each costs a report a second.
-const MOST: usize = 4;
+/// Followers at a time: each costs a report a second.
+const MOST: usize = 8;
 
 /// What happens is kept for this long after the last one has left: around a fork all connections end, and the next ones
 /// want to know what happened meanwhile.
@@ -42,12 +42,20 @@ impl Listeners {
 
     /// Lets one more listen.
     pub(super) fn add(&mut self, agent: &Agent, stream: UnixStream) {
-        if self.followers.len() < MOST
-            && let Ok(follower) = Follower::new(stream, monotonic_ns())
-        {
-            self.followers.push(follower);
-            agent.ledger().news.get_or_insert_default();
+        let now = monotonic_ns();
+        let Ok(newcomer) = Follower::new(stream, now) else { return };
+        let admitted = admit(&mut self.followers, newcomer, now);
+        let mut ledger = agent.ledger();
+        if admitted {
+            ledger.news.get_or_insert_default();
+        } else {
+            ledger.trouble(format!("one more hub wants to follow this process, which reports to {MOST} already"));
         }
+    }
+
+    /// The socket by which all followers came is not served any more: the process has become another user.
+    pub(super) fn socket_changes(&mut self) {
+        self.followers.iter_mut().for_each(|follower| follower.former = true);
     }
 
     /// Whether there is a hub or a follower.
@@ -96,5 +104,91 @@ impl Listeners {
     pub(super) fn poll_on<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) {
         polled.extend(self.followers.iter().map(Follower::poll_on));
         polled.extend(self.push.iter().filter_map(Push::poll_on));
+    }
+}
+
+/// Gives a newcomer a place, if there is one: without those that have left, without the connection that the same hub had by
+/// a former socket, and if need be in place of one by a former socket, or of one that takes nothing.
+fn admit(followers: &mut Vec<Follower>, newcomer: Follower, now: u64) -> bool {
+    followers.retain_mut(|other| !other.is_replaced_by(&newcomer) && other.listen().is_ok());
+    if followers.len() >= MOST {
+        let spare = followers.iter().position(|other| other.former).or_else(|| {
+            let stuck = followers.iter().enumerate().filter(|(_, other)| other.is_stuck(now));
+            stuck.min_by_key(|(_, other)| other.taken).map(|(at, _)| at)
+        });
+        let Some(at) = spare else { return false };
+        followers.remove(at);
+    }
+    followers.push(newcomer);
+    true
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::super::follower::STUCK_NS;
+    use super::*;
+
+    /// A follower of a hub with this process id, and the hub's end.
+    fn follower(hub: i32) -> (Follower, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        let mut follower = Follower::new(near, 0).unwrap();
+        follower.hub = Some(hub);
+        (follower, far)
+    }
+
+    /// As many as there are places, of hubs 0, 1, 2 and so on.
+    fn full() -> (Vec<Follower>, Vec<UnixStream>) {
+        (0..MOST as i32).map(follower).unzip()
+    }
+
+    fn hubs(followers: &[Follower]) -> Vec<i32> {
+        followers.iter().filter_map(|follower| follower.hub).collect()
+    }
+
+    #[test]
+    fn a_follower_that_has_left_gives_its_place_to_the_next() {
+        let (mut followers, mut ends) = full();
+        assert!(!admit(&mut followers, follower(99).0, 0));
+        drop(ends.remove(2));
+        let (newcomer, _end) = follower(99);
+        assert!(admit(&mut followers, newcomer, 0));
+        assert_eq!(hubs(&followers), [0, 1, 3, 4, 5, 6, 7, 99]);
+    }
+
+    #[test]
+    fn two_hubs_and_changes_of_user_do_not_fill_the_places() {
+        let (mut followers, mut ends) = (Vec::new(), Vec::new());
+        for _ in 0..3 * MOST {
+            followers.iter_mut().for_each(|follower: &mut Follower| follower.former = true);
+            for hub in [1, 2] {
+                let (newcomer, end) = follower(hub);
+                assert!(admit(&mut followers, newcomer, 0));
+                ends.push(end);
+            }
+            assert_eq!(hubs(&followers), [1, 2]);
+        }
+    }
+
+    #[test]
+    fn two_connections_of_one_hub_by_the_same_socket_do_not_replace_each_other() {
+        let ((first, _a), (second, _b)) = (follower(1), follower(1));
+        let mut followers = vec![first];
+        assert!(admit(&mut followers, second, 0));
+        assert_eq!(hubs(&followers), [1, 1]);
+    }
+
+    #[test]
+    fn a_place_is_taken_from_a_former_socket_first_and_then_from_one_that_takes_nothing() {
+        let (mut followers, _ends) = full();
+        followers[4].former = true;
+        followers[6].fill(1);
+        let (newcomer, _end) = follower(98);
+        assert!(admit(&mut followers, newcomer, STUCK_NS));
+        assert_eq!(hubs(&followers), [0, 1, 2, 3, 5, 6, 7, 98]);
+        let (newcomer, _other_end) = follower(99);
+        assert!(admit(&mut followers, newcomer, 1 + STUCK_NS));
+        assert_eq!(hubs(&followers), [0, 1, 2, 3, 5, 7, 98, 99]);
+        assert!(!admit(&mut followers, follower(100).0, 2 + STUCK_NS), "all others take what they are sent");
     }
 }

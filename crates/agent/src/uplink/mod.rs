@@ -168,6 +168,7 @@ impl<'a> Uplink<'a> {
         }
         if self.control.as_ref().is_some_and(|control| !control.is_of_this_user()) {
             self.open_control();
+            self.listeners.socket_changes();
         }
         if let Some(mut control) = self.control.take() {
             for stream in control.serve(self.agent, now, || self.catch_up(now)) {

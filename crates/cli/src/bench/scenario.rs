@@ -56,6 +56,8 @@ const LIMITS_AND_US: &str = "default,off,each,gap";
 
 const WATCHED_AND_US: &str = "default,observe,gap";
 
+const FLOOR_AND_US: &str = "default,off,auto";
+
 const MIXED: &[(u32, &str)] = &[(1, "/cpu/{}"), (1, "/memory/{}"), (1, "/io/{}"), (1, "/network/{}")];
 
 /// All of them, in the order of the report.
@@ -179,6 +181,30 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         seconds: 1,
         overhead: 9.0,
         by_default: true,
+    },
+    Scenario {
+        name: "large-heap",
+        about: "a service with a million tracked objects, cycles in every request, and sessions that die old; open loop",
+        script: "large_heap.py",
+        drive: DriveMode::Open,
+        surroundings: Surroundings::Free,
+        asks: &[(1, "/item/{}")],
+        contenders: FLOOR_AND_US,
+        seconds: 20,
+        overhead: 3.0,
+        by_default: false,
+    },
+    Scenario {
+        name: "huge-heap",
+        about: "the service of `large-heap` with six million tracked objects; open loop",
+        script: "huge_heap.py",
+        drive: DriveMode::Open,
+        surroundings: Surroundings::Free,
+        asks: &[(1, "/item/{}")],
+        contenders: FLOOR_AND_US,
+        seconds: 80,
+        overhead: 8.0,
+        by_default: false,
     },
     Scenario {
         name: "saturated",

@@ -15,6 +15,8 @@ const SCRIPTS: &[(&str, &str)] = scripts![
     "attribution.py",
     "demo.py",
     "heavy_objects.py",
+    "huge_heap.py",
+    "large_heap.py",
     "leak.py",
     "llm_loop.py",
     "mixed.py",

@@ -2,15 +2,20 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use neurogc_sites::{Flame, export};
 use neurogc_wire::stacks::StallStack;
+use neurogc_wire::status::Status;
 
 use crate::agents::Rendezvous;
 use crate::failure::{CommandResult, Failure};
 use crate::figures::{count, ms, plain};
+use crate::notice::say;
 use crate::process;
+use crate::target::OutputFile;
 
 /// How long the agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The stacks that stalled longest come first, each with the place and its callers. An agent keeps 16 stacks of 8 frames.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc stalls 4242\n  neurogc stalls 4242 --json\n  \
+                        neurogc stalls 4242 -o stalls.html               a flame graph in one HTML file\n  \
                         neurogc stalls 4242 --collapsed > stalls.txt     for speedscope, inferno or flamegraph.pl")]
 pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
@@ -31,12 +37,20 @@ pub(crate) struct Arguments {
     /// Print the stacks as JSON
     #[arg(long)]
     json: bool,
+    /// Write a flame graph to this HTML file, which loads nothing; widths are time in stalls
+    #[arg(short, long, value_name = "OUT", conflicts_with_all = ["collapsed", "json"])]
+    output: Option<PathBuf>,
+    /// Overwrite an existing file
+    #[arg(long, requires = "output")]
+    force: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let status = Rendezvous::of_this_machine().ask_since(arguments.pid, None, PATIENCE).map_err(Failure::failed)?;
     let stacks = &status.stalls.stacks;
-    if arguments.json {
+    if let Some(path) = &arguments.output {
+        draw(&status, path, arguments.force)?;
+    } else if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(stacks)?)?;
     } else if arguments.collapsed {
         write!(out, "{}", collapsed(stacks))?;
@@ -48,7 +62,18 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     Ok(())
 }
 
-/// TableStacks for a person.
+/// Writes the flame graph.
+fn draw(status: &Status, path: &Path, force: bool) -> CommandResult {
+    let target = OutputFile::new(path, force)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let since = now.saturating_sub((status.uptime_s * 1e3) as u64);
+    let page = export::page::encode(&Flame::of_stalls(status.pid, now, since, &status.stalls.stacks))?;
+    target.write(|mut file| Ok(file.write_all(page.as_bytes())?))?;
+    say(format_args!("wrote {}; open it in a browser", path.display()));
+    Ok(())
+}
+
+/// Stacks for a person.
 fn text(stacks: &[StallStack]) -> String {
     let mut text = String::new();
     for stack in stacks {

@@ -47,10 +47,10 @@ pub(crate) struct SeriesAnswer<'c> {
 
 /// Latencies as they are told.
 #[derive(Serialize)]
-struct Latency<'l> {
-    id: &'l str,
+pub(super) struct HeatAnswer<'l> {
+    pub(super) id: &'l str,
     #[serde(flatten)]
-    heat: LatencyHeat,
+    pub(super) heat: LatencyHeat,
 }
 
 /// Events as they are told, of processes and of recordings.
@@ -117,7 +117,32 @@ pub(super) async fn latency(
     blocking(move || {
         let course = app.hub.store.course(&id, span).map_err(ApiError::unavailable)?;
         let heat = LatencyHeat::of(&course.rows, (span.from_ms, span.to_ms), course.step_ms);
-        Ok(json_text(to_text(&Latency { id: &id, heat })))
+        Ok(json_text(to_text(&HeatAnswer { id: &id, heat })))
+    })
+    .await
+}
+
+/// Processes of one service whose history is merged at most.
+const MOST_MERGED: usize = 64;
+
+pub(super) async fn service_latency(
+    State(app): State<Arc<App>>,
+    Path(service): Path<String>,
+    parameters: QueryParameters,
+) -> Result<Response, ApiError> {
+    let span = parameters.span()?;
+    blocking(move || {
+        let views = app.hub.views();
+        let members = views.iter().filter(|view| view.state != Presence::Gone && view.facts.service == service);
+        let (mut rows, mut step_ms) = (Vec::new(), None);
+        for view in members.take(MOST_MERGED) {
+            let course = app.hub.store.course(&view.facts.id, span).map_err(ApiError::unavailable)?;
+            rows.extend(course.rows);
+            step_ms = Some(course.step_ms);
+        }
+        let step_ms = step_ms.ok_or_else(|| ApiError::not_found("no process of this service reports"))?;
+        let heat = LatencyHeat::merged(&rows, (span.from_ms, span.to_ms), step_ms);
+        Ok(json_text(to_text(&HeatAnswer { id: &service, heat })))
     })
     .await
 }

@@ -17,11 +17,13 @@ use tokio::task::JoinHandle;
 
 use super::chart::Chart;
 use super::error::ApiError;
+use super::heat::LatencyHeat;
 use super::parameters::QueryParameters;
-use super::processes::{Events, SeriesAnswer};
+use super::processes::{Events, HeatAnswer, SeriesAnswer};
 use super::{App, blocking, json_text};
 use crate::hub::to_text;
 use crate::recording;
+use crate::row::FigureRow;
 use crate::shelf::{Kind, ShelfEntry, UploadError, is_run};
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
@@ -218,14 +220,38 @@ pub(super) async fn series(
     Path(id): Path<String>,
     parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
-    let (places, points) = (parameters.series()?, parameters.points()?);
+    let places = parameters.series()?;
+    rows(app, id, parameters, move |id, rows, span, step_ms| {
+        to_text(&SeriesAnswer { id, chart: Chart::of(rows, &places, span, step_ms) })
+    })
+    .await
+}
+
+pub(super) async fn latency(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: QueryParameters,
+) -> Result<Response, ApiError> {
+    rows(app, id, parameters, |id, rows, span, step_ms| {
+        to_text(&HeatAnswer { id, heat: LatencyHeat::of(rows, span, step_ms) })
+    })
+    .await
+}
+
+/// Answers with the rows of a trace in the while that is wanted. `text` gets its id, the rows, the while and the step.
+async fn rows(
+    app: Arc<App>,
+    id: String,
+    parameters: QueryParameters,
+    text: impl FnOnce(&str, &[FigureRow], (u64, u64), u64) -> String + Send + 'static,
+) -> Result<Response, ApiError> {
+    let points = parameters.points()?;
     traced(app, id, move |entry, bytes| {
         let recording = recording::read(bytes).map_err(unreadable)?;
         let (from, to) = parameters.bounds((recording.from_ms, recording.to_ms))?;
         let step_ms = (to - from).div_ceil(points).div_ceil(1000).max(1) * 1000;
         let rows = recording::rows(bytes, (from, to), step_ms).map_err(unreadable)?;
-        let chart = Chart::of(&rows, &places, (from, to), step_ms);
-        Ok(json_text(to_text(&SeriesAnswer { id: &entry.id, chart })))
+        Ok(json_text(text(&entry.id, &rows, (from, to), step_ms)))
     })
     .await
 }

@@ -163,6 +163,16 @@ async fn latencies_are_counted_by_step_and_level() {
     assert!(levels.len() == 2 && levels[0] <= 7.0 && 7.0 < levels[1] && levels[1] < 1.3 * levels[0], "{levels:?}");
     let (_, before) = scene.get(&format!("/api/v1/processes/{id}/latency?from=1000&to=2000")).await;
     assert_eq!((&before["levels_ms"], &before["counts"]), (&json!([]), &json!([])));
+    // A service has the requests of all its processes, in common steps.
+    scene.report(7000, "gap");
+    let all = |heat: &Value| {
+        let steps = heat["counts"].as_array().unwrap().iter().flat_map(|step| step.as_array().unwrap());
+        steps.map(|cell| cell[1].as_u64().unwrap()).sum::<u64>()
+    };
+    let path = "/api/v1/services/shop/latency?range=1m";
+    let heat = scene.eventually(path, |body| body["t"] != json!([]) && all(body) == 200).await;
+    assert!(heat["t"].as_array().unwrap().iter().all(|t| t.as_u64().unwrap() % 1000 == 0), "{heat}");
+    check_error(scene.get("/api/v1/services/none/latency").await, 404, "not_found");
     check_error(scene.get("/api/v1/processes/x/latency").await, 404, "not_found");
     check_error(scene.get(&format!("/api/v1/processes/{id}/latency?points=1")).await, 400, "bad_request");
 }
@@ -343,6 +353,8 @@ async fn a_recording_is_uploaded_drawn_and_deleted() {
     let mut writer = BlockWriter::new();
     writer.push(&Record::Process { at: 0, rss: 55, cpu_us: 0 });
     writer.push(&collection(500_000_000, 2_000_000));
+    writer.push(&Record::RequestStart { at: 600_000_000, id: 1 });
+    writer.push(&Record::RequestEnd { at: 640_000_000, id: 1 });
     trace.extend(writer.take());
     let (status, entry) = scene.post("/api/v1/recordings?name=a.ngct", "application/octet-stream", trace.clone()).await;
     assert_eq!((status, &entry["kind"], &entry["name"]), (StatusCode::CREATED, &json!("trace"), &json!("a.ngct")));
@@ -351,6 +363,10 @@ async fn a_recording_is_uploaded_drawn_and_deleted() {
     assert_eq!((&one["process"]["pid"], &one["from_ms"]), (&json!(3), &json!(1000)));
     let (_, chart) = scene.get(&format!("{path}/series?names=memory.rss,fds")).await;
     assert_eq!((&chart["t"], &chart["series"]), (&json!([2000]), &json!({"memory.rss": [55.0], "fds": [null]})));
+    let (_, heat) = scene.get(&format!("{path}/latency")).await;
+    assert_eq!((&heat["t"], &heat["counts"]), (&json!([2000]), &json!([[[0, 1]]])));
+    let level = [&heat["levels_ms"][0], &heat["levels_ms"][1]].map(|ms| ms.as_f64().unwrap());
+    assert!(level[0] <= 40.0 && 40.0 < level[1], "{level:?}");
     let (_, found) = scene.get(&format!("{path}/events")).await;
     assert_eq!(found["events"][0]["t"], 1500.0);
     let gone = Request::delete(&path).header("host", "localhost").body(Body::empty()).unwrap();
