@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::home::Home;
 
 /// What memory a simulated machine has.
-const SIMULATED_MEMORY: Bytes = 2 << 30;
+const SIMULATED_MEMORY: Bytes = Bytes::mebibytes(2048);
 
 /// The same policy, with the full path of its file, which must hold a model that this version can use.
 pub(crate) fn checked(name: Name) -> Result<Name, Failure> {

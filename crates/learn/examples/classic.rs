@@ -9,6 +9,7 @@ use std::fs;
 
 use neurogc_learn::models::{Schooling, sampled, train_classic};
 use neurogc_learn::{HeapModel, Scene, Start, TrafficShape, imagined};
+use neurogc_policy::Bytes;
 use neurogc_policy::metrics::NAMES;
 
 /// A kind of program.
@@ -72,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut workload = program.shape.parse::<TrafficShape>()?.requests(count, &like, start, seed);
             workload.thresholds[0] = program.threshold;
             let memory = (model.memory.base + 1.2 * tenured * model.memory.object) / share;
-            let mut run = sampled(&Scene::new(&model, &workload), memory as u64);
+            let mut run = sampled(&Scene::new(&model, &workload), Bytes::new(memory as u64));
             run.truncate(SECONDS as usize);
             // The simulator has one in flight at a time; a program has more.
             let in_flight = NAMES.iter().position(|name| *name == "in_flight").ok_or("there is no such metric")?;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use neurogc_policy::{Collected, Decision, Flown, Generation, Scope, Snapshot};
+use neurogc_policy::{Bytes, Collected, Decision, Flown, Generation, Scope, Snapshot};
 use neurogc_wire::stop::StopKind;
 
 use crate::heap::SimulatedHeap;
@@ -65,7 +65,7 @@ pub(crate) struct Task {
 pub(crate) struct SimulatedStop {
     pub(crate) lasted: u64,
     /// Resident memory when it began.
-    pub(crate) before: u64,
+    pub(crate) before: Bytes,
     /// Objects that it freed.
     pub(crate) freed: f64,
     /// What a policy learns from it, where a generation was collected.
@@ -73,7 +73,7 @@ pub(crate) struct SimulatedStop {
 }
 
 impl SimulatedStop {
-    const NONE: Self = Self { lasted: 0, before: 0, freed: 0.0, collected: None };
+    const NONE: Self = Self { lasted: 0, before: Bytes::ZERO, freed: 0.0, collected: None };
 }
 
 impl<'m> SimulatedProgram<'m> {
@@ -151,7 +151,7 @@ impl<'m> SimulatedProgram<'m> {
 
     pub(crate) fn collect(&mut self, generation: Generation) -> SimulatedStop {
         let costs = &self.model.costs;
-        let before = self.rss() as u64;
+        let before = Bytes::new(self.rss() as u64);
         let sweep = match generation {
             Generation::Young => costs.young,
             Generation::Middle => costs.middle,
@@ -172,7 +172,7 @@ impl<'m> SimulatedProgram<'m> {
             pause: Duration::from_nanos(lasted),
             gathered: swept.gathered as u32,
             freed: swept.freed as u64,
-            rss: self.rss() as u64,
+            rss: Bytes::new(self.rss() as u64),
             objects: (generation == Generation::Full).then(|| self.heap.tracked() as u64),
         };
         SimulatedStop { lasted, before, freed: swept.freed, collected: Some(collected) }

@@ -9,7 +9,9 @@
 use std::time::Duration;
 
 use neurogc_load::Latencies;
-use neurogc_policy::{Decision, Guarded, Limits, Moment, Name, Observation, Order, Policy, Snapshot, Tuning, policy};
+use neurogc_policy::{
+    Bytes, Decision, Guarded, Limits, Moment, Name, Observation, Order, Policy, Snapshot, Tuning, policy,
+};
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Place, Trace};
 
@@ -127,7 +129,7 @@ struct Run<'s> {
 impl<'s> Run<'s> {
     fn new(scene: &'s Scene<'s>, mut guarded: Guarded, acts: bool) -> Self {
         let machine = SimulatedProgram::new(scene.model, scene.workload);
-        guarded.begin(machine.rss() as u64, machine.heap.tracked() as u64);
+        guarded.begin(Bytes::new(machine.rss() as u64), machine.heap.tracked() as u64);
         let snapshot = if scene.snapshots { Snapshot::Idle } else { Snapshot::Unavailable };
         let first = Observation { snapshot, ..Observation::default() };
         Self {
@@ -316,7 +318,7 @@ impl<'s> Run<'s> {
             in_flight: u64::from(idle.is_none() || now < self.resting_until),
             requests: self.served,
             counts: heap.counts(),
-            rss: self.machine.rss() as u64,
+            rss: Bytes::new(self.machine.rss() as u64),
             snapshot: self.snapshot,
             ..Observation::default()
         }
@@ -337,7 +339,7 @@ impl<'s> Run<'s> {
         }
         let before = std::mem::replace(&mut self.snapshot, self.machine.snapshot());
         if before != Snapshot::Idle && self.snapshot == Snapshot::Idle {
-            self.guarded.drained(self.machine.rss() as u64);
+            self.guarded.drained(Bytes::new(self.machine.rss() as u64));
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use neurogc_neural::WINDOW;
 
+use crate::bytes::Bytes;
 use crate::observation::{Collected, Flown, Generation, Observation, Snapshot};
 
 /// Time scales of rates, in seconds.
@@ -273,7 +274,7 @@ impl Senses {
     pub fn row(&self, observation: &Observation, idle: Option<Duration>) -> FeatureRow {
         let ln = |value: f64| value.max(0.0).ln_1p();
         let ratio = |one: f64, other: f64| ((one + 1.0) / (other + 1.0)).ln();
-        let ceiling = observation.ceiling.unwrap_or(0) as f64;
+        let ceiling = observation.ceiling.map_or(0.0, Bytes::as_f64);
         let row = [
             idle.map_or(-1.0, |idle| ln_ms(idle.as_secs_f64())),
             ln(observation.in_flight as f64),
@@ -299,7 +300,7 @@ impl Senses {
             observation.pending as f64 / (observation.tenured as f64 + 10_000.0),
             ln_ms(self.now - self.last_young),
             ln(self.now - self.last_whole),
-            if ceiling > 0.0 { (observation.rss as f64 / ceiling).min(1.0) } else { 0.0 },
+            if ceiling > 0.0 { (observation.rss.as_f64() / ceiling).min(1.0) } else { 0.0 },
             self.young_yield,
             self.old_yield,
             self.young_cost.max(1.0).ln(),

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use crate::observation::{Bytes, Collected, Decision, Flown, Moment, Observation, Order, Scope, Snapshot};
+use crate::bytes::Bytes;
+use crate::observation::{Collected, Decision, Flown, Moment, Observation, Order, Scope, Snapshot};
 use crate::pacer::{Pacer, PacerBound};
 use crate::policies::neural::Trust;
 use crate::policies::{CollectionControl, Policy, Thresholds, Tuning};
@@ -33,7 +34,7 @@ impl Default for Limits {
             ceiling: None,
             ceiling_share: 0.9,
             growth_share: 0.25,
-            growth_least: 16 << 20,
+            growth_least: Bytes::mebibytes(16),
             patience: Duration::from_secs(30),
             gc_share: 0.1,
         }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 mod catalogue;
 pub mod features;
 mod guards;
@@ -18,12 +19,13 @@ mod policies;
 #[cfg(test)]
 mod rehearsal;
 
+pub use bytes::Bytes;
 pub use catalogue::{POLICIES, Parameter, PolicyEntry, written};
 pub use guards::{Guarded, Limits};
 pub use name::{Name, NameError, names_a_file};
 pub use near::suggestion;
 pub use neurogc_neural::{MOST_BYTES, ModelError};
-pub use observation::{Bytes, Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot};
+pub use observation::{Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot};
 pub use pacer::{Pacer, PacerBound, SMALL_HEAP};
 pub use policies::classic::CLASSIC_MODEL;
 pub use policies::neural::{ComparedGap, Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};

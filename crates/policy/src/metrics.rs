@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::observation::{Bytes, Collected, Generation, Observation};
+use crate::bytes::Bytes;
+use crate::observation::{Collected, Generation, Observation};
 
 /// How many metrics there are.
 pub const METRICS: usize = 10;
@@ -85,12 +86,12 @@ impl Metrics {
     }
 
     fn sample(&self, observation: &Observation, seconds: f64) -> MetricSample {
-        let memory = observation.ceiling.unwrap_or(Bytes::MAX).min(self.memory).max(1);
+        let memory = observation.ceiling.unwrap_or(Bytes::MAX).min(self.memory).max(Bytes::new(1));
         let since_full = observation.now.saturating_sub(self.last_full).as_secs_f64();
         let [young_objects, young_collections, middle_collections] = observation.counts.map(f64::from);
         let sample = [
             (self.busy / seconds).min(1.0),
-            (observation.rss as f64 / memory as f64).min(1.0),
+            (observation.rss.as_f64() / memory.as_f64()).min(1.0),
             observation.requests.saturating_sub(self.requests) as f64 / seconds,
             observation.in_flight as f64,
             young_objects,
@@ -125,13 +126,14 @@ mod tests {
 
     #[test]
     fn a_second_becomes_a_sample() {
-        let mut metrics = Metrics::new(1_000);
+        let mut metrics = Metrics::new(Bytes::new(1_000));
         let mut samples = Vec::new();
         for at in 0..=250 {
             let now = Duration::from_millis(20 * at);
             // The program runs in every other 20 ms, and a request is served in each of them.
             let idle = at.is_multiple_of(2).then_some(Duration::from_millis(20));
-            let observation = Observation { now, idle, requests: at / 2, rss: 400, ..Observation::default() };
+            let observation =
+                Observation { now, idle, requests: at / 2, rss: Bytes::new(400), ..Observation::default() };
             samples.extend(metrics.look(&observation));
             if at == 60 {
                 let (pause, generation) = (Duration::ZERO, Generation::Full);
@@ -141,7 +143,7 @@ mod tests {
                     pause,
                     gathered: 0,
                     freed: 0,
-                    rss: 400,
+                    rss: Bytes::new(400),
                     objects: None,
                 });
             }
@@ -157,8 +159,14 @@ mod tests {
     #[test]
     fn memory_is_a_share_of_whatever_is_less() {
         for (ceiling, expect) in [(None, 0.5), (Some(500), 1.0), (Some(u64::MAX), 0.5), (Some(0), 1.0)] {
-            let mut metrics = Metrics::new(1_000);
-            let at = |secs| Observation { now: Duration::from_secs(secs), rss: 500, ceiling, ..Observation::default() };
+            let ceiling = ceiling.map(Bytes::new);
+            let mut metrics = Metrics::new(Bytes::new(1_000));
+            let at = |secs| Observation {
+                now: Duration::from_secs(secs),
+                rss: Bytes::new(500),
+                ceiling,
+                ..Observation::default()
+            };
             assert_eq!(metrics.look(&at(0)), None);
             assert_eq!(metrics.look(&at(1)).map(|sample| sample[1]), Some(expect));
         }

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
+use crate::bytes::Bytes;
 use crate::pacer::SMALL_HEAP;
-
-/// Bytes of memory.
-pub type Bytes = u64;
 
 /// The program at one moment. Times count from the moment the agent was installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

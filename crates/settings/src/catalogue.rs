@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use neurogc_policy::{Limits, Name, Tuning};
+use neurogc_policy::{Bytes, Limits, Name, Tuning};
 
 use crate::hub::{HubAddress, Secret};
 
@@ -319,10 +319,10 @@ pub const CATALOGUE: &[Setting] = &[
         kind: SettingKind::Number(0.0, 1e9),
         apply: |settings, text| {
             let megabytes = number(text)? as u64;
-            settings.limits.ceiling = (megabytes > 0).then_some(megabytes << 20);
+            settings.limits.ceiling = (megabytes > 0).then(|| Bytes::mebibytes(megabytes));
             Ok(())
         },
-        show: |settings| settings.limits.ceiling.map_or(0, |bytes| bytes >> 20).to_string(),
+        show: |settings| settings.limits.ceiling.map_or(0, |ceiling| ceiling.get() >> 20).to_string(),
     },
     Setting {
         name: "memory_percent",

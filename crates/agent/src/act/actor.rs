@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
-use neurogc_policy::{Collected, Decision, Generation, Moment, Order, Scope, Thresholds};
+use neurogc_policy::{Bytes, Collected, Decision, Generation, Moment, Order, Scope, Thresholds};
 use neurogc_wire::stop::StopKind;
 
 use super::loans::Loans;
@@ -223,10 +223,10 @@ impl Actor {
             pause: Duration::from_nanos(now.saturating_sub(ended.began)),
             gathered: ended.gathered,
             freed: u64::from(ended.freed),
-            rss: self.resident(vm, fresh),
+            rss: Bytes::new(self.resident(vm, fresh)),
             objects: is_full.then(|| vm.tenured()),
         };
-        let before = self.resident_before.load(Ordering::Relaxed).max(collected.rss);
+        let before = Bytes::new(self.resident_before.load(Ordering::Relaxed)).max(collected.rss);
         let _ = self.notes.push(Note::Collected { collected, before });
         self.moment(vm, hooks, Moment::CollectionEnd);
     }
@@ -284,9 +284,9 @@ impl Actor {
             in_flight: hooks.in_flight(),
             requests: hooks.ended(),
             counts: vm.counts(),
-            rss: self.resident(vm, RESIDENT_NS),
-            ceiling: self.ceiling(),
-            left_for_copies: self.left_for_copies(),
+            rss: Bytes::new(self.resident(vm, RESIDENT_NS)),
+            ceiling: self.ceiling().map(Bytes::new),
+            left_for_copies: self.left_for_copies().map(Bytes::new),
             paused: self.is_quiet(),
             deferred: self.is_deferred(),
             snapshot: self.snapshots.then(|| (vm.look(), vm.latest())),
@@ -408,7 +408,7 @@ impl Actor {
                 freed: reaped.freed as u64,
                 left: reaped.left as u64,
                 pause: Duration::from_nanos(now.saturating_sub(began)),
-                resident: self.resident(vm, RESIDENT_NS),
+                resident: Bytes::new(self.resident(vm, RESIDENT_NS)),
             };
             let _ = self.notes.push(note);
             if reaped.left == 0 {

@@ -143,8 +143,8 @@ fn conduct(agent: &Agent, orders: &OrderLog, state: Option<PolicyState>, now: u6
 fn bound(state: Option<PolicyState>) -> Bound {
     let bound = state.unwrap_or_default().bound;
     Bound {
-        goal_bytes: bound.goal_bytes,
-        live_bytes: bound.live_bytes,
+        goal_bytes: bound.goal_bytes.get(),
+        live_bytes: bound.live_bytes.get(),
         goal_objects: bound.goal_objects,
         live_objects: bound.live_objects,
         objects: bound.objects,
@@ -161,7 +161,7 @@ fn guards(agent: &Agent) -> Guards {
     let limits = agent.settings.limits;
     let percent = |share: f64| (share * 1e4).round() / 1e2;
     Guards {
-        memory_max_mb: limits.ceiling.map_or(0, |bytes| bytes >> 20),
+        memory_max_mb: limits.ceiling.map_or(0, |ceiling| ceiling.get() >> 20),
         memory_percent: percent(limits.ceiling_share),
         growth_percent: percent(limits.growth_share),
         postpone_s: limits.patience.as_secs_f64(),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use neurogc_policy::{Guarded, Moment};
+use neurogc_policy::{Bytes, Guarded, Moment};
 
 use super::director::{Director, Situation};
 use super::models::policy_of;
@@ -88,7 +88,7 @@ impl<'a> Attendant<'a> {
             let (limits, tuning) = (agent.settings.limits, agent.settings.tuning);
             let mut guarded = Guarded::new(policy, limits, tuning, agent.thresholds);
             let objects = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
-            guarded.begin(resident().unwrap_or(0), objects);
+            guarded.begin(Bytes::new(resident().unwrap_or(0)), objects);
             Director::new(guarded, name)
         });
         self.wants_looks = director.as_ref().is_some_and(Director::wants_looks);
@@ -168,9 +168,9 @@ impl<'a> Attendant<'a> {
             in_flight: agent.hooks.in_flight(),
             requests: agent.hooks.ended(),
             counts: collector.map_or([0; 3], |collector| collector.counts()),
-            rss: resident().unwrap_or(0),
-            ceiling: agent.actor.ceiling(),
-            left_for_copies: agent.actor.left_for_copies(),
+            rss: Bytes::new(resident().unwrap_or(0)),
+            ceiling: agent.actor.ceiling().map(Bytes::new),
+            left_for_copies: agent.actor.left_for_copies().map(Bytes::new),
             paused: agent.actor.is_quiet(),
             deferred: agent.actor.is_deferred(),
             snapshot,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::{
-    Collected, Decision, Flown, Generation, Guarded, Moment, Name, Observation, Order, PacerBound, Scope, Snapshot,
-    Thresholds, Trust,
+    Bytes, Collected, Decision, Flown, Generation, Guarded, Moment, Name, Observation, Order, PacerBound, Scope,
+    Snapshot, Thresholds, Trust,
 };
 
 use crate::snapshot::{Latest, SnapshotFailure, SnapshotProgress};
@@ -18,11 +18,11 @@ use crate::snapshot::{Latest, SnapshotFailure, SnapshotProgress};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Note {
     /// A collection has ended; resident memory was so much when it began.
-    Collected { collected: Collected, before: u64 },
+    Collected { collected: Collected, before: Bytes },
     /// A snapshot was launched, with so many young objects.
     Launched { at: Duration, scope: Scope, young: u32 },
     /// A slice has freed so many objects and left so many.
-    Reaped { at: Duration, freed: u64, left: u64, pause: Duration, resident: u64 },
+    Reaped { at: Duration, freed: u64, left: u64, pause: Duration, resident: Bytes },
     /// An order has stopped the program for so long.
     Stopped { decision: Decision, pause: Duration },
 }
@@ -36,9 +36,9 @@ pub(crate) struct Situation {
     pub(crate) in_flight: u64,
     pub(crate) requests: u64,
     pub(crate) counts: [u32; 3],
-    pub(crate) rss: u64,
-    pub(crate) ceiling: Option<u64>,
-    pub(crate) left_for_copies: Option<u64>,
+    pub(crate) rss: Bytes,
+    pub(crate) ceiling: Option<Bytes>,
+    pub(crate) left_for_copies: Option<Bytes>,
     pub(crate) paused: bool,
     pub(crate) deferred: bool,
     /// How the snapshot stands, and the latest flight; nothing where there are no snapshots.

@@ -55,5 +55,5 @@ fn in_package(file: &str) -> PathBuf {
 
 /// What the program can have: all of the machine, or what the user leaves it.
 fn memory(agent: &Agent) -> Bytes {
-    [machine_memory(), agent.settings.limits.ceiling].into_iter().flatten().min().unwrap_or(Bytes::MAX)
+    [machine_memory().map(Bytes::new), agent.settings.limits.ceiling].into_iter().flatten().min().unwrap_or(Bytes::MAX)
 }

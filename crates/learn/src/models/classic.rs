@@ -224,11 +224,11 @@ mod tests {
 
     fn runs() -> Vec<Vec<MetricSample>> {
         let model = HeapModel::default();
-        let run = |(rate, memory): (u32, Bytes)| {
+        let run = |(rate, memory): (u32, u64)| {
             let start = Start { at: 0, tenured: 1e5, pending: 0.0 };
             let shape: TrafficShape = format!("bursty:{rate}").parse().unwrap();
             let workload = shape.requests(40 * rate as usize, &imagined(100, 300.0, 1), start, u64::from(rate));
-            sampled(&Scene::new(&model, &workload), memory << 20)
+            sampled(&Scene::new(&model, &workload), Bytes::mebibytes(memory))
         };
         [(5, 4000), (100, 70), (300, 500), (20, 100), (200, 80)].map(run).to_vec()
     }

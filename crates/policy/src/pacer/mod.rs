@@ -20,8 +20,9 @@ use std::time::Duration;
 use self::new_walks::NewWalks;
 use self::objects::Objects;
 use self::young::Young;
+use crate::bytes::Bytes;
 use crate::guards::Limits;
-use crate::observation::{Bytes, Collected, Decision, Flown, Generation, Observation, Order, Scope};
+use crate::observation::{Collected, Decision, Flown, Generation, Observation, Order, Scope};
 use crate::policies::Thresholds;
 
 /// A heap may always grow by as many objects as gather before CPython even considers a full collection, within these bounds.
@@ -207,8 +208,8 @@ impl Pacer {
             young: Young::new(own, budget),
             live: 0.0,
             known: false,
-            live_bytes: 0,
-            all_bytes: 0,
+            live_bytes: Bytes::ZERO,
+            all_bytes: Bytes::ZERO,
             out: None,
             growth_in_flight: 0.0,
             poor: false,
@@ -282,7 +283,7 @@ impl Pacer {
     /// The heap is only looked at when young objects have been collected, so these must not fill the room at one go, be it
     /// in objects or in bytes.
     fn young_limit(&self) -> f64 {
-        let room_in_bytes = (self.goal_bytes() - self.live_bytes) as f64;
+        let room_in_bytes = (self.goal_bytes() - self.live_bytes).as_f64();
         let most = (YOUNG_PART * self.room()).min(YOUNG_PART * room_in_bytes / self.young.weight().max(1.0));
         self.young.limit().min(most).max(self.young.own())
     }
@@ -444,7 +445,7 @@ impl Pacer {
     pub fn scope(&self) -> Scope {
         let new = self.objects.new_objects();
         let enough = new >= NEW_PARTS.0 * self.room() && new <= NEW_PARTS.1 * self.objects.now();
-        let crept = self.live_bytes as f64 > (1.0 + CREPT) * self.all_bytes as f64;
+        let crept = self.live_bytes.as_f64() > (1.0 + CREPT) * self.all_bytes.as_f64();
         if self.known && self.new_walks.may_pay() && enough && !crept { Scope::New } else { Scope::All }
     }
 
@@ -453,7 +454,7 @@ impl Pacer {
     }
 
     fn is_near(&self, observation: &Observation, share: f64) -> bool {
-        self.ceiling(observation).is_some_and(|ceiling| observation.rss as f64 > share * ceiling as f64)
+        self.ceiling(observation).is_some_and(|ceiling| observation.rss.as_f64() > share * ceiling.as_f64())
     }
 
     /// How many objects may come on top of what is alive.
@@ -472,14 +473,17 @@ impl Pacer {
     }
 
     fn goal_bytes(&self) -> Bytes {
-        let room = (self.live_bytes as f64 * self.growth_share()) as Bytes;
+        let room = self.live_bytes.share(self.growth_share());
         self.live_bytes + room.max(self.limits.growth_least)
     }
 
     /// How much of the room in bytes is filled.
     fn filled_in_bytes(&self, observation: &Observation) -> f64 {
-        let room = (self.goal_bytes() - self.live_bytes) as f64;
-        if self.live_bytes == 0 { 0.0 } else { observation.rss.saturating_sub(self.live_bytes) as f64 / room.max(1.0) }
+        let room = (self.goal_bytes() - self.live_bytes).as_f64();
+        if self.live_bytes == Bytes::ZERO {
+            return 0.0;
+        }
+        observation.rss.saturating_sub(self.live_bytes).as_f64() / room.max(1.0)
     }
 
     /// How much of the room is filled.

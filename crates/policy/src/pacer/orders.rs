@@ -116,7 +116,7 @@ impl Pacer {
             return 0.0;
         }
         let (from, whole) = COPIES_SHORT;
-        let left = left as f64 / observation.rss.max(1) as f64;
+        let left = left.as_f64() / observation.rss.as_f64().max(1.0);
         ((from - left) / (from - whole)).clamp(0.0, 1.0)
     }
 

@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::Pacer;
+use crate::bytes::Bytes;
 use crate::guards::Limits;
 use crate::name::Name;
 use crate::observation::{Collected, Decision, Flown, Generation, Moment, Observation, Scope, Snapshot};
@@ -79,7 +80,7 @@ fn assists(rehearsal: &Rehearsal) -> Duration {
 #[test]
 fn a_snapshot_that_the_pacer_does_not_know_of_is_freed_or_given_up() {
     let mut pacer = Pacer::new(Limits::default(), [2_000, 10, 10], Duration::from_millis(1));
-    pacer.begin(100 << 20, 1_000_000);
+    pacer.begin(Bytes::mebibytes(100), 1_000_000);
     let at = Duration::from_secs(1);
     // Two rooms and a half have come on top, as after a full collection of the program's own in flight.
     let collected = Collected {
@@ -88,13 +89,14 @@ fn a_snapshot_that_the_pacer_does_not_know_of_is_freed_or_given_up() {
         pause: Duration::from_micros(100),
         gathered: 625_000,
         freed: 0,
-        rss: 100 << 20,
+        rss: Bytes::mebibytes(100),
         objects: None,
     };
-    pacer.collected(&collected, 100 << 20);
+    pacer.collected(&collected, Bytes::mebibytes(100));
     let mut asked = |snapshot| {
         let moment = Moment::CollectionEnd;
-        let observation = Observation { now: at, moment, rss: 100 << 20, snapshot, ..Observation::default() };
+        let observation =
+            Observation { now: at, moment, rss: Bytes::mebibytes(100), snapshot, ..Observation::default() };
         pacer.must(&observation).map(|order| order.decision)
     };
     assert_eq!(asked(Snapshot::InFlight), Some(Decision::Full));
@@ -151,7 +153,7 @@ proptest! {
         // Young objects at CPython's threshold, and as many middle-aged ones as it would have.
         let own = weight * 2_000.0 * 12.0;
         let most = start * 1.25 + 16e6 + 100e6 * wait + own;
-        prop_assert!((rehearsal.peak as f64) < most, "{} of {}", rehearsal.peak, most);
+        prop_assert!(rehearsal.peak.as_f64() < most, "{:?} of {}", rehearsal.peak, most);
     }
 
     #[test]
@@ -239,8 +241,9 @@ fn benign(phase: Phase, live: u64) -> Phase {
 /// What is freed within a second after a walk has found garbage, while the program adds nothing: of a million live objects in
 /// 150 MB, when so many were new and memory had grown by so many bytes.
 fn freed_in_a_second(new: u32, grown: u64) -> u64 {
+    let grown = Bytes::new(grown);
     const LIVE: u64 = 1_000_000;
-    const RSS: u64 = 150_000_000;
+    const RSS: Bytes = Bytes::new(150_000_000);
     let at = Duration::from_secs(10);
     let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
     pacer.begin(RSS, LIVE);
@@ -308,7 +311,7 @@ fn heavy_garbage_is_freed_at_once() {
 /// How long the program is held up in the first second of a flight while so much of 150 MB is left for copies, of a million
 /// objects that a plain collection takes 100 ms for, and a walk 220 ms.
 fn held_up_in_a_second(left: Option<u64>) -> Duration {
-    const RSS: u64 = 150_000_000;
+    const RSS: Bytes = Bytes::new(150_000_000);
     let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
     pacer.begin(RSS, 1_000_000);
     pacer.launched(Duration::ZERO, Scope::All, 0);
@@ -319,7 +322,7 @@ fn held_up_in_a_second(left: Option<u64>) -> Duration {
             now,
             moment: Moment::CollectionEnd,
             rss: RSS,
-            left_for_copies: left,
+            left_for_copies: left.map(Bytes::new),
             snapshot: Snapshot::InFlight,
             ..Observation::default()
         };

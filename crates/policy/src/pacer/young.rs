@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use crate::observation::{Bytes, Collected, Generation};
+use crate::bytes::Bytes;
+use crate::observation::{Collected, Generation};
 use crate::policies::Thresholds;
 
 /// How far the limit may go beyond CPython's own.
@@ -151,12 +152,12 @@ impl Young {
             return;
         }
         if let Some(after) = self.resident {
-            self.weight = (before.saturating_sub(after) as f64 / gathered).max(0.7 * self.weight);
+            self.weight = (before.saturating_sub(after).as_f64() / gathered).max(0.7 * self.weight);
             // Of what has come since the last collection, the part that an earlier one would have freed.
-            let grown = before.saturating_sub(after) as f64 * (freed / gathered).min(1.0);
-            let little = (after as f64 * LITTLE_SHARE).max(LITTLE);
+            let grown = before.saturating_sub(after).as_f64() * (freed / gathered).min(1.0);
+            let little = (after.as_f64() * LITTLE_SHARE).max(LITTLE);
             self.excess = (self.excess + grown - little).max(0.0);
-            if self.excess > (after as f64 * GRAIN_SHARE).min(GRAIN) {
+            if self.excess > (after.as_f64() * GRAIN_SHARE).min(GRAIN) {
                 self.excess = 0.0;
                 // Beyond CPython's own limit only as many as weigh little together.
                 self.highest = self.highest.min(self.own + little * freed / grown);
@@ -174,7 +175,7 @@ impl Young {
 mod tests {
     use super::*;
 
-    const MB: Bytes = 1 << 20;
+    const MB: Bytes = Bytes::mebibytes(1);
 
     /// A program whose young garbage weighs so much each, for so many collections; memory once taken is kept.
     fn play(young: &mut Young, weight: f64, yield_: f64, rounds: usize, resident: &mut f64) -> f64 {
@@ -182,7 +183,7 @@ mod tests {
         for _ in 0..rounds {
             let gathered = young.limit();
             *resident = resident.max(base.min(40e6) + gathered * yield_ * weight);
-            let before = *resident as Bytes;
+            let before = Bytes::new(*resident as u64);
             young.collected(
                 &Collected {
                     at: Duration::from_secs(100),
@@ -210,7 +211,7 @@ mod tests {
     fn heavy_garbage_keeps_the_limit_where_cpython_has_it() {
         let mut young = Young::new([700, 10, 10], Duration::from_millis(1));
         let mut resident = 20e6;
-        young.begin(resident as Bytes);
+        young.begin(Bytes::new(resident as u64));
         let peak = play(&mut young, 100_000.0, 1.0, 500, &mut resident);
         let own = 20e6 + 700.0 * 100_000.0;
         assert!(peak <= 1.02 * own, "{peak} of {own}, limit {}", young.limit());
@@ -219,10 +220,10 @@ mod tests {
     #[test]
     fn a_huge_page_now_and_then_says_nothing() {
         let mut young = Young::new([700, 10, 10], Duration::from_millis(1));
-        let mut resident = 150 * MB;
+        let mut resident = MB * 150;
         for round in 0..600 {
             let gathered = young.limit() as u32;
-            let before = if round % 30 == 0 { resident + 2 * MB } else { resident };
+            let before = if round % 30 == 0 { resident + MB * 2 } else { resident };
             let collected = Collected {
                 at: Duration::from_secs(100),
                 generation: Generation::Young,
@@ -241,9 +242,9 @@ mod tests {
     #[test]
     fn growth_by_what_stays_alive_says_nothing() {
         let mut young = Young::new([700, 10, 10], Duration::from_millis(1));
-        let mut resident = 20 * MB;
+        let mut resident = MB * 20;
         for _ in 0..60 {
-            resident += 2 * MB;
+            resident += MB * 2;
             let gathered = young.limit() as u32;
             let collected = Collected {
                 at: Duration::from_secs(100),
@@ -254,7 +255,7 @@ mod tests {
                 rss: resident,
                 objects: None,
             };
-            young.collected(&collected, resident + 2 * MB);
+            young.collected(&collected, resident + MB * 2);
         }
         assert!(young.limit() > 10_000.0, "{}", young.limit());
     }

@@ -4,8 +4,9 @@
 use neurogc_neural::{ModelError, ModelRequirements, Sequence, sigmoid};
 
 use super::{CollectionControl, Policy};
+use crate::bytes::Bytes;
 use crate::metrics::{METRICS, Metrics, NAMES, OUTPUTS, SAMPLES};
-use crate::observation::{Bytes, Collected, Decision, Observation, Order};
+use crate::observation::{Collected, Decision, Observation, Order};
 
 /// The model's file, in the folder of the Python package.
 pub const CLASSIC_MODEL: &str = "models/classic.safetensors";
@@ -79,7 +80,7 @@ mod tests {
     use crate::guards::{Guarded, Limits};
     use crate::policies::Tuning;
 
-    const MEMORY: Bytes = 1 << 30;
+    const MEMORY: Bytes = Bytes::mebibytes(1024);
 
     /// A network that looks at memory alone: the log-odds of its urgency are four times how far it is above a half.
     fn file(names: [&str; METRICS]) -> Vec<u8> {
@@ -109,7 +110,7 @@ mod tests {
 
     /// The program after so many hundredths of a second, always in a request.
     fn at(hundredths: u64, memory_share: f64, paused: bool) -> Observation {
-        let rss = (MEMORY as f64 * memory_share) as Bytes;
+        let rss = MEMORY.share(memory_share);
         Observation { now: Duration::from_millis(10 * hundredths), in_flight: 1, rss, paused, ..Observation::default() }
     }
 

@@ -14,9 +14,10 @@ use std::time::Duration;
 use neurogc_neural::{Model, ModelError};
 
 use self::neural::{Neural, Trust, Weights};
+use crate::bytes::Bytes;
 use crate::features::NAMES;
 use crate::name::Name;
-use crate::observation::{Bytes, Collected, Flown, Observation, Order};
+use crate::observation::{Collected, Flown, Observation, Order};
 
 /// The collector's thresholds, as `gc.set_threshold` takes them.
 pub type Thresholds = [u32; 3];

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::observation::{Bytes, Collected, Flown, Generation, Scope, Snapshot};
+use crate::bytes::Bytes;
+use crate::observation::{Collected, Flown, Generation, Scope, Snapshot};
 
 /// Memory beside objects.
 const BASE: f64 = 50e6;
@@ -153,7 +154,7 @@ impl RehearsalHeap {
 
     pub(crate) fn rss(&self) -> Bytes {
         let light = self.nature.light.min(self.objects());
-        (BASE + 100.0 * light + self.nature.weight * (self.objects() - light)) as Bytes
+        Bytes::new((BASE + 100.0 * light + self.nature.weight * (self.objects() - light)) as u64)
     }
 
     pub(crate) fn counts(&self) -> [u32; 3] {

@@ -9,9 +9,10 @@ mod tests;
 use std::time::Duration;
 
 pub(crate) use self::heap::{Nature, RehearsalHeap};
+use crate::bytes::Bytes;
 use crate::guards::{Guarded, Limits};
 use crate::name::Name;
-use crate::observation::{Bytes, Decision, Generation, Moment, Observation, Order};
+use crate::observation::{Decision, Generation, Moment, Observation, Order};
 use crate::pacer::{CROWDED_ROOM, SMALL_HEAP};
 use crate::policies::{Thresholds, Tuning, policy};
 
@@ -104,7 +105,7 @@ impl Rehearsal {
             guarded,
             stops: Vec::new(),
             own: Vec::new(),
-            peak: 0,
+            peak: Bytes::ZERO,
             rooms: 0.0,
             beyond: 0.0,
             ceiling,

@@ -7,12 +7,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Nature, Rehearsal, RehearsalHeap, RehearsalTick};
+use crate::bytes::Bytes;
 use crate::guards::Limits;
 use crate::name::Name;
-use crate::observation::{Bytes, Decision, Generation, Scope};
+use crate::observation::{Decision, Generation, Scope};
 use crate::policies::Tuning;
 
-const MB: Bytes = 1 << 20;
+const MB: Bytes = Bytes::mebibytes(1);
 
 fn plain() -> Nature {
     Nature { snapshots: false, ..Nature::default() }
@@ -57,7 +58,7 @@ fn longest(rehearsal: &Rehearsal, generation: Generation, decision: Decision) ->
 #[test]
 fn watching_policies_never_act() {
     for name in [Name::Observe, Name::Cpython, Name::Threshold([10_000, 10, 10])] {
-        assert!(play(name.clone(), 1_000_000, plain(), Some(60 * MB), server(5_000)).stops.is_empty(), "{name}");
+        assert!(play(name.clone(), 1_000_000, plain(), Some(MB * 60), server(5_000)).stops.is_empty(), "{name}");
     }
 }
 
@@ -220,18 +221,18 @@ proptest! {
         name in any_name(), snapshots: bool, ticks in proptest::collection::vec(any_tick(), 2_000)
     ) {
         // What is alive fits well; only garbage could exceed the ceiling.
-        let ceiling = 120 * MB;
+        let ceiling = MB * 120;
         let nature = Nature { snapshots, ..Nature::default() };
         let ticks = ticks.into_iter().map(|tick| RehearsalTick { kept: tick.kept / 4.0, dies_late: tick.kept / 4.0, ..tick });
         let rehearsal = play(name, 300_000, nature, Some(ceiling), ticks);
-        prop_assert!(rehearsal.peak <= ceiling, "{} of {ceiling}", rehearsal.peak);
+        prop_assert!(rehearsal.peak <= ceiling, "{:?} of {ceiling:?}", rehearsal.peak);
     }
 
     #[test]
     fn nothing_happens_while_paused_below_the_goal_unless_memory_is_near_its_ceiling(
         name in any_name(), ticks in proptest::collection::vec(any_tick(), 2_000)
     ) {
-        let rehearsal = play(name, 300_000, Nature::default(), Some(90 * MB), ticks);
+        let rehearsal = play(name, 300_000, Nature::default(), Some(MB * 90), ticks);
         for stop in &rehearsal.stops {
             prop_assert!(!stop.observation.paused || stop.order.forced || stop.filled > 0.99, "{stop:?}");
         }

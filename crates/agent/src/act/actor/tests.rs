@@ -88,7 +88,7 @@ fn what_a_look_has_ordered_is_done_once() {
         in_flight: 0,
         requests: 0,
         counts: [0; 3],
-        rss: 0,
+        rss: Bytes::ZERO,
         ceiling: None,
         left_for_copies: None,
         paused: false,

@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use neurogc_policy::{
-    CollectionControl, Decision, Guarded, Limits, Moment, Name, Observation, Order, Policy, Scope, Tuning, policy,
+    Bytes, CollectionControl, Decision, Guarded, Limits, Moment, Name, Observation, Order, Policy, Scope, Tuning,
+    policy,
 };
 use neurogc_wire::control::{How, Outcome};
 
@@ -116,7 +117,7 @@ impl FakeProcess {
             in_flight: agent.hooks.in_flight(),
             requests: agent.hooks.ended(),
             counts,
-            rss: agent.actor.resident_seen(),
+            rss: Bytes::new(agent.actor.resident_seen()),
             ceiling: None,
             left_for_copies: None,
             paused: agent.actor.is_quiet(),
@@ -135,7 +136,7 @@ impl FakeProcess {
         };
         let mut guarded = Guarded::new(policy, Limits::default(), tuning, self.own.get());
         let objects = lock(&self.interpreter).generations[2].live;
-        guarded.begin(20 << 20, objects);
+        guarded.begin(Bytes::mebibytes(20), objects);
         Director::new(guarded, name)
     }
 }

@@ -45,7 +45,7 @@ impl Garbage {
         let now = observation.now.as_secs_f64();
         let passed = (now - self.at).clamp(0.0, 1.0);
         self.at = now;
-        let weight = (observation.rss as f64 / (observation.objects() as f64 + 1.0)).clamp(WEIGHS.0, WEIGHS.1);
+        let weight = (observation.rss.as_f64() / (observation.objects() as f64 + 1.0)).clamp(WEIGHS.0, WEIGHS.1);
         let second = price * weight / 1e6;
         let object = second * passed;
         let known = match observation.snapshot {

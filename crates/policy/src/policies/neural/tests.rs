@@ -5,6 +5,7 @@ use std::time::Duration;
 use neurogc_neural::{FORMAT, Metadata, OUTPUT_NAMES, OUTPUTS, Tensor, Values, WINDOW, write};
 
 use super::*;
+use crate::bytes::Bytes;
 use crate::features::{FEATURES, NAMES};
 use crate::observation::Generation;
 
@@ -59,7 +60,7 @@ impl Script {
             pause: Duration::from_millis(50),
             gathered: 1_000,
             freed: 10,
-            rss: 100 << 20,
+            rss: Bytes::mebibytes(100),
             objects: None,
         };
         neural.learn(&full);
@@ -75,7 +76,7 @@ impl Script {
             counts: [young, 1, 1],
             tenured: 500_000,
             pending: self.pending,
-            rss: 100 << 20,
+            rss: Bytes::mebibytes(100),
             snapshot: Snapshot::Idle,
             ..Observation::default()
         };
