@@ -74,6 +74,8 @@ def environment(policy: str | None, settings: dict[str, str]) -> dict[str, str]:
     elif policy not in (None, "cpython"):
         env |= {"PYTHONPATH": str(HOME / "_inject"), "NEUROGC_HOME": str(HOME), "NEUROGC_POLICY": policy}
         env |= {f"NEUROGC_{name.upper()}": value for name, value in settings.items()}
+        if settings.get("allocations") == "native":
+            env["LD_PRELOAD"] = str(HOME / "libneurogc_preload.abi3.so")
     return env
 
 

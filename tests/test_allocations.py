@@ -349,7 +349,12 @@ def take(): return libc.mmap(None, 5 << 20, 3, 0x22, -1, 0)
 at = take()
 assert mapped() - before == 5 << 20, (mapped(), before)
 assert by_function()["take"] >= 5 << 20
-libc.munmap(at, 5 << 20)
+libc.mremap.restype = ctypes.c_void_p
+libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+at = libc.mremap(at, 5 << 20, 9 << 20, 1)
+assert mapped() - before == 9 << 20, (mapped(), before)
+assert by_function()["take"] >= 9 << 20
+libc.munmap(at, 9 << 20)
 assert mapped() == before
 kept = [bytes(400) for _ in range(100_000)]
 assert mapped() == before, mapped()

@@ -5,7 +5,8 @@
 `NAME=VALUE` replaces a constant of the program, to make a round shorter. A round runs before the counted ones: it imports
 what is imported late, and the interpreter has specialized its code.
 
-`NEUROGC_BENCH_TOOL` starts another memory profiler before the counted part, to compare with.
+`NEUROGC_BENCH_TOOL` starts another memory profiler before the counted part, to compare with. `reftracer` is CPython's hook on
+every object that is made or destroyed (3.13 and later), with a function that does next to nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,19 @@ def python_implementation():
     return "cpython"
 
 
+def _machine_code(code):
+    """The address of a function of these bytes, for x86-64."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(bytes.fromhex(code))
+    # It stays mapped: the view refers to it.
+    view = ctypes.c_char.from_buffer(memory)
+    _kept.append(view)
+    return ctypes.addressof(view)
+
+
+_kept = []
+
+
 class Valgrind:
     """Requests to Callgrind: a sequence of instructions that does nothing on a real processor."""
 
@@ -35,10 +49,7 @@ class Valgrind:
     CODE = "4889f8 31d2 48c1c703 48c1c70d 48c1c73d 48c1c733 4887db 4889d0 c3"
 
     def __init__(self):
-        self.memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-        self.memory.write(bytes.fromhex(self.CODE))
-        address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        self.ask = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p)(address)
+        self.ask = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p)(_machine_code(self.CODE))
 
     def __call__(self, request):
         words = (ctypes.c_size_t * 6)(request)
@@ -67,6 +78,10 @@ def _other_tool(name):
         import tracemalloc
 
         tracemalloc.start()
+    elif name == "reftracer":
+        # The least that a tracer of objects could do: look whether the address may be that of a sampled block.
+        tracer = _machine_code("f7c7 ef010000 31c0 c3")
+        ctypes.pythonapi.PyRefTracer_SetTracer(ctypes.c_void_p(tracer), None)
     elif name == "memray":
         import memray
 

@@ -6,6 +6,7 @@ use neurogc_wire::sites::SiteTable;
 use serde::Serialize;
 
 use crate::group::SiteFilter;
+use crate::head::TableHead;
 use crate::measure::{Measure, seconds};
 use crate::place::{CodeLine, DEEPEST, TableStacks};
 
@@ -18,16 +19,9 @@ const LEAST_SHARE: f64 = 1.0 / 20_000.0;
 /// A flame graph as data. The page in `dashboard/src/flame` draws it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flame {
-    /// Process id.
-    pub pid: u32,
-    /// When the table was taken.
-    pub taken_unix_ms: u64,
-    /// The start of sampling.
-    pub since_unix_ms: u64,
-    /// The moment of comparison.
-    pub compared_unix_ms: Option<u64>,
-    /// What was sampled.
-    pub mode: &'static str,
+    /// What it is a view of.
+    #[serde(flatten)]
+    pub head: TableHead,
     /// What the widths are. Growth shows what has grown; what has shrunk has no width.
     pub measure: Measure,
     /// Places that nodes refer to.
@@ -82,11 +76,7 @@ impl Flame {
         }
         let (nodes, frames) = tree.finish();
         Self {
-            pid: table.pid,
-            taken_unix_ms: table.taken_unix_ms,
-            since_unix_ms: table.since_unix_ms,
-            compared_unix_ms: table.compared_unix_ms,
-            mode: table.mode.name(),
+            head: TableHead::of(table),
             measure,
             frames,
             nodes,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 
 use neurogc_wire::sites::AllocationDomain;
 
-use super::interface::SamplePoints;
+use super::interface::{MARKED, SamplePoints};
 
 const WAYS: usize = 8;
 const BUCKETS: usize = 1024;
@@ -19,7 +19,7 @@ const FILTER: usize = 32 * 1024;
 /// The key of a place that is being filled. No block has this address.
 const RESERVED: usize = 1;
 
-/// Beyond so many live samples the interval is doubled, and the table thinned. A sampled block lies a kilobyte from the next
+/// Beyond so many live samples the interval is doubled, and the table thinned. A sampled block lies `MARKED` bytes from the next
 /// one, so this also limits the memory between them.
 pub(super) const MANY: u32 = 4096;
 
@@ -91,7 +91,7 @@ fn buckets(address: usize) -> [usize; 2] {
 }
 
 fn in_filter(address: usize) -> usize {
-    ((address >> 10) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(49) as usize
+    ((address / MARKED) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(49) as usize
 }
 
 const _: () = assert!(BUCKETS == 1 << (64 - 54) && FILTER == 1 << (64 - 49));
