@@ -144,9 +144,6 @@ def ratio(python: str, name: str, mode: str, given: argparse.Namespace, known: d
     """The instructions with a profiler to those without it."""
     base = "off" if mode in NEUROGC else "plain"
     if base not in known:
-        # The first run may compile modules of the standard library.
-        if not known:
-            count(python, name, base, given)
         known[base] = count(python, name, base, given)
     return count(python, name, mode, given) / known[base]
 
@@ -163,6 +160,8 @@ def main() -> None:
     programs = given.program or [*OWN, *(PYPERFORMANCE if given.pyperformance else [])]
     for python in given.python or [sys.executable]:
         ratios: dict[str, dict[str, float]] = {}
+        # The first run compiles modules of the standard library.
+        count(python, programs[0], "off", given)
         for name in programs:
             known: dict[str, int] = {}
             row = {mode: ratio(python, name, mode, given, known) for mode in given.modes or ["native"]}
