@@ -83,17 +83,7 @@ export type Events = {
 };
 
 /** A flame graph as data. The page in `dashboard/src/flame` draws it. */
-export type Flame = {
-  /** Process id. */
-  pid: number;
-  /** When the table was taken. */
-  taken_unix_ms: number;
-  /** The start of sampling. */
-  since_unix_ms: number;
-  /** The moment of comparison. */
-  compared_unix_ms: number | null;
-  /** What was sampled. */
-  mode: string;
+export type Flame = TableHead & {
   /** What the widths are. Growth shows what has grown; what has shrunk has no width. */
   measure: Measure;
   /** Places that nodes refer to. */
@@ -377,21 +367,7 @@ export type SiteFigures = {
 };
 
 /** Groups of sites, the largest first. */
-export type SiteReport = {
-  /** Process id. */
-  pid: number;
-  /** When the table was taken. */
-  taken_unix_ms: number;
-  /** The start of sampling. */
-  since_unix_ms: number;
-  /** The moment of comparison. */
-  compared_unix_ms: number | null;
-  /** What is sampled. */
-  mode: string;
-  /** Mean distance of two sampling points. */
-  sample_bytes: number;
-  /** Sampled blocks that are missing. */
-  lost: number;
+export type SiteReport = TableHead & {
   /** How sites are grouped. */
   by: GroupBy;
   /** What groups are ordered by. */
@@ -434,6 +410,24 @@ export type StoreReport = {
   /** What happened to the history at the start, in words. */
   notice: string | null;
   tiers: Tier[];
+};
+
+/** The process, the moments, and how it was sampled. */
+export type TableHead = {
+  /** Process id. */
+  pid: number;
+  /** When the table was taken. */
+  taken_unix_ms: number;
+  /** The start of sampling. */
+  since_unix_ms: number;
+  /** The moment of comparison. */
+  compared_unix_ms: number | null;
+  /** What was sampled. */
+  mode: string;
+  /** Mean distance of two sampling points. */
+  sample_bytes: number;
+  /** Sampled blocks that are missing. */
+  lost: number;
 };
 
 /** Rows of one length. */
