@@ -75,12 +75,7 @@ impl Flame {
             }
         }
         let (nodes, frames) = tree.finish();
-        Self {
-            head: TableHead::of(table),
-            measure,
-            frames,
-            nodes,
-        }
+        Self { head: TableHead::of(table), measure, frames, nodes }
     }
 }
 
