@@ -1,111 +1,113 @@
 """What the allocation sampler costs: instructions of the program's main thread, counted by Valgrind.
 
-    python bench/allocations.py [--python EXE]... [--program NAME]... [--mode native]...
+    python bench/allocations.py [--python EXE]... [--program NAME]... [--with native]... [--pyperformance FOLDER]
 
-Each program runs with a small and with a large number of rounds, with and without the sampler. The difference of the two
-is what the rounds themselves take, without the start of the process; the ratio is that with the sampler to that without.
-Threads of the agent are not counted: under Valgrind they wake far more often for each instruction of the program.
+Runs programs of our own and of pyperformance, with and without the sampler, and prints the ratio of the instructions of
+their rounds. The start of the process is not counted. Threads of the agent are not counted either: under Valgrind they wake
+far more often for each instruction of the program.
+
+`--pyperformance` is the folder `pyperformance/data-files/benchmarks` of an installed pyperformance; without it only our own
+programs run. `--with tracemalloc`, `memray`, `ddtrace` or `reftracer` runs another hook, without NeuroGC, beside it; `--packages` is
+where it is installed. Such a one is compared with the plain program.
+
+What sampling takes in memory: `bench/allocation_memory.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "python" / "neurogc"
+COUNTED = Path(__file__).resolve().parent / "counted"
 
-PROGRAMS = {
-    # A service that parses, checks, copies and answers.
-    "web": (40, """
-import json
-class Order:
-    def __init__(self, number, customer, lines):
-        self.number, self.customer, self.lines = number, customer, lines
-    def total(self):
-        return sum(line["count"] * line["price"] for line in self.lines)
-body = json.dumps({"orders": [{"number": n, "customer": f"customer {n}",
-    "lines": [{"name": f"thing {n}-{k}", "count": k + 1, "price": n * 0.25} for k in range(6)]} for n in range(15)]})
-recent = {}
-def handle(path):
-    orders = [Order(**order) for order in json.loads(body)["orders"]]
-    answer = [{"number": o.number, "customer": o.customer.upper(), "total": f"{o.total():.2f}"} for o in orders]
-    recent[path] = answer
-    if len(recent) > 200:
-        recent.clear()
-    return json.dumps({"path": path, "orders": sorted(answer, key=lambda one: one["total"])}).encode()
-for turn in range(ROUNDS):
-    handle(f"/orders/{turn}?page={turn % 9}")
-"""),
-    # One coroutine awaits another, over and over: an object is made for every few instructions.
-    "coroutines": (12, """
-async def leaf(n):
-    return n
-async def twig(n):
-    return await leaf(n) + await leaf(n + 1)
-async def branch(n):
-    return await twig(n) + await twig(n + 2)
-def drive(coroutine):
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        return done.value
-for turn in range(ROUNDS):
-    for n in range(400):
-        drive(branch(n))
-"""),
-    # Small objects of many types, most of which live on for a while.
-    "objects": (12, """
-class Point:
-    __slots__ = ("x", "y", "label")
-    def __init__(self, x, y):
-        self.x, self.y, self.label = x, y, str(x)
-kept = {}
-for turn in range(ROUNDS):
-    points = [Point(n * 1.5, n) for n in range(600)]
-    kept[turn % 5] = {point.label: (point.x, [point.y]) for point in points}
-"""),
-    # Texts that are cut, joined and replaced.
-    "texts": (20, """
-words = [f"word{n}" for n in range(300)]
-for turn in range(ROUNDS):
-    text = " ".join(words)
-    pieces = [piece.title() + "-" + piece[::-1] for piece in text.split()]
-    "\\n".join(pieces).replace("Word", "w").encode().decode()
-"""),
-    # Buffers that native code takes from malloc.
-    "buffers": (30, """
-import zlib
-data = bytes(range(256)) * 40
-for turn in range(ROUNDS):
-    parts = [bytearray(data[n:n + 3000]) for n in range(0, 6000, 100)]
-    zlib.decompress(zlib.compress(data, 1))
-"""),
-    # Hardly any allocation: what is left is the noise of the measurement.
-    "numbers": (10, """
-def gaps(n):
-    total = 0
-    for a in range(1, n):
-        for b in range(1, 40):
-            total += a % b & 3
-    return total
-for turn in range(ROUNDS):
-    gaps(120)
-"""),
+NEUROGC = ("python", "native")
+OTHERS = ("tracemalloc", "memray", "ddtrace", "reftracer")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, and how long it runs."""
+
+    rounds: int
+    constants: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+
+OWN = {
+    "web": Program(150),
+    "awaits": Program(60),
+    "objects": Program(60),
+    "texts": Program(150),
+    "buffers": Program(200),
+    "numbers": Program(60),
+    "heap": Program(60),
+}
+HEAPS = {f"heap:{live}": Program(60, (f"LIVE={live}",)) for live in (100_000, 1_000_000, 5_000_000)}
+
+# Each runs for about a tenth of a second outside Valgrind.
+PYPERFORMANCE = {
+    "argparse": Program(80, arguments=("many_optionals",)),
+    "async_tree": Program(5, ("NUM_RECURSE_LEVELS=4",), ("none",)),
+    "chaos": Program(2),
+    "comprehensions": Program(1000),
+    "coroutines": Program(5),
+    "decimal_factorial": Program(1),
+    "deepcopy": Program(200),
+    "deltablue": Program(12),
+    "float": Program(1),
+    "generators": Program(1),
+    "go": Program(1),
+    "hexiom": Program(15),
+    "json_dumps": Program(5),
+    "json_loads": Program(150),
+    "logging": Program(500, arguments=("format",)),
+    "meteor_contest": Program(1),
+    "nbody": Program(1),
+    "nqueens": Program(1),
+    "pathlib": Program(3),
+    "pickle": Program(300, arguments=("pickle",)),
+    "pidigits": Program(1),
+    "pyflate": Program(1),
+    "raytrace": Program(1, ("DEFAULT_WIDTH=60", "DEFAULT_HEIGHT=60")),
+    "regex_compile": Program(1),
+    "regex_v8": Program(4),
+    "richards": Program(2),
+    "scimark": Program(1, arguments=("sor",)),
+    "spectral_norm": Program(1),
+    "sqlite_synth": Program(400),
+    "telco": Program(12),
+    "typing_runtime_protocols": Program(400),
+    "unpack_sequence": Program(800),
+    "xml_etree": Program(1, arguments=("--etree-module", "xml.etree.ElementTree")),
 }
 
 
-def count(python: str, code: str, rounds: int, mode: str) -> int:
-    """Instructions of the main thread."""
+def script(name: str, pyperformance: Path | None) -> tuple[Path, Program]:
+    """The file of a program, and how it runs."""
+    if name in OWN | HEAPS:
+        return COUNTED / "programs" / f"{name.partition(':')[0]}.py", (OWN | HEAPS)[name]
+    if pyperformance is None:
+        raise SystemExit(f"{name} is a program of pyperformance: --pyperformance says where that is")
+    return pyperformance / f"bm_{name}" / "run_benchmark.py", PYPERFORMANCE[name]
+
+
+def environment(mode: str, packages: str | None) -> dict[str, str]:
+    """The environment of a process that is counted."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON", "LD_"))}
+    own |= {"PYTHONHASHSEED": "0"}
+    if mode == "plain" or mode in OTHERS:
+        return own | {"NEUROGC_BENCH_TOOL": mode, "PYTHONPATH": packages or ""}
     own |= {
-        "PYTHONHASHSEED": "0",
         "PYTHONPATH": str(HOME / "_inject"),
         "NEUROGC_HOME": str(HOME),
         "NEUROGC_POLICY": "observe",
@@ -114,49 +116,64 @@ def count(python: str, code: str, rounds: int, mode: str) -> int:
     }
     if mode == "native":
         own["LD_PRELOAD"] = str(HOME / "libneurogc_preload.abi3.so")
+    return own
+
+
+def count(python: str, name: str, mode: str, given: argparse.Namespace) -> int:
+    """Instructions of the main thread during the rounds of a program."""
+    path, program = script(name, given.pyperformance)
     with tempfile.TemporaryDirectory(prefix="neurogc-count-") as folder:
-        options = ["--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out"]
-        # Valgrind starts the interpreter itself; the loader of a virtual environment would be counted otherwise.
-        command = ["valgrind", *options, python, "-c", f"ROUNDS = {rounds}\n{code}"]
-        done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=900)
-        if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command[:6])}: {done.stderr[-2000:]}")
-        [main] = Path(folder).glob("out-01")
-        totals = re.search(r"^(?:totals|summary): (\d+)", main.read_text(errors="replace"), re.MULTILINE)
+        options = ["--tool=callgrind", "--separate-threads=yes", "--instr-atstart=no", f"--callgrind-out-file={folder}/out"]
+        words = [str(path), str(program.rounds), *program.constants, "--", *program.arguments]
+        command = ["valgrind", *options, python, str(COUNTED / "pyperf.py"), *words]
+        own = environment(mode, given.packages)
+        done = subprocess.run(command, env=own, cwd=folder, capture_output=True, text=True, timeout=900)
+        files = list(Path(folder).glob("out.1-01"))
+        if done.returncode != 0 or len(files) != 1:
+            raise SystemExit(f"{name} with {mode}: {done.stderr[-2000:]}")
+        if given.keep:
+            kept = given.keep / f"{name}-{mode}-{Path(python).parent.parent.name}.callgrind"
+            kept.write_bytes(files[0].read_bytes())
+        totals = re.search(r"^(?:totals|summary): (\d+)", files[0].read_text(errors="replace"), re.MULTILINE)
         if totals is None:
-            raise SystemExit(f"{main} has no total")
+            raise SystemExit(f"{files[0]} has no total")
         return int(totals[1])
 
 
-def marginal(python: str, program: str, mode: str) -> int:
-    """Instructions of the rounds, without the start of the process."""
-    rounds, code = PROGRAMS[program]
-    # The first run may compile modules of the standard library.
-    count(python, code, 1, mode)
-    return count(python, code, 9 * rounds, mode) - count(python, code, rounds, mode)
+def ratio(python: str, name: str, mode: str, given: argparse.Namespace, known: dict[str, int]) -> float:
+    """The instructions with a profiler to those without it."""
+    base = "off" if mode in NEUROGC else "plain"
+    if base not in known:
+        known[base] = count(python, name, base, given)
+    return count(python, name, mode, given) / known[base]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--python", action="append", help="an interpreter to measure (default: this one)")
-    parser.add_argument("--program", action="append", choices=PROGRAMS, help="a program (default: all)")
-    parser.add_argument("--mode", action="append", choices=["python", "native"], help="default: native")
+    parser.add_argument("--program", action="append", choices=[*OWN, *HEAPS, *PYPERFORMANCE], help="default: all but heap:…")
+    parser.add_argument("--with", dest="modes", action="append", choices=[*NEUROGC, *OTHERS], help="default: native")
+    parser.add_argument("--pyperformance", type=Path, help="the folder with pyperformance's programs")
+    parser.add_argument("--packages", help="the folder with memray and ddtrace")
+    parser.add_argument("--keep", type=Path, help="a folder for Callgrind's files")
     given = parser.parse_args()
+    programs = given.program or [*OWN, *(PYPERFORMANCE if given.pyperformance else [])]
     for python in given.python or [sys.executable]:
-        ratios: dict[str, list[float]] = {}
-        for program in given.program or PROGRAMS:
-            base = marginal(python, program, "off")
-            row: dict[str, object] = {"python": python, "program": program, "instructions": base}
-            for mode in given.mode or ["native"]:
-                ratio = marginal(python, program, mode) / base
-                ratios.setdefault(mode, []).append(ratio)
-                row[mode] = round(ratio, 4)
-            print(json.dumps(row), flush=True)
-        for mode, found in ratios.items():
-            product = 1.0
-            for ratio in found:
-                product *= ratio
-            print(f"{python} {mode}: geometric mean {product ** (1 / len(found)):.4f}, worst {max(found):.4f}", flush=True)
+        ratios: dict[str, dict[str, float]] = {}
+        # The first run compiles modules of the standard library.
+        count(python, programs[0], "off", given)
+        for name in programs:
+            known: dict[str, int] = {}
+            row = {mode: ratio(python, name, mode, given, known) for mode in given.modes or ["native"]}
+            print(json.dumps({"program": name, **known, **{mode: round(value, 4) for mode, value in row.items()}}), flush=True)
+            for mode, value in row.items():
+                ratios.setdefault(mode, {})[name] = value
+        for mode, every in ratios.items():
+            # A geometric mean is over pyperformance's programs, where there are any: our own are chosen to be hard.
+            found = {name: value for name, value in every.items() if name in PYPERFORMANCE} or every
+            mean = math.exp(sum(map(math.log, found.values())) / len(found))
+            worst = max(found, key=found.__getitem__)
+            print(f"{python} {mode}: geometric mean {mean:.4f}, worst {found[worst]:.4f} ({worst})", flush=True)
 
 
 if __name__ == "__main__":

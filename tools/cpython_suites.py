@@ -1,10 +1,12 @@
 """CPython's own tests of what a collector can disturb, run under `neurogc run --policy gap` (make suites).
 
-    python tools/cpython_suites.py [--policy gap] [--times 1] [--suites test_gc,…] [--snapshots MS] [--outside MS] [TAG…]
+    python tools/cpython_suites.py [--policy gap] [--times 1] [--suites test_gc,…] [--snapshots MS] [--outside MS] [--sample KIB] [TAG…]
 
 Each suite runs in one process, without regrtest's workers, so that the agent conducts the very process that runs the
 tests, which is verified. A suite that fails is run again without the agent, and only the tests that pass there are
 counted against us. It ends with a table: tests run / collections in that process / those of them that we ordered.
+
+With --sample allocations are sampled at that distance: at 0.3 nearly every block is a sampled one.
 
 With --snapshots a thread in that process takes a snapshot every so many milliseconds, whatever the policy would do, and
 the table has: tests run / snapshots flown / those of them that came to nothing, most often by a test's own collection.
@@ -69,12 +71,14 @@ def ask_for_snapshots(pid: int, pause_ms: int, over: threading.Event) -> None:
         subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
 
 
-def run(python: str, suite: str, policy: str, snapshots: int = 0, outside: int = 0) -> Outcome:
+def run(python: str, suite: str, policy: str, snapshots: int = 0, outside: int = 0, sample: str = "") -> Outcome:
     """Runs one suite in one process, under a policy or, where that is empty, without us."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "status.json"
         words = [python, str(RUNNER), str(report), policy, str(snapshots), "--timeout", "300", "-v", suite]
+        if policy and sample:
+            env["NEUROGC_SAMPLE_KIB"] = sample
         if policy:
             words = [str(BINARY), "run", "--policy", policy, "--", *words]
         began = time.monotonic()
@@ -111,7 +115,7 @@ def compare(python: str, suite: str, options: argparse.Namespace) -> tuple[str, 
     """Runs a suite with us, and without where it failed. Gives the table's cell, and passed, failed, skipped."""
     runs, times = [], options.times
     for _ in range(times):
-        seen = run(python, suite, options.policy, options.snapshots, options.outside)
+        seen = run(python, suite, options.policy, options.snapshots, options.outside, options.sample)
         runs.append(seen)
         if seen.code == UNOBSERVED or (seen.code == 0 and not seen.status):
             print(seen.output[-1500:])
@@ -159,6 +163,7 @@ def main() -> int:
     parser.add_argument("--suites", default=",".join(SUITES))
     parser.add_argument("--snapshots", type=int, default=0, metavar="MS", help="force one every so many milliseconds")
     parser.add_argument("--outside", type=int, default=0, metavar="MS", help="the same, asked for from outside")
+    parser.add_argument("--sample", default="", metavar="KIB", help="the distance of allocation samples")
     parser.add_argument("tags", nargs="*", help="interpreters, for instance cp312; all without")
     options = parser.parse_args()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

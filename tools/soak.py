@@ -1,7 +1,7 @@
-"""`make soak`: what takes too long for `make test`: larger heaps, a million random graphs, minutes of stress, races, and
-a million schedules of the acting half.
+"""`make soak`: what takes too long for `make test`: larger heaps, a million random graphs, minutes of stress, races, a
+million schedules of the acting half, and how near the figures of allocation sites are to the truth.
 
-    soak.py [--seconds 600] [--graphs 1000000] [--live 1000000,5000000] [--times 50] [--schedules 1000000]
+    soak.py [--seconds 600] [--graphs 1000000] [--live 1000000,5000000] [--times 50] [--schedules 1000000] [--seeds 20]
             [--only TAG] [--part races]
 
 Each part runs on every interpreter found, except the largest heaps, which need about 4 GB, and the schedules, which need
@@ -28,8 +28,9 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, default=1_000_000, help="random graphs, all interpreters together")
     parser.add_argument("--live", default="1000000,5000000", help="sizes of the heaps that both methods collect")
     parser.add_argument("--times", type=int, default=50, help="how often each race is run")
+    parser.add_argument("--seeds", type=int, default=20, help="how often the accuracy of allocation sites is measured")
     parser.add_argument("--schedules", type=int, default=1_000_000, help="of the acting half, in a fake interpreter")
-    parser.add_argument("--part", help="one part, by its title's first word: schedules, both, random, stress or races")
+    parser.add_argument("--part", help="one part, by its title's first word: schedules, both, random, stress, accuracy or races")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
     parser.add_argument("--only", help="one interpreter, for instance cp312")
     options = parser.parse_args()
@@ -45,10 +46,12 @@ def main() -> int:
         fuzz = [python, "tools/fuzz_graphs.py", "--graphs", share, "--seed", str(options.seed)]
         stress = [python, "-W", "ignore", "tests/apps/snapshot_stress.py", str(options.seconds)]
         races = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "-m", "race", "-n", "4", "--tb=short"]
+        accuracy = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_allocations.py", "-k", "accuracy"]
         parts = [
             ("both methods", suite, {"NEUROGC_TEST_LIVE": options.live}),
             ("random graphs", fuzz, {}),
             ("stress", stress, {}),
+            ("accuracy", accuracy, {"NEUROGC_TEST_SEEDS": str(options.seeds), "NEUROGC_BIN": str(COMMAND)}),
             ("races", races, {"NEUROGC_TEST_TIMES": str(options.times), "NEUROGC_BIN": str(COMMAND)}),
         ]
         for title, command, more in parts:

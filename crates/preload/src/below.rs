@@ -32,6 +32,7 @@ static MEMALIGN: AtomicPtr<c_void> = AtomicPtr::new(first_memalign as *mut c_voi
 static POSIX_MEMALIGN: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static MMAP: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static MUNMAP: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static MREMAP: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static MALLOCX: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static IS_GLIBC: AtomicBool = AtomicBool::new(false);
 
@@ -40,6 +41,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 
 pub(crate) type PosixMemalign = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
 pub(crate) type Mmap = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
+pub(crate) type Mremap = unsafe extern "C" fn(*mut c_void, usize, usize, c_int, ...) -> *mut c_void;
 pub(crate) type Munmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
 
 /// Looks everything up. The first call comes from the dynamic linker or from libc's own start, before there is a
@@ -56,13 +58,14 @@ fn look_up() {
         (&POSIX_MEMALIGN, next(c"posix_memalign")),
         (&MMAP, next(c"mmap")),
         (&MUNMAP, next(c"munmap")),
+        (&MREMAP, next(c"mremap")),
         (&MALLOCX, next(c"mallocx")),
         (&CALLOC, next(c"calloc")),
         (&REALLOC, next(c"realloc")),
         (&FREE, next(c"free")),
         (&MALLOC, next(c"malloc")),
     ];
-    let malloc = found[8].1;
+    let malloc = found[9].1;
     IS_GLIBC.store(!own.is_null() && malloc == own, Ordering::Relaxed);
     for (place, function) in found {
         if !function.is_null() {
@@ -164,6 +167,13 @@ pub(crate) fn munmap() -> Option<Munmap> {
     look_up();
     // SAFETY: as above.
     unsafe { core::mem::transmute::<*mut c_void, Option<Munmap>>(MUNMAP.load(Ordering::Acquire)) }
+}
+
+/// `mremap` below.
+pub(crate) fn mremap() -> Option<Mremap> {
+    look_up();
+    // SAFETY: as above.
+    unsafe { core::mem::transmute::<*mut c_void, Option<Mremap>>(MREMAP.load(Ordering::Acquire)) }
 }
 
 /// Reports that there is no memory.

@@ -77,11 +77,15 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut
         "sub qword ptr fs:[rdx], rsi",
         "js {slow}",
         "test edi, {mark}",
-        "je {slow}",
+        "je 2f",
         // A block without the mark is not at the beginning of a page, so the word before it can be read.
         "cmp qword ptr [rdi - 8], {large}",
         "jae {slow}",
-        "jmp qword ptr [rip + {real}]",
+        "3: jmp qword ptr [rip + {real}]",
+        // No block has the mark, too: it is a new one that is wanted.
+        "2: test rdi, rdi",
+        "je 3b",
+        "jmp {slow}",
         real = sym below::REALLOC,
         slow = sym slow::realloc,
         mark = const MARK,
@@ -193,6 +197,22 @@ pub(crate) unsafe extern "C" fn mmap64(
     offset: i64,
 ) -> *mut c_void {
     naked_asm!("push qword ptr [rsp]", "call {slow}", "add rsp, 8", "ret", slow = sym slow::mmap)
+}
+
+/// `mremap`, whose last argument only some flags have. It comes in the same register then.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn mremap(
+    address: *mut c_void,
+    size: usize,
+    new_size: usize,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: the caller's contract is passed on.
+    unsafe { slow::mremap(address, size, new_size, flags, to) }
 }
 
 /// `munmap`.

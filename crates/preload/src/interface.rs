@@ -7,11 +7,15 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
 /// Raised whenever something below changes: an agent attaches to its own version only.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
-/// A block whose address has none of these bits may be a sampled one. Sampled blocks lie at multiples of 1024;
-/// a block that glibc maps on its own lies 16 bytes behind one.
-pub(crate) const MARK: usize = 0x3ef;
+/// Sampled blocks lie at multiples of this. The next one is so far away at least: a larger number takes more memory, and a
+/// smaller one has more blocks looked up that were not sampled.
+pub(crate) const MARKED: usize = 512;
+
+/// A block whose address has none of these bits may be a sampled one: it is a multiple of `MARKED`, or, as a block that
+/// glibc maps on its own, 16 bytes behind one.
+pub(crate) const MARK: usize = MARKED - 1 - 16;
 
 /// From this size on glibc's own size field, in front of the block, says that a block may be a sampled one. A look-up for every
 /// such block that is freed takes less than a marked block for every one that is sampled.
@@ -62,6 +66,10 @@ pub(crate) struct Handlers {
     pub(crate) mapped: unsafe extern "C" fn(&SamplePoints, usize, usize, usize),
     /// Memory is about to be unmapped.
     pub(crate) unmapped: unsafe extern "C" fn(usize, usize),
+    /// A mapping is about to be moved or resized. Gives what `moved` wants to know of it, or zero where it is not known.
+    pub(crate) moving: unsafe extern "C" fn(usize, usize) -> u64,
+    /// It is here now, or still where it was.
+    pub(crate) moved: unsafe extern "C" fn(usize, usize, u64),
 }
 
 /// What the library offers.

@@ -21,6 +21,7 @@ const ENOMEM: c_int = 12;
 const MAP_PRIVATE: c_int = 2;
 const MAP_ANONYMOUS: c_int = 0x20;
 const MAP_STACK: c_int = 0x2_0000;
+const MREMAP_DONTUNMAP: c_int = 4;
 const PROT_WRITE: c_int = 2;
 const MAP_FAILED: *mut c_void = usize::MAX as *mut c_void;
 
@@ -192,4 +193,28 @@ pub(crate) unsafe fn munmap(address: *mut c_void, size: usize) -> c_int {
     }
     // SAFETY: the caller's arguments are passed on.
     unsafe { below(address, size) }
+}
+
+pub(crate) unsafe fn mremap(
+    address: *mut c_void,
+    size: usize,
+    new_size: usize,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    let Some(below) = below::mremap() else {
+        below::no_memory();
+        return MAP_FAILED;
+    };
+    let handlers = handlers().filter(|_| flags & MREMAP_DONTUNMAP == 0);
+    // SAFETY: the handler only takes the range out. That is done first: another thread may get the same addresses at once.
+    let known = handlers.map_or(0, |handlers| unsafe { (handlers.moving)(address as usize, size) });
+    // SAFETY: the caller's arguments are passed on.
+    let moved = unsafe { below(address, size, new_size, flags, to) };
+    if let Some(handlers) = handlers.filter(|_| known != 0) {
+        let (start, size) = if moved == MAP_FAILED { (address, size) } else { (moved, new_size) };
+        // SAFETY: the handler only notes the range.
+        unsafe { (handlers.moved)(start as usize, size, known) };
+    }
+    moved
 }

@@ -7,6 +7,7 @@ use neurogc_wire::stacks::StallStack;
 use serde::Serialize;
 
 use crate::group::SiteFilter;
+use crate::head::TableHead;
 use crate::measure::{Measure, seconds};
 use crate::place::{CodeLine, DEEPEST, TableStacks};
 
@@ -19,16 +20,9 @@ const LEAST_SHARE: f64 = 1.0 / 20_000.0;
 /// A flame graph as data. The page in `dashboard/src/flame` draws it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Flame {
-    /// Process id.
-    pub pid: u32,
-    /// When the table was taken.
-    pub taken_unix_ms: u64,
-    /// The start of sampling.
-    pub since_unix_ms: u64,
-    /// The moment of comparison.
-    pub compared_unix_ms: Option<u64>,
-    /// What was sampled.
-    pub mode: &'static str,
+    /// What it is a view of.
+    #[serde(flatten)]
+    pub head: TableHead,
     /// What the widths are.
     pub measure: FlameMeasure,
     /// Places that nodes refer to.
@@ -106,16 +100,7 @@ impl Flame {
             }
         }
         let (nodes, frames) = tree.finish();
-        Self {
-            pid: table.pid,
-            taken_unix_ms: table.taken_unix_ms,
-            since_unix_ms: table.since_unix_ms,
-            compared_unix_ms: table.compared_unix_ms,
-            mode: table.mode.name(),
-            measure: measure.into(),
-            frames,
-            nodes,
-        }
+        Self { head: TableHead::of(table), measure: measure.into(), frames, nodes }
     }
 
     /// Merges the stacks of stalls. The innermost frame is the cause.
@@ -131,8 +116,8 @@ impl Flame {
             tree.nodes[node].blocks += stack.count as f64;
         }
         let (nodes, frames) = tree.finish();
-        let (compared_unix_ms, mode, measure) = (None, "", FlameMeasure::Stalls);
-        Self { pid, taken_unix_ms, since_unix_ms, compared_unix_ms, mode, measure, frames, nodes }
+        let head = TableHead { pid, taken_unix_ms, since_unix_ms, ..TableHead::default() };
+        Self { head, measure: FlameMeasure::Stalls, frames, nodes }
     }
 }
 

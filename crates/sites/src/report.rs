@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::builder::add;
 use crate::group::{GroupBy, SiteFilter, SiteGroup, group};
+use crate::head::TableHead;
 use crate::measure::{Measure, seconds};
 use crate::place::CodeLine;
 
@@ -24,20 +25,9 @@ pub struct SiteChoice {
 /// Groups of sites, the largest first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SiteReport<'t> {
-    /// Process id.
-    pub pid: u32,
-    /// When the table was taken.
-    pub taken_unix_ms: u64,
-    /// The start of sampling.
-    pub since_unix_ms: u64,
-    /// The moment of comparison.
-    pub compared_unix_ms: Option<u64>,
-    /// What is sampled.
-    pub mode: &'static str,
-    /// Mean distance of two sampling points.
-    pub sample_bytes: u64,
-    /// Sampled blocks that are missing.
-    pub lost: u64,
+    /// What it is a view of.
+    #[serde(flatten)]
+    pub head: TableHead,
     /// How sites are grouped.
     pub by: GroupBy,
     /// What groups are ordered by.
@@ -111,13 +101,7 @@ impl<'t> SiteReport<'t> {
         let groups = rows.len();
         rows.truncate(choice.top);
         Self {
-            pid: table.pid,
-            taken_unix_ms: table.taken_unix_ms,
-            since_unix_ms: table.since_unix_ms,
-            compared_unix_ms: table.compared_unix_ms,
-            mode: table.mode.name(),
-            sample_bytes: table.sample_bytes,
-            lost: table.lost,
+            head: TableHead::of(table),
             by: choice.by,
             measure: choice.measure,
             total: figures(&total, seconds, compared),

@@ -83,19 +83,9 @@ export type Events = {
 };
 
 /** A flame graph as data. The page in `dashboard/src/flame` draws it. */
-export type Flame = {
-  /** Process id. */
-  pid: number;
-  /** When the table was taken. */
-  taken_unix_ms: number;
-  /** The start of sampling. */
-  since_unix_ms: number;
-  /** The moment of comparison. */
-  compared_unix_ms: number | null;
-  /** What was sampled. */
-  mode: string;
-  /** What the widths are. */
-  measure: FlameMeasure;
+export type Flame = TableHead & {
+  /** What the widths are. Growth shows what has grown; what has shrunk has no width. */
+  measure: Measure;
   /** Places that nodes refer to. */
   frames: FlameFrame[];
   /** The tree. The first node is the root and a parent comes before its children. */
@@ -380,21 +370,7 @@ export type SiteFigures = {
 };
 
 /** Groups of sites, the largest first. */
-export type SiteReport = {
-  /** Process id. */
-  pid: number;
-  /** When the table was taken. */
-  taken_unix_ms: number;
-  /** The start of sampling. */
-  since_unix_ms: number;
-  /** The moment of comparison. */
-  compared_unix_ms: number | null;
-  /** What is sampled. */
-  mode: string;
-  /** Mean distance of two sampling points. */
-  sample_bytes: number;
-  /** Sampled blocks that are missing. */
-  lost: number;
+export type SiteReport = TableHead & {
   /** How sites are grouped. */
   by: GroupBy;
   /** What groups are ordered by. */
@@ -437,6 +413,24 @@ export type StoreReport = {
   /** What happened to the history at the start, in words. */
   notice: string | null;
   tiers: Tier[];
+};
+
+/** The process, the moments, and how it was sampled. */
+export type TableHead = {
+  /** Process id. */
+  pid: number;
+  /** When the table was taken. */
+  taken_unix_ms: number;
+  /** The start of sampling. */
+  since_unix_ms: number;
+  /** The moment of comparison. */
+  compared_unix_ms: number | null;
+  /** What was sampled. */
+  mode: string;
+  /** Mean distance of two sampling points. */
+  sample_bytes: number;
+  /** Sampled blocks that are missing. */
+  lost: number;
 };
 
 /** Rows of one length. */

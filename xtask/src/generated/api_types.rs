@@ -32,6 +32,7 @@ pub(crate) const SOURCES: &[&str] = &[
     "crates/hub/src/store/tiers.rs",
     "crates/sites/src/flame.rs",
     "crates/sites/src/group.rs",
+    "crates/sites/src/head.rs",
     "crates/sites/src/measure.rs",
     "crates/sites/src/place.rs",
     "crates/sites/src/report.rs",

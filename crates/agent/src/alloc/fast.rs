@@ -52,9 +52,13 @@ mod assembly {
                     "sub qword ptr [rip + {left}], rdx",
                     "js {slow}",
                     "test esi, {mark}",
-                    "je {slow}",
+                    "je 2f",
                     $($large,)*
-                    "jmp qword ptr [rip + {below} + {offset}]",
+                    "3: jmp qword ptr [rip + {below} + {offset}]",
+                    // No block has the mark, too: it is a new one that is wanted.
+                    "2: test rsi, rsi",
+                    "je 3b",
+                    "jmp {slow}",
                     left = sym $left,
                     slow = sym $slow_realloc,
                     below = sym $below,

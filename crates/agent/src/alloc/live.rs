@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 
 use neurogc_wire::sites::AllocationDomain;
 
-use super::interface::SamplePoints;
+use super::interface::{MARKED, SamplePoints};
 
 const WAYS: usize = 8;
 const BUCKETS: usize = 1024;
@@ -19,7 +19,7 @@ const FILTER: usize = 32 * 1024;
 /// The key of a place that is being filled. No block has this address.
 const RESERVED: usize = 1;
 
-/// Beyond so many live samples the interval is doubled, and the table thinned. A sampled block lies a kilobyte from the next
+/// Beyond so many live samples the interval is doubled, and the table thinned. A sampled block lies `MARKED` bytes from the next
 /// one, so this also limits the memory between them.
 pub(super) const MANY: u32 = 4096;
 
@@ -91,7 +91,7 @@ fn buckets(address: usize) -> [usize; 2] {
 }
 
 fn in_filter(address: usize) -> usize {
-    ((address >> 10) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(49) as usize
+    ((address / MARKED) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(49) as usize
 }
 
 const _: () = assert!(BUCKETS == 1 << (64 - 54) && FILTER == 1 << (64 - 49));
@@ -160,8 +160,12 @@ impl LiveBlocks {
     }
 
     /// Makes every sample stand for at least so many bytes: one of less weight stays with a probability that is its
-    /// share of them. Sums stay right on average.
+    /// share of them. Of the samples of a site one in every so many bytes stays, so its sum changes by less than that.
     pub(super) fn thin(&self, least: u64, random: &SamplePoints) {
+        /// Sites that share a sum are thinned as one.
+        const SUMS: usize = 256;
+        let below_least = |random: u64| ((u128::from(random) * u128::from(least)) >> 64) as u64;
+        let mut sums: [u64; SUMS] = std::array::from_fn(|_| below_least(random.next()));
         for at in 0..PLACES {
             let address = self.keys[at].load(Acquire);
             if address <= RESERVED {
@@ -171,9 +175,13 @@ impl LiveBlocks {
             if weight >= least {
                 continue;
             }
-            if ((u128::from(random.next()) * u128::from(least)) >> 64) as u64 >= weight {
+            let site = u64::from(self.samples[at].site.load(Relaxed));
+            let sum = &mut sums[(site.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize];
+            *sum += weight;
+            if *sum < least {
                 self.clear(at, address);
             } else {
+                *sum -= least;
                 // Its owner may have taken it out meanwhile, and the place may be another block's.
                 let _ = self.samples[at].weight.compare_exchange(weight, least, Relaxed, Relaxed);
             }
@@ -259,12 +267,12 @@ mod tests {
         live.add(0x5_0000_0000, sample(5000));
         live.thin(200, &random);
         let sum: u64 = live.iter().map(|sample| sample.weight).sum();
-        assert!((live.count() as i32 - 2000).abs() < 200, "{}", live.count());
-        assert!((sum as f64 / 405_000.0 - 1.0).abs() < 0.1, "{sum}");
+        assert!((live.count() as i32 - 2001).abs() <= 1, "{}", live.count());
+        assert!(sum.abs_diff(405_000) <= 200, "{sum}");
         assert_eq!(live.get(0x5_0000_0000), Some(sample(5000)));
         // Those of 200 bytes become those of 800 with a probability of a quarter.
         live.thin(800, &random);
-        assert!((live.count() as i32 - 500).abs() < 130, "{}", live.count());
+        assert!((live.count() as i32 - 501).abs() <= 1, "{}", live.count());
     }
 
     #[test]

@@ -65,6 +65,15 @@ impl Mappings {
         }
     }
 
+    /// The node of the mapping that an address lies in.
+    pub(super) fn node_at(&self, address: usize) -> Option<u32> {
+        let holds = |place: &&Place| {
+            let start = place.start.load(Acquire);
+            start > RESERVED && (start..start.saturating_add(place.size.load(Relaxed))).contains(&address)
+        };
+        self.places.iter().find(holds).map(|place| place.node.load(Relaxed))
+    }
+
     /// All mappings, as samples that stand for themselves.
     pub(super) fn iter(&self) -> impl Iterator<Item = BlockSample> {
         self.places.iter().filter(|place| place.start.load(Acquire) > RESERVED).map(|place| {
@@ -103,6 +112,14 @@ mod tests {
         check((0x10_c000, 0x4000), &[0xc000, 0x2_0000]);
         check((0x0, 0x100_0000), &[]);
         check((0x11_0000, 0x1000), &[0x1_0000, 0x2_0000]);
+    }
+
+    #[test]
+    fn the_mapping_of_an_address_is_found() {
+        let mappings = &Tables::map().unwrap().mappings;
+        assert!(mappings.add(0x10_0000, 0x1_0000, 7));
+        let found = [0xf_ffff, 0x10_0000, 0x10_ffff, 0x11_0000].map(|address| mappings.node_at(address));
+        assert_eq!(found, [None, Some(7), Some(7), None]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! One point is drawn in every so many bytes that the program allocates. The block that it falls into is noted with the
 //! Python stack of its thread, until it is freed. Such a block is an ordinary one of the allocator below, but lies at an
-//! address that is a multiple of 1024, or is large: only blocks like that are looked up when they are freed. So a block
+//! address that is a multiple of 512, or is large: only blocks like that are looked up when they are freed. So a block
 //! that is freed behind our back does no harm, and hooks may stay when the agent goes.
 //!
 //! `points` says which blocks are sampled, `tables` holds what is known, `python` has the hooks on CPython's allocators

@@ -11,7 +11,7 @@ use super::mappings;
 use super::sampler::{Sampler, is_active, sampler};
 
 /// What is attached to the library.
-pub(super) static HANDLERS: Handlers = Handlers { allocate, reallocate, forget, mapped, unmapped };
+pub(super) static HANDLERS: Handlers = Handlers { allocate, reallocate, forget, mapped, unmapped, moving, moved };
 
 /// What the calling thread allocates from now on is not sampled: it is one of the agent's own.
 pub(crate) fn ignore_this_thread() {
@@ -94,5 +94,22 @@ unsafe extern "C" fn mapped(points: &SamplePoints, start: usize, size: usize, ca
 unsafe extern "C" fn unmapped(start: usize, size: usize) {
     if let Some(sampler) = sampler() {
         sampler.tables.mappings.remove(start, size);
+    }
+}
+
+unsafe extern "C" fn moving(start: usize, size: usize) -> u64 {
+    let Some(sampler) = sampler() else { return 0 };
+    let mappings = &sampler.tables.mappings;
+    let node = mappings.node_at(start);
+    mappings.remove(start, size);
+    node.map_or(0, |node| u64::from(node) + 1)
+}
+
+unsafe extern "C" fn moved(start: usize, size: usize, known: u64) {
+    let node = known.checked_sub(1).and_then(|node| u32::try_from(node).ok());
+    if let Some((sampler, node)) = sampler().zip(node)
+        && !sampler.tables.mappings.add(start, size, node)
+    {
+        sampler.tables.live.lose();
     }
 }

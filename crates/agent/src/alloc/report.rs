@@ -168,6 +168,9 @@ pub(crate) fn summary(sampling: &Sampling, history: &SiteHistory, installed: u64
     };
     let Some(sampler) = sampler().filter(|_| is_active()) else { return report };
     let stacks = &sampler.tables.stacks;
+    if stacks.is_full() && report.reason.is_empty() {
+        report.reason = "the table of call stacks is full: new places are shown without their callers".to_owned();
+    }
     let made = sampler.tables.made.load(Relaxed);
     let (then, made_then) =
         history.latest_before(now, RATE_NS).map_or((installed, 0), |moment| (moment.at, moment.made));

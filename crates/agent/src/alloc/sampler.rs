@@ -4,6 +4,7 @@
 //! interpreter, in threads that Python does not know. It allocates nothing, waits for nothing and cannot fail.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use neurogc_wire::sites::{AllocationDomain, AllocationMode};
 
-use super::interface::{LARGE, MARK, Real, SamplePoints};
+use super::interface::{LARGE, MARK, MARKED, Real, SamplePoints};
 use super::live::{BlockSample, SiteKey};
 use super::points::weight;
 use super::spares;
@@ -99,9 +100,8 @@ impl Sampler {
 
     /// A new block that is seen again when it is freed. Null where there is no memory.
     pub(super) fn marked_block(&self, align: usize, size: usize, zero: bool) -> *mut c_void {
-        const MARKED: usize = 1024;
         /// jemalloc's flags for that alignment, and for zeros.
-        const ALIGNED_AND_ZERO: i32 = 10 | 0x40;
+        const ALIGNED_AND_ZERO: i32 = MARKED.trailing_zeros() as i32 | 0x40;
         let real = &self.real;
         // SAFETY: functions of the allocator below, with arguments that libc documents. The memory that is cleared is
         // the new block.
@@ -151,9 +151,8 @@ impl Sampler {
 
     /// The node of the calling thread's stack.
     pub(super) fn node(&self) -> u32 {
-        let mut places = [CodePlace::default(); DEPTH];
-        let count = self.stack.read(&mut places);
-        self.tables.stacks.node(&places[..count.min(DEPTH)], &self.stack)
+        let mut places = [const { MaybeUninit::uninit() }; DEPTH];
+        self.tables.stacks.node(self.stack.read(&mut places), &self.stack)
     }
 
     /// Takes a block out of the table that is about to be freed, and says whether it is kept as a spare one.

@@ -8,6 +8,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use super::interface::MARKED;
 use crate::cpython::arenas::SMALL;
 
 const STEP: usize = 16;
@@ -44,7 +45,7 @@ pub(super) unsafe fn put(block: *mut c_void, size: usize) -> Option<*mut c_void>
     // SAFETY: glibc has the size of a block, and its own word, in front of it.
     let in_front = unsafe { std::ptr::read_volatile((block as usize - size_of::<usize>()) as *const usize) };
     let usable = (in_front & !FLAGS).saturating_sub(size_of::<usize>());
-    let is_good = (block as usize).is_multiple_of(1024) && usable >= room(size) && usable < room(size) + 64;
+    let is_good = (block as usize).is_multiple_of(MARKED) && usable >= room(size) && usable < room(size) + 64;
     let Some(places) = of(size).filter(|_| is_good) else { return Some(block) };
     if places.iter().any(|place| place.compare_exchange(null_mut(), block, AcqRel, Acquire).is_ok()) {
         return None;
@@ -64,7 +65,7 @@ mod tests {
         assert!(take(490).is_null());
         // SAFETY: an allocation, and its block, which no other code uses.
         unsafe {
-            let block = libc::memalign(1024, room(490));
+            let block = libc::memalign(MARKED, room(490));
             assert_eq!(put(block, 490), None);
             assert!(take(470).is_null() && take(513).is_null());
             assert_eq!(take(496), block);
@@ -78,7 +79,7 @@ mod tests {
     fn there_are_only_a_few_and_those_at_the_lowest_addresses() {
         // SAFETY: allocations, and their blocks.
         unsafe {
-            let mut blocks: Vec<_> = (0..EACH + 2).map(|_| libc::memalign(1024, 64)).collect();
+            let mut blocks: Vec<_> = (0..EACH + 2).map(|_| libc::memalign(MARKED, 64)).collect();
             blocks.sort_unstable();
             let mut freed: Vec<_> = blocks.iter().rev().filter_map(|block| put(*block, 60)).collect();
             let mut taken: Vec<_> = std::iter::from_fn(|| Some(take(60)).filter(|block| !block.is_null())).collect();

@@ -17,6 +17,9 @@ const TRIES: usize = 64;
 /// Beyond so many nodes a stack is only its innermost place: lines stay right when callers find no more room.
 const WHOLE_STACKS: u32 = 12 * 1024;
 
+/// Whole stacks that are remembered.
+const RECENT: usize = 4 * 1024;
+
 /// The node of blocks that no Python code has asked for.
 pub(super) const ROOT: u32 = 0;
 
@@ -38,7 +41,17 @@ pub(super) struct StackTree {
     /// What was allocated, by node and allocator.
     made: [[Made; DOMAINS.len()]; NODES],
     used: AtomicU32,
+    /// Nodes of whole stacks by their hash, so that few samples have to look for each of their frames.
+    recent: [AtomicU64; RECENT],
     pub(super) texts: Texts,
+}
+
+/// Adds a place to the hash of a stack.
+fn hash(hash: u64, place: &CodePlace) -> u64 {
+    let code = place.code as u64 ^ (place.name as u64).rotate_left(32);
+    let part = place.file as u64 ^ u64::from(place.instruction).rotate_left(44) ^ u64::from(place.first_line) << 20;
+    let product = u128::from(hash ^ code ^ 0x9e37_79b9_7f4a_7c15) * u128::from(part ^ 0xc2b2_ae3d_27d4_eb4f);
+    (product >> 64) as u64 ^ product as u64
 }
 
 #[derive(Debug)]
@@ -74,6 +87,20 @@ pub(super) struct NodeFacts {
 impl StackTree {
     /// The node of a stack, innermost place first.
     pub(super) fn node(&self, stack: &[CodePlace], describe: &impl Describe) -> u32 {
+        const NODE: u64 = NODES as u64 - 1;
+        let hash = stack.iter().fold(0, hash);
+        // The hash tells which of these it is, and takes the place of all bits that the number does not need.
+        let recent = &self.recent[hash as usize & (RECENT - 1)];
+        let known = recent.load(Acquire);
+        if (known ^ hash) & !NODE == 0 {
+            return (known & NODE) as u32;
+        }
+        let node = self.find(stack, describe);
+        recent.store(hash & !NODE | u64::from(node), Release);
+        node
+    }
+
+    fn find(&self, stack: &[CodePlace], describe: &impl Describe) -> u32 {
         let Some(innermost) = stack.first() else { return ROOT };
         let mut node = ROOT;
         for place in stack.iter().rev() {
@@ -131,6 +158,11 @@ impl StackTree {
         let length = describe.text(place.name, &mut text);
         node.name_text.store(self.texts.number(&text[..length.min(LONGEST)]), Relaxed);
         Some(number)
+    }
+
+    /// Whether there is no more room for callers: what is new is shown with its innermost place only.
+    pub(super) fn is_full(&self) -> bool {
+        self.used.load(Relaxed) + 1 >= WHOLE_STACKS
     }
 
     /// Counts what a sample stands for.
@@ -236,6 +268,7 @@ mod tests {
         }
         let node = stacks.node(&[place(16 * 777, 5), place(8, 8), place(9, 9)], &Digits);
         assert_eq!(stacks.facts(node).map(|facts| (facts.line, facts.parent)), Some((50, ROOT)));
+        assert!(stacks.is_full());
     }
 
     #[test]

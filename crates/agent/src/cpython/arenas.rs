@@ -60,9 +60,9 @@ const SMALL_PROGRAM: isize = 16 << 20;
 pub(crate) const SMALL: usize = 512;
 
 /// Whether a small object may lie outside of arenas, because the allocation sampler has chosen its block: then the block is
-/// a multiple of 1024, and the object stands behind the collector's head, and behind its dictionary where it has one there.
+/// a multiple of 512, and the object stands behind the collector's head, and behind its dictionary where it has one there.
 pub(crate) fn may_be_elsewhere(object: usize) -> bool {
-    matches!(object % 1024, 16 | 32)
+    matches!(object % 512, 16 | 32)
 }
 
 /// Keeps arenas mapped from now on. False where they cannot be kept or small objects do not lie in them. The caller

@@ -3,6 +3,8 @@
 //! A thread's frames change only while that thread runs Python code, and own the code objects that they execute. So the
 //! thread itself may read them at any moment, also in the middle of an allocation and without the GIL.
 
+use std::mem::MaybeUninit;
+
 use super::frames::Frames;
 use super::layout::Layout;
 use super::{lines, symbol};
@@ -43,14 +45,13 @@ impl OwnStack {
         Some(Self { layout: frames.layout(), code_type: frames.code_type(), this_thread })
     }
 
-    /// Fills in the places of the innermost frames, the innermost first, and says how many there are. A thread that
-    /// Python does not know has none.
-    pub(crate) fn read(&self, to: &mut [CodePlace; DEPTH]) -> usize {
+    /// The places of the innermost frames, the innermost first. A thread that Python does not know has none.
+    pub(crate) fn read<'a>(&self, to: &'a mut [MaybeUninit<CodePlace>; DEPTH]) -> &'a [CodePlace] {
         let layout = self.layout;
         // SAFETY: it reads a thread-local of CPython's. It is this thread's own state even where another one has the GIL.
         let thread = unsafe { (self.this_thread)() };
         if thread == 0 {
-            return 0;
+            return &[];
         }
         let mut count = 0;
         // SAFETY: `selfcheck` has compared this layout with the running interpreter. The state is this thread's own,
@@ -66,13 +67,14 @@ impl OwnStack {
             };
             while frame != 0 && count < DEPTH {
                 if let Some(place) = self.place(frame) {
-                    to[count] = place;
+                    to[count].write(place);
                     count += 1;
                 }
                 frame = word(frame + layout.frame_previous);
             }
+            // So many places were written.
+            std::slice::from_raw_parts(to.as_ptr().cast(), count)
         }
-        count
     }
 
     /// # Safety

@@ -1,6 +1,7 @@
 //! Who is compared: CPython by itself, what people do by hand, both limits, and NeuroGC's policies.
 
 use neurogc_policy::{Name, suggestion};
+use neurogc_settings::Sources;
 
 /// CPython left alone: what everything is compared with.
 pub(crate) const DEFAULT: &str = "default";
@@ -21,12 +22,34 @@ pub(crate) struct Contender {
     pub(crate) collector: String,
     /// The policy of ours that it runs under; none for a program without NeuroGC.
     pub(crate) policy: Option<Name>,
+    /// Other settings of the agent.
+    pub(crate) settings: Vec<(String, String)>,
 }
 
 impl Contender {
-    /// Reads a name.
+    /// Reads a name, and settings of the agent behind it: `auto@allocations=off@huge_arenas=false`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let plain = |collector: &str| Ok(Self { name: text.to_owned(), collector: collector.to_owned(), policy: None });
+        let mut parts = text.split('@');
+        let contender = Self::parse_name(parts.next().unwrap_or_default())?;
+        let settings = parts
+            .map(|part| match part.split_once('=') {
+                Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+                None => Err(format!("{part:?} is no setting: write {}@KEY=VALUE", contender.name)),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        if contender.policy.is_none() && !settings.is_empty() {
+            return Err(format!("{} runs without NeuroGC, so it has no settings", contender.name));
+        }
+        let sources = Sources { keywords: settings.clone(), ..Sources::default() };
+        neurogc_settings::resolve(&sources).map_err(|error| error.to_string())?;
+        Ok(Self { name: text.to_owned(), settings, ..contender })
+    }
+
+    fn parse_name(text: &str) -> Result<Self, String> {
+        let settings = Vec::new();
+        let plain = |collector: &str| {
+            Ok(Self { name: text.to_owned(), collector: collector.to_owned(), policy: None, settings: Vec::new() })
+        };
         match text.split_once(':') {
             None if text == DEFAULT => return plain(""),
             None if [OFF, EACH].contains(&text) => return plain(text),
@@ -47,7 +70,7 @@ impl Contender {
             _ => {}
         }
         match text.parse::<Name>() {
-            Ok(policy) => Ok(Self { name: text.to_owned(), collector: String::new(), policy: Some(policy) }),
+            Ok(policy) => Ok(Self { name: text.to_owned(), collector: String::new(), policy: Some(policy), settings }),
             Err(error) => {
                 let kind = text.split(':').next().unwrap_or(text);
                 let known = PLAIN.iter().map(|plain| plain.split(':').next().unwrap_or(plain));
@@ -137,6 +160,9 @@ mod tests {
             ("thread:soon", "thread:30"),
             ("freeze+threshold:1", "three numbers"),
             ("off,off", "twice"),
+            ("auto@allocations", "auto@KEY=VALUE"),
+            ("auto@alocations=off", "allocations"),
+            ("off@allocations=off", "without NeuroGC"),
             ("classic:7", "classic:0.55"),
         ] {
             let error = Contender::parse_list(text).unwrap_err();

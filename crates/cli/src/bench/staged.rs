@@ -87,14 +87,12 @@ pub(crate) struct ScriptSetup<'s> {
     pub(crate) one_core: bool,
     /// The file of the cgroup that it is to be in; none for that of the runner.
     pub(crate) door: Option<&'s Path>,
-    /// Settings of the agent, besides its policy.
-    pub(crate) settings: &'s [(String, String)],
 }
 
 impl<'s> ScriptSetup<'s> {
     /// On all cores, and in the cgroup of the runner.
     pub(crate) fn new(python: &'s Path, home: &'s Home, scripts: &'s Path, heap: f64) -> Self {
-        Self { python, home, scripts, heap, one_core: false, door: None, settings: &[] }
+        Self { python, home, scripts, heap, one_core: false, door: None }
     }
 
     /// The interpreter, which enters the cgroup before it begins.
@@ -137,7 +135,7 @@ impl Staged {
         command.env_remove("PYTHONPATH").env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONHASHSEED", "0");
         if let Some(policy) = &contender.policy {
             let mut settings = vec![("policy".to_owned(), policy.to_string())];
-            settings.extend_from_slice(setting.settings);
+            settings.extend_from_slice(&contender.settings);
             injection::inject_alone(&mut command, setting.home, &settings)?;
             injection::preload(&mut command, setting.home);
         }

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
+fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it must look like KEY=VALUE, for instance stall_ms=20")?;
     Ok((name.to_owned(), value.to_owned()))
 }

@@ -28,32 +28,32 @@ pub(crate) fn text(report: &SiteReport<'_>, room: Option<usize>) -> String {
 
 /// What was measured, and how.
 fn head(report: &SiteReport<'_>) -> String {
-    let seconds = |from: u64| span(report.taken_unix_ms.saturating_sub(from) as f64 / 1e3);
+    let seconds = |from: u64| span(report.head.taken_unix_ms.saturating_sub(from) as f64 / 1e3);
     let total = &report.total;
-    let mut text = format!("process {}: {} live", report.pid, bytes(total.live_bytes));
-    if let (Some(growth), Some(compared)) = (total.growth_bytes, report.compared_unix_ms) {
+    let mut text = format!("process {}: {} live", report.head.pid, bytes(total.live_bytes));
+    if let (Some(growth), Some(compared)) = (total.growth_bytes, report.head.compared_unix_ms) {
         text.push_str(&format!(", {} in {}", change(growth), seconds(compared)));
     }
     if has_rate(report) {
         text.push_str(&format!(", {}/s allocated", bytes(total.rate_bytes_s as u64)));
     }
     text.push('\n');
-    let what = match report.mode {
+    let what = match report.head.mode {
         "native" => "Python and native memory",
         "off" => "nothing",
         _ => "memory of CPython's allocators",
     };
-    let distance = bytes(report.sample_bytes);
-    text.push_str(&format!("  {what}, sampled for {}, a point every {distance}", seconds(report.since_unix_ms)));
-    if report.lost > 0 {
-        text.push_str(&format!(", {} points lost", count(report.lost)));
+    let distance = bytes(report.head.sample_bytes);
+    text.push_str(&format!("  {what}, sampled for {}, a point every {distance}", seconds(report.head.since_unix_ms)));
+    if report.head.lost > 0 {
+        text.push_str(&format!(", {} points lost", count(report.head.lost)));
     }
     text.push('\n');
     text
 }
 
 fn rows(report: &SiteReport<'_>, room: Option<usize>) -> String {
-    let compared = report.compared_unix_ms.is_some();
+    let compared = report.head.compared_unix_ms.is_some();
     let mut columns = vec![("LIVE", Alignment::Right), ("BLOCKS", Alignment::Right)];
     if compared {
         columns.push(("GROWTH", Alignment::Right));

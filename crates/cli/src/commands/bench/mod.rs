@@ -9,7 +9,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 
-use super::run::assignment;
 use crate::bench::arrivals::Pattern;
 use crate::bench::contender::Contender;
 use crate::bench::interrupt::{self, Interrupt};
@@ -27,7 +26,6 @@ use crate::failure::{CommandResult, Failure};
 use crate::figures::{bytes, span, utc};
 use crate::home::Home;
 use crate::probe;
-use crate::sources;
 
 /// Where runs are kept, in the working directory.
 const KEPT: &str = "neurogc-bench";
@@ -46,7 +44,7 @@ const KEPT: &str = "neurogc-bench";
     neurogc bench saturated --seconds 60 --policies default,gap\n  \
     neurogc bench compare neurogc-bench/monday neurogc-bench/tuesday\n\n\
     Contenders: every policy of `neurogc run`, and without NeuroGC: default (CPython left alone), off (the latency \
-    floor), each (a collection after each request: the memory floor), thread:S, freeze+threshold:G0,G1,G2"
+    floor), each (a collection after each request: the memory floor), thread:S, freeze+threshold:G0,G1,G2. Settings of the agent follow a policy: auto@allocations=off"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -74,9 +72,6 @@ pub(crate) struct Arguments {
     /// Length of the measured part of each trial, in seconds; each scenario has its own default
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
-    /// Change a setting of the agent in all trials that have one; `neurogc doctor` lists all settings
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
-    settings: Vec<(String, String)>,
     /// Small heaps and short trials; results are not conclusive
     #[arg(long)]
     quick: bool,
@@ -122,8 +117,6 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     }
     let named = arguments.policies.as_deref().map(Contender::parse_list).transpose().map_err(Failure::usage)?;
     let heats = plan::heats(&arguments.scenarios, named.as_deref()).map_err(Failure::usage)?;
-    let wrong = |error: neurogc_settings::SettingsError| Failure::usage(error.to_string());
-    neurogc_settings::resolve(&sources::gather(arguments.settings.clone()).0).map_err(wrong)?;
     let arrivals = arguments.arrivals.parse::<Pattern>().map_err(Failure::usage)?;
     let home = Home::find().map_err(Failure::failed)?;
     let python = arguments.python.clone().unwrap_or_else(probe::default_python);
@@ -133,8 +126,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     let scripts = scripts::write(&folder)?;
     let interrupt = Interrupt::watch()?;
     let size = Size { quick: arguments.quick, measured: arguments.seconds.map(Duration::from_secs) };
-    let setting =
-        ScriptSetup { settings: &arguments.settings, ..ScriptSetup::new(&python, &home, &scripts, size.heap()) };
+    let setting = ScriptSetup::new(&python, &home, &scripts, size.heap());
     let setup = Setup { setting, size, arrivals: &arrivals, interrupt: &interrupt };
     let mut bench = Bench::new(setup, heats, Run::new(machine, arguments.runs, arguments.quick), &folder);
     let ended = bench.run();
