@@ -84,8 +84,8 @@ export type Events = {
 
 /** A flame graph as data. The page in `dashboard/src/flame` draws it. */
 export type Flame = TableHead & {
-  /** What the widths are. Growth shows what has grown; what has shrunk has no width. */
-  measure: Measure;
+  /** What the widths are. */
+  measure: FlameMeasure;
   /** Places that nodes refer to. */
   frames: FlameFrame[];
   /** The tree. The first node is the root and a parent comes before its children. */
