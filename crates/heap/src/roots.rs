@@ -19,6 +19,9 @@ pub struct Claim {
     /// Whether it is a counted reference. A word in a C image or on a running stack may be left behind: it counts only
     /// together with a count that is larger than what is known.
     pub certain: bool,
+    /// Whether it makes the object a root only where nothing else reaches it. A frame refers to its globals, and an
+    /// image of C code to modules: as ways of their own they would only make the tree flat.
+    pub last_resort: bool,
 }
 
 /// Why an object is a root.
@@ -48,8 +51,6 @@ pub(crate) struct Reach<'g> {
     outside: Numbers<u8>,
     /// Claims that were none.
     pub(crate) stale: usize,
-    /// Objects whose count is smaller than what is known.
-    pub(crate) overcounted: usize,
 }
 
 impl Reach<'_> {
@@ -72,7 +73,7 @@ pub(crate) fn reach<'g>(
     claims: &[Claim],
 ) -> io::Result<Reach<'g>> {
     let mut held = held(graph)?;
-    let mut search = Search::new(&graph.links, &held)?;
+    let search = Search::new(&graph.links, &held)?;
     {
         let held: &mut [u32] = &mut held;
         for class in graph.types.iter().map(|it| classes.get(*it as usize).copied().unwrap_or(NONE)) {
@@ -82,31 +83,33 @@ pub(crate) fn reach<'g>(
         }
         claims.iter().filter(|claim| claim.certain).for_each(|claim| held[claim.object as usize] += 1);
     }
-    let (mut outside, mut overcounted) = (Numbers::<u8>::zeroed(graph.objects())?, 0);
+    let mut outside = Numbers::<u8>::zeroed(graph.objects())?;
     // What nothing in the heap refers to comes first: what it holds is then below it, not beside it.
     let mut topmost = Vec::new();
     for (object, says) in outside.iter_mut().enumerate() {
         let (count, known) = (counts[object], held[object]);
         *says = if count == 0 { IMMORTAL } else { u8::from(count > known) * SURPLUS };
-        overcounted += usize::from(count != 0 && count < known);
         if *says != 0 && known == 0 && !search.leaves_out(object as u32) {
             topmost.push(object as u32);
         }
     }
     drop((counts, held));
 
-    let mut reach = Reach { search, reasons: Vec::new(), outside, stale: 0, overcounted };
+    let mut reach = Reach { search, reasons: Vec::new(), outside, stale: 0 };
     let believed = |reach: &Reach<'_>, claim: &Claim| claim.certain || reach.outside[claim.object as usize] != 0;
     claims.iter().for_each(|claim| {
         if believed(&reach, claim) {
             reach.search.keep(claim.object);
         }
     });
-    for (place, claim) in claims.iter().enumerate() {
-        if believed(&reach, claim) {
-            reach.root(claim.object, Reason::Claim(place as u32));
-        } else {
-            reach.stale += 1;
+    for last_resort in [false, true] {
+        for (place, claim) in claims.iter().enumerate().filter(|(_, claim)| claim.last_resort == last_resort) {
+            let reason = Reason::Claim(place as u32);
+            match (believed(&reach, claim), last_resort) {
+                (false, _) => reach.stale += 1,
+                (true, false) => reach.way(claim.object, reason),
+                (true, true) => reach.root(claim.object, reason),
+            }
         }
     }
     reach.classes(graph, classes);
@@ -132,12 +135,17 @@ fn held(graph: &Graph) -> io::Result<Numbers<u32>> {
 }
 
 impl Reach<'_> {
-    /// Makes an object a root unless it is reached already. A claim is one more way to the object in any case.
+    /// Makes an object a root unless it is reached already.
     fn root(&mut self, object: u32, reason: Reason) {
-        if matches!(reason, Reason::Claim(_)) || !self.search.met(object) {
-            self.reasons.push((object, reason));
-            self.search.go(object);
+        if !self.search.met(object) {
+            self.way(object, reason);
         }
+    }
+
+    /// Makes an object a root: one more way to it if it is reached already.
+    fn way(&mut self, object: u32, reason: Reason) {
+        self.reasons.push((object, reason));
+        self.search.go(object);
     }
 
     /// Classes that only instances hold. A reference from each instance would be a third more references, so that they

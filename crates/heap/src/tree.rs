@@ -5,7 +5,7 @@ use std::io;
 use crate::array::Numbers;
 use crate::dominators::dominators;
 use crate::graph::{Graph, NONE};
-use crate::roots::{Reach, Reason};
+use crate::roots::Reach;
 
 /// The tree. The root above all roots has the number of objects as its number.
 #[derive(Debug)]
@@ -166,13 +166,4 @@ pub fn retained_by_type(graph: &Graph, tree: &Tree, types: usize) -> Vec<u64> {
         }
     }
     sums
-}
-
-/// The reasons of roots, by object: of several the first, which is the one that a person knows best.
-pub(crate) fn first_reasons(reasons: &[(u32, Reason)]) -> rustc_hash::FxHashMap<u32, Reason> {
-    let mut first = rustc_hash::FxHashMap::default();
-    for (object, reason) in reasons {
-        first.entry(*object).or_insert(*reason);
-    }
-    first
 }

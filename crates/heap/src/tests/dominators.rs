@@ -124,8 +124,8 @@ fn a_list_that_is_linked_one_way_is_as_deep_as_it_is_long() {
 fn a_word_that_was_left_behind_is_no_root() {
     // 0 holds 1; an image has a word that points to 1 and one that points to the cycle of 2 and 3.
     let graph = graph(&[vec![1], vec![], vec![3], vec![2]], &[0; 4], &[10; 4]);
-    let guess = |object| Claim { object, certain: false };
-    let claims = [Claim { object: 0, certain: true }, guess(1), guess(2)];
+    let guess = |object| Claim { object, certain: false, last_resort: false };
+    let claims = [Claim { object: 0, certain: true, last_resort: false }, guess(1), guess(2)];
     let (tree, reasons) = tree_with(&graph, &[1, 1, 1, 1], &[], &claims);
     assert_eq!(reasons, [(0, Reason::Claim(0))]);
     assert_eq!(&tree.holders[..], [4, 0, NONE, NONE], "the cycle is garbage");
@@ -139,7 +139,7 @@ fn a_word_that_was_left_behind_is_no_root() {
 fn held_from_c_counts_only_where_nothing_named_reaches() {
     // 0 → 1, which has a larger count; 2 is in no named root's reach and holds 3; 4 is immortal and alone.
     let graph = graph(&[vec![1], vec![0], vec![3], vec![], vec![]], &[0; 5], &[1; 5]);
-    let claims = [Claim { object: 0, certain: true }];
+    let claims = [Claim { object: 0, certain: true, last_resort: false }];
     let (tree, reasons) = tree_with(&graph, &[2, 9, 1, 5, 0], &[], &claims);
     assert_eq!(&tree.holders[..], [5, 0, 5, 2, 5]);
     assert_eq!(reasons, [(0, Reason::Claim(0)), (2, Reason::FromC), (4, Reason::Immortal)]);
@@ -150,8 +150,19 @@ fn held_from_c_counts_only_where_nothing_named_reaches() {
 fn a_class_that_only_instances_hold_is_a_root() {
     // 0 is a named instance of type 1, whose class is object 2; 3 is its dict. 1 is of type 0.
     let graph = graph(&[vec![1], vec![], vec![3], vec![2]], &[1, 0, 0, 0], &[1; 4]);
-    let claims = [Claim { object: 0, certain: true }];
+    let claims = [Claim { object: 0, certain: true, last_resort: false }];
     let (tree, reasons) = tree_with(&graph, &[1, 1, 2, 1], &[NONE, 2], &claims);
     assert_eq!(reasons, [(0, Reason::Claim(0)), (2, Reason::Class)]);
     assert_eq!(&tree.holders[..], [4, 0, 4, 2]);
+}
+
+#[test]
+fn a_last_resort_is_a_root_only_where_nothing_else_reaches() {
+    // 0 → 1 → 2; a frame's globals are 1, and 3 is a code object that only a frame knows.
+    let graph = graph(&[vec![1], vec![2], vec![], vec![]], &[0; 4], &[1; 4]);
+    let last = |object| Claim { object, certain: true, last_resort: true };
+    let claims = [last(1), last(3), Claim { object: 0, certain: true, last_resort: false }];
+    let (tree, reasons) = tree_with(&graph, &[1, 2, 1, 1], &[], &claims);
+    assert_eq!(reasons, [(0, Reason::Claim(2)), (3, Reason::Claim(1))]);
+    assert_eq!(&tree.holders[..], [4, 0, 1, 4]);
 }
