@@ -145,6 +145,12 @@ impl<'a> References<'a> {
         Self { column, objects }
     }
 
+    /// How many bytes of the column are not read yet.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.column.rest().len()
+    }
+
     /// Gives each reference of the next object, whose number is `own`, to `each`.
     #[inline]
     pub fn object(&mut self, own: u32, mut each: impl FnMut(Reference)) -> Result<(), FormatError> {

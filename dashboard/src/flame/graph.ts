@@ -262,7 +262,7 @@ export class FlameGraph {
     if (frame.file) lines.push(frame.line ? `${frame.file}:${frame.line}` : frame.file);
     const grown = data.measure === "growth" ? "grown by " : "";
     lines.push(`${grown}${figure(value, this.unit)}, ${percent(value, data.nodes[0].value)} of all`);
-    lines.push(data.measure === "rate" ? `${figure(blocks, "1/s").replace("/s", "")} blocks a second` : `${count(blocks)} blocks`);
+    lines.push(data.measure === "rate" ? `${figure(blocks, "1/s").replace("/s", "")} blocks a second` : `${count(blocks)} ${data.mode === "heap" ? "objects" : "blocks"}`);
     if (data.compared_unix_ms !== null && data.measure === "live") lines.push(change === 0 ? `unchanged` : `${signed(change, "bytes")} since the comparison (${bytes(Math.max(0, value - change))} then)`);
     return lines;
   }

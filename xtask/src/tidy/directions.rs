@@ -20,11 +20,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-settings", &["neurogc-policy"]),
     ("neurogc-agent", &["neurogc-diagnose", "neurogc-ngch", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),
+    ("neurogc-heap", &["neurogc-ngch"]),
     ("neurogc-hub", &["neurogc-policy", "neurogc-sites", "neurogc-wire"]),
     (
         "neurogc-cli",
         &[
             "neurogc-diagnose",
+            "neurogc-heap",
             "neurogc-hub",
             "neurogc-learn",
             "neurogc-load",
