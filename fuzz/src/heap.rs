@@ -21,7 +21,8 @@ pub fn check_heap(bytes: &[u8]) {
         let _ = (names.object(object), names.path(&paths, object), heap.dump.address(object));
     }
     let summary = views::summary(&heap);
-    let _ = (views::types(&heap, TypeOrder::Retained), views::suspects(&heap, &paths), views::largest(&heap, &paths, 9));
+    let _ =
+        (views::types(&heap, TypeOrder::Retained), views::suspects(&heap, &paths), views::largest(&heap, &paths, 9));
     let _ = (views::threads(&heap, 9), views::strings(&heap, &paths, 9), views::containers(&heap, &paths, 9));
     let _ = (views::outside(&heap, &paths, 9), views::garbage(&heap, &paths, 9), views::branches(&heap, None, 9));
     let all: Vec<u32> = (0..objects).collect();

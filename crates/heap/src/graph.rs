@@ -30,6 +30,12 @@ impl Links {
         &self.targets[from as usize..to as usize]
     }
 
+    /// What an object refers to, to be changed.
+    pub(crate) fn of_mut(&mut self, object: u32) -> &mut [u32] {
+        let (from, to) = (self.offsets[object as usize], self.offsets[object as usize + 1]);
+        &mut self.targets[from as usize..to as usize]
+    }
+
     /// Whether an object refers to nothing.
     #[must_use]
     pub fn is_leaf(&self, object: u32) -> bool {

@@ -1,11 +1,12 @@
 //! A dump that is understood: graph, roots, dominators and retained sizes together.
 
 use neurogc_ngch::{InterpreterPart, Kind, RootKind, RootRow};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::Graph;
+use crate::names::Names;
 use crate::reader::{Dump, DumpError, HeapType, Loaded};
-use crate::roots::{Claim, Reason, reach};
+use crate::roots::{Claim, Reason, held, reach};
 use crate::tree::{Tree, tree};
 
 /// What an analysis is doing.
@@ -69,10 +70,12 @@ impl Heap {
     pub fn analyse(mut dump: Dump, progress: HeapProgress<'_>) -> Result<Self, DumpError> {
         progress(HeapStep::Read);
         dump.tables.roots.sort_by_key(|root| (rank(root), root.a, root.b));
-        let Loaded { graph, counts } = dump.load()?;
+        let Loaded { mut graph, counts } = dump.load()?;
         progress(HeapStep::Reach);
+        let held = held(&graph)?;
+        leave_out_globals(&dump, &mut graph);
         let claims: Vec<Claim> = dump.tables.roots.iter().map(claim).collect();
-        let mut reach = reach(&graph, counts, &dump.tables.classes(), &claims)?;
+        let mut reach = reach(&graph, held, counts, &dump.tables.classes(), &claims)?;
         progress(HeapStep::Retain);
         let tree = tree(&graph, &mut reach)?;
         let mut reasons = FxHashMap::default();
@@ -81,7 +84,12 @@ impl Heap {
         }
         let (stale, bytes) = (reach.stale, graph.bytes());
         drop(reach);
-        Ok(Self { dump, graph, tree, reasons, stale, bytes })
+        let mut heap = Self { dump, graph, tree, reasons, stale, bytes };
+        let names: Vec<_> = (0..heap.dump.tables.threads.len()).map(|it| Names::of(&heap).python_thread(it)).collect();
+        for (thread, name) in heap.dump.tables.threads.iter_mut().zip(names) {
+            thread.name = name.unwrap_or_else(|| std::mem::take(&mut thread.name));
+        }
+        Ok(heap)
     }
 
     /// The type of an object.
@@ -120,6 +128,32 @@ impl Heap {
         match self.reasons.get(&object)? {
             Reason::Claim(place) => self.dump.tables.roots.get(*place as usize),
             _ => None,
+        }
+    }
+}
+
+/// Takes the references of functions to the globals of their modules out of the graph, and those of globals to the
+/// builtins. A module that is loaded holds its globals anyway: as ways of their own these references would only hide
+/// that.
+fn leave_out_globals(dump: &Dump, graph: &mut Graph) {
+    let kind = |graph: &Graph, object: u32| dump.tables.types[graph.types[object as usize] as usize].kind;
+    let loaded = dump.tables.roots.iter().find(|root| root.kind == RootKind::Modules).map(|root| root.object);
+    let modules = loaded.map(|modules| graph.links.of(modules).to_vec()).unwrap_or_default();
+    let globals: FxHashSet<u32> = modules
+        .into_iter()
+        .filter(|module| kind(graph, *module) == Kind::Module)
+        .flat_map(|module| graph.links.of(module).to_vec())
+        .filter(|dict| kind(graph, *dict) == Kind::Dict)
+        .collect();
+    let functions: Vec<bool> = dump.tables.types.iter().map(|it| it.kind == Kind::Function).collect();
+    for object in 0..graph.objects() as u32 {
+        if functions[graph.types[object as usize] as usize] || globals.contains(&object) {
+            // A reference to itself says nothing, and keeps all others where they are.
+            for target in graph.links.of_mut(object) {
+                if globals.contains(target) {
+                    *target = object;
+                }
+            }
         }
     }
 }

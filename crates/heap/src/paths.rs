@@ -32,7 +32,7 @@ pub struct Paths {
 }
 
 /// The step of the search at which tasks join.
-const TASKS: usize = 8;
+const TASKS: usize = 5;
 
 /// The step of the search at which a root joins.
 fn joins(rank: u8) -> usize {

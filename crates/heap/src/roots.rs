@@ -64,15 +64,16 @@ impl Reach<'_> {
     }
 }
 
-/// Goes from all roots to what they reach. `counts` are reference counts, 0 for immortal objects. `classes` has the
+/// Goes from all roots to what they reach. `held` is how often each object is referred to, and `counts` are reference
+/// counts, 0 for immortal objects. `classes` has the
 /// object of each type whose instances hold it, or [`NONE`]. Claims are in the order in which a person knows them.
 pub(crate) fn reach<'g>(
     graph: &'g Graph,
+    mut held: Numbers<u32>,
     counts: Numbers<u32>,
     classes: &[u32],
     claims: &[Claim],
 ) -> io::Result<Reach<'g>> {
-    let mut held = held(graph)?;
     let search = Search::new(&graph.links, &held)?;
     {
         let held: &mut [u32] = &mut held;
@@ -125,7 +126,7 @@ pub(crate) fn reach<'g>(
 }
 
 /// How often each object is referred to.
-fn held(graph: &Graph) -> io::Result<Numbers<u32>> {
+pub(crate) fn held(graph: &Graph) -> io::Result<Numbers<u32>> {
     let mut held = Numbers::zeroed(graph.objects())?;
     let counted: &mut [u32] = &mut held;
     for target in graph.links.targets.iter() {

@@ -60,6 +60,7 @@ impl Expression {
                 self.cell = names.heap.kind(to) == Kind::Cell;
                 self.text.push_str(&format!("(): {name}"));
             }
+            PathStep::Coroutine(name) => self.text.push_str(&format!(" {name}")),
             PathStep::Cell if cell => {}
             PathStep::Cell => self.dot("cell_contents"),
             PathStep::Member => self.text.push_str(".<member>"),
@@ -143,14 +144,14 @@ impl Names<'_> {
     /// Whether a path begins at a dict of attributes.
     fn is_globals_root(&self, start: PathStart) -> bool {
         match start {
-            PathStart::Root(Reason::Claim(place)) => self.heap.dump.tables.roots.get(place as usize).is_some_and(|root| {
-                match root.kind {
+            PathStart::Root(Reason::Claim(place)) => {
+                self.heap.dump.tables.roots.get(place as usize).is_some_and(|root| match root.kind {
                     RootKind::Interpreter => {
                         root.a == InterpreterPart::Sys as u32 || root.a == InterpreterPart::Builtins as u32
                     }
                     _ => false,
-                }
-            }),
+                })
+            }
             _ => false,
         }
     }

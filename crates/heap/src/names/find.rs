@@ -58,7 +58,9 @@ impl Names<'_> {
     pub fn find(&self, text: &str) -> Result<Found, FindError> {
         let text = text.trim();
         let hexadecimal = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
-        if let Some(Ok(address)) = hexadecimal.or_else(|| text.starts_with(|it: char| it.is_ascii_digit()).then(|| text.parse())) {
+        if let Some(Ok(address)) =
+            hexadecimal.or_else(|| text.starts_with(|it: char| it.is_ascii_digit()).then(|| text.parse()))
+        {
             return self.heap.dump.at_address(address).map(Found::Object).ok_or(FindError::NoAddress(address));
         }
         let types = self.types(text);
@@ -155,7 +157,7 @@ impl Names<'_> {
         let mut found = None;
         self.heap.dump.each_reference(object, |reference| {
             if found.is_none()
-                && matches!(reference.slot, Slot::Attribute(_) | Slot::Field(_) | Slot::Index(_))
+                && matches!(reference.slot, Slot::Attribute(_) | Slot::Field(_))
                 && matches!(
                     self.slot_step(object, reference.slot, reference.target),
                     PathStep::Attribute(it) | PathStep::Variable(it) if it == name
@@ -187,6 +189,14 @@ impl Names<'_> {
             }
         });
         found
+    }
+
+    /// The name that Python gives a thread: that of its object in `threading`.
+    pub(crate) fn python_thread(&self, thread: usize) -> Option<String> {
+        let ident = i64::try_from(self.heap.dump.tables.threads.get(thread)?.ident).ok()?;
+        let modules = self.heap.dump.tables.roots.iter().find(|root| root.kind == RootKind::Modules)?;
+        let active = self.attribute(self.item(modules.object, "threading")?, "_active")?;
+        self.whole_text(self.attribute(self.numbered(active, ident)?, "_name")?)
     }
 
     /// Types with a similar name, as a hint.

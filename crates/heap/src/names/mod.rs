@@ -66,7 +66,11 @@ impl<'h> Names<'h> {
             },
             Kind::Int => match self.heap.dump.value(object, Kind::Int) {
                 Some(Value::Integer(Some(value))) if of.name == "bool" => {
-                    if value != 0 { "True".to_owned() } else { "False".to_owned() }
+                    if value != 0 {
+                        "True".to_owned()
+                    } else {
+                        "False".to_owned()
+                    }
                 }
                 Some(Value::Integer(Some(value))) => value.to_string(),
                 _ => format!("<{}>", of.name),
@@ -125,8 +129,8 @@ impl<'h> Names<'h> {
         own.and_then(|name| self.whole_text(name)).or_else(|| self.code_name(self.member(object, "__code__")?))
     }
 
-    /// The module whose globals a dict is.
-    fn globals_of(&self, object: u32) -> Option<String> {
+    /// The module whose globals a dict is, by the keys that every module has.
+    pub(crate) fn globals_of(&self, object: u32) -> Option<String> {
         let (mut name, mut loader) = (None, false);
         let mut left = FIRST_KEYS;
         self.heap.dump.each_reference(object, |reference| {

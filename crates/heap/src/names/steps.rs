@@ -5,6 +5,9 @@ use neurogc_ngch::{Kind, Slot, TypeFlags};
 use super::{Names, field_name};
 use crate::reader::HeapType;
 
+/// What the first word of the variables of a generator or frame is called.
+const LOCALS: &str = "<locals>";
+
 /// What leads from an object to the next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PathStep {
@@ -20,6 +23,8 @@ pub enum PathStep {
     Key(String),
     /// A variable of a generator or coroutine.
     Variable(String),
+    /// The coroutine of a task, with the name of its function.
+    Coroutine(String),
     /// The content of a cell.
     Cell,
     /// A member of a set, or a reference without a name.
@@ -37,6 +42,8 @@ pub(crate) enum FieldName<'t> {
     Cell,
     /// A field with a name.
     Name(&'t str),
+    /// A variable of a generator or frame, by its number.
+    Variable(u64),
     /// It is not in the object itself.
     Member,
     /// A word without a name.
@@ -46,9 +53,15 @@ pub(crate) enum FieldName<'t> {
 /// What a word of an object of this type is, given what it refers to.
 pub(crate) fn field(of: &HeapType, word: u64, to: Kind) -> FieldName<'_> {
     let leads_to_dict = to == Kind::Dict;
+    if matches!(of.kind, Kind::Generator | Kind::Frame)
+        && let Some((first, _)) = of.members.iter().find(|(_, name)| name == LOCALS)
+        && word >= *first
+    {
+        return FieldName::Variable(word - first);
+    }
     match (of.kind, field_name(of, word)) {
         (Kind::Cell, _) => FieldName::Cell,
-        (_, Some("__dict__")) | (Kind::Module, None) if leads_to_dict => FieldName::Namespace,
+        (_, Some("__dict__")) if leads_to_dict => FieldName::Namespace,
         // The dict of an instance may stand before the object, which is no word of it.
         (_, None) if word == 0 && leads_to_dict && of.flags.has(TypeFlags::HEAP) => FieldName::Namespace,
         (_, Some(name)) => FieldName::Name(name),
@@ -67,12 +80,11 @@ impl Names<'_> {
     /// What a reference is called.
     pub(crate) fn slot_step(&self, from: u32, slot: Slot, to: u32) -> PathStep {
         let of = self.heap.type_of(from);
+        if of.kind == Kind::Task && self.heap.kind(to) == Kind::Generator {
+            return PathStep::Coroutine(self.generator(to).unwrap_or_else(|| "coroutine".to_owned()));
+        }
         match slot {
             Slot::Plain => PathStep::Member,
-            Slot::Index(place) if of.kind == Kind::Generator => match self.generator_variable(from, place) {
-                Some(name) => PathStep::Variable(name),
-                None => PathStep::Index(place),
-            },
             Slot::Index(place) => PathStep::Index(place),
             Slot::Key => PathStep::Key(self.repr(to)),
             Slot::Value(key) => PathStep::Item(self.repr(key), self.whole_text(key)),
@@ -94,6 +106,10 @@ impl Names<'_> {
             FieldName::Cell => PathStep::Cell,
             FieldName::Name(name) => PathStep::Attribute(name.to_owned()),
             FieldName::Member => PathStep::Member,
+            FieldName::Variable(place) => match self.generator_variable(from, place) {
+                Some(name) => PathStep::Variable(name),
+                None => PathStep::Word(word),
+            },
             FieldName::Word => PathStep::Word(word),
         }
     }

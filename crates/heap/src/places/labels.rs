@@ -2,7 +2,7 @@
 
 use std::io;
 
-use neurogc_ngch::{Kind, Reference, Slot};
+use neurogc_ngch::{Reference, Slot};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -119,9 +119,6 @@ impl NameTable {
         let of = heap.type_of(from);
         match reference.slot {
             Slot::Plain | Slot::Key => EdgeLabel::Plain,
-            Slot::Index(place) if of.kind == Kind::Generator => {
-                EdgeLabel::Variable(u32::try_from(place).unwrap_or(MOST))
-            }
             Slot::Index(_) => EdgeLabel::Index,
             Slot::Value(key) => EdgeLabel::Value(key),
             Slot::Attribute(attribute) => self.slot(of.shape, attribute),
@@ -130,6 +127,7 @@ impl NameTable {
                 FieldName::Namespace => EdgeLabel::Namespace,
                 FieldName::Cell => self.name("cell_contents"),
                 FieldName::Name(name) => self.name(name),
+                FieldName::Variable(place) => EdgeLabel::Variable(u32::try_from(place).unwrap_or(MOST)),
                 FieldName::Member | FieldName::Word => EdgeLabel::Plain,
             },
         }

@@ -72,6 +72,15 @@ enum LabelStyle {
     Modules,
     /// A dict of attributes, which is not written.
     Namespace,
+    /// The globals of a module: it is a whole name, and the dict is not written.
+    Globals,
+}
+
+impl LabelStyle {
+    /// Whether a place of this kind has its name whatever is above it, so that it stands at the top.
+    fn stands_alone(self) -> bool {
+        matches!(self, Self::Whole | Self::Globals)
+    }
 }
 
 /// All places of a heap.
@@ -137,7 +146,7 @@ impl Places {
     pub fn name(&self, place: u32) -> String {
         let mut way = vec![place];
         let mut at = place;
-        while at != TOP && self.nodes[at as usize].style != LabelStyle::Whole {
+        while at != TOP && !self.nodes[at as usize].style.stands_alone() {
             at = self.nodes[at as usize].parent;
             way.push(at);
         }
@@ -147,7 +156,7 @@ impl Places {
             let node = &self.nodes[place as usize];
             let label = &self.labels[node.label as usize];
             match node.style {
-                LabelStyle::Whole => text.clone_from(label),
+                LabelStyle::Whole | LabelStyle::Globals => text.clone_from(label),
                 LabelStyle::Modules => text = "sys.modules".to_owned(),
                 LabelStyle::Fixed if modules => label.trim_start_matches('.').clone_into(&mut text),
                 // Containers within containers are written once.
@@ -157,7 +166,7 @@ impl Places {
             }
             modules = node.style == LabelStyle::Modules;
         }
-        if self.nodes[place as usize].style == LabelStyle::Namespace {
+        if matches!(self.nodes[place as usize].style, LabelStyle::Namespace | LabelStyle::Globals) {
             text.push_str(".__dict__");
         }
         text
@@ -199,13 +208,31 @@ impl Builder<'_> {
                 if place != above {
                     node.retained += retained;
                 }
+                let moved = node.style.stands_alone() && above != TOP;
                 if node.example == root || retained > heap.retained(node.example) {
                     node.example = *child;
+                }
+                if moved {
+                    self.take_away(above, retained);
                 }
                 if !heap.tree.children(*child).is_empty() {
                     open.push((*child, place));
                 }
             }
+        }
+    }
+
+    /// What stands at the top is not a part of the places below which it was found. A name that is the same in every
+    /// dump is worth more than the exact holder, which changes with any further reference.
+    fn take_away(&mut self, from: u32, retained: u64) {
+        let mut at = from;
+        while at != TOP {
+            let node = &mut self.places.nodes[at as usize];
+            node.retained = node.retained.saturating_sub(retained);
+            if node.style.stands_alone() {
+                break;
+            }
+            at = node.parent;
         }
     }
 
@@ -217,6 +244,7 @@ impl Builder<'_> {
         {
             return same;
         }
+        let above = if style.stands_alone() { TOP } else { above };
         let full = self.places.nodes.len() >= MOST_PLACES;
         let (label, style) = if full { (self.text(SOMEWHERE), LabelStyle::Added) } else { (label, style) };
         let places = &mut self.places;
@@ -265,6 +293,9 @@ impl Builder<'_> {
 
     /// What the step to a child is called, and how many further steps have names for keys.
     fn label(&mut self, holder: u32, above: u32, child: u32, few: bool) -> (u32, LabelStyle, u8) {
+        if let Some(module) = self.globals(child) {
+            return (self.text(&module), LabelStyle::Globals, 0);
+        }
         if holder == self.heap.tree.root() {
             return self.top_label(child);
         }
@@ -274,7 +305,7 @@ impl Builder<'_> {
             EdgeLabel::Name(name) => (self.attributes[name as usize], LabelStyle::Added, keys.saturating_sub(1)),
             EdgeLabel::Namespace => (0, LabelStyle::Namespace, keys),
             EdgeLabel::Value(key) => match style {
-                LabelStyle::Modules | LabelStyle::Namespace => {
+                LabelStyle::Modules | LabelStyle::Namespace | LabelStyle::Globals => {
                     let text = self.global(key);
                     (self.text(&text), LabelStyle::Fixed, NAMED_KEYS)
                 }
@@ -296,6 +327,16 @@ impl Builder<'_> {
                 None => (self.text(".<several>"), LabelStyle::Added, 0),
             },
         }
+    }
+
+    /// The module whose globals an object is.
+    fn globals(&self, child: u32) -> Option<String> {
+        let is_dict = self.heap.kind(child) == neurogc_ngch::Kind::Dict;
+        let holder = self.heap.tree.holders[child as usize];
+        let below_module = holder == self.heap.tree.root()
+            || self.heap.kind(holder) == neurogc_ngch::Kind::Module
+            || self.edges.label(child) == EdgeLabel::None;
+        if is_dict && below_module { Names::of(self.heap).globals_of(child) } else { None }
     }
 
     fn global(&self, key: u32) -> String {

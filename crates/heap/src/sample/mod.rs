@@ -125,7 +125,7 @@ impl HeapSample {
                 builtin("function", Kind::Function, &[(6, "__code__"), (10, "__closure__"), (5, "__qualname__")]),
                 builtin("code", Kind::Code, &[(8, "co_localsplusnames"), (9, "co_qualname"), (10, "co_filename")]),
                 builtin("cell", Kind::Cell, &[]),
-                builtin("coroutine", Kind::Generator, &[(5, "cr_code")]),
+                builtin("coroutine", Kind::Generator, &[(5, "<code>"), (8, "<locals>")]),
                 builtin("_asyncio.Task", Kind::Task, &[(4, "_coro")]),
                 builtin("bytes", Kind::Bytes, &[]),
             ],
@@ -249,7 +249,7 @@ impl HeapSample {
     /// Adds a module with its globals to `sys.modules`.
     pub fn module(&mut self, name: &str, globals: &[(&str, u32)]) -> u32 {
         let own = self.text(name);
-        let mut all = vec![("__name__", own)];
+        let mut all = vec![("__name__", own), ("__loader__", own)];
         all.extend(globals);
         let globals = self.named(&all);
         let module = self.object(types::MODULE, 72, vec![Run::Fields(vec![(2, globals)])]);

@@ -102,8 +102,7 @@ fn a_task_names_the_variables_of_its_coroutine() {
     let mut sample = HeapSample::new();
     let code = sample.code("Session.run", &["self", "buffer"]);
     let buffer = sample.object(types::BYTES, 64, vec![]);
-    let slots = Run::Index(vec![None, Some(buffer)]);
-    let coroutine = sample.object(types::COROUTINE, 200, vec![Run::Fields(vec![(5, code)]), slots]);
+    let coroutine = sample.object(types::COROUTINE, 200, vec![Run::Fields(vec![(5, code), (9, buffer)])]);
     let task = sample.object(types::TASK, 200, vec![Run::Fields(vec![(4, coroutine)])]);
     sample.hold(task);
     let name = sample.integer(7);
@@ -116,7 +115,7 @@ fn a_task_names_the_variables_of_its_coroutine() {
     });
     let heap = analysed(&sample);
     let (names, paths) = (Names::of(&heap), Paths::find(&heap).unwrap());
-    assert_eq!(names.path(&paths, buffer).as_deref(), Some("task Task-7._coro(): buffer"));
+    assert_eq!(names.path(&paths, buffer).as_deref(), Some("task Task-7 Session.run(): buffer"));
     assert_eq!(names.object(task), "task Task-7");
     assert_eq!(names.object(coroutine), "coroutine Session.run");
 }
@@ -227,10 +226,7 @@ fn what_is_asked_for_is_found_or_refused_with_a_reason() {
     assert_eq!(names.find(r#"sys.modules["app.web"].last"#), Ok(Found::Object(one)));
     assert_eq!(names.find(&format!("{:#x}", crate::sample::address(one))), Ok(Found::Object(one)));
     assert_eq!(names.find("0x10"), Err(FindError::NoAddress(16)));
-    assert_eq!(
-        names.find("app.web.last.users").unwrap_err().to_string(),
-        "`app.web.last` has no attribute `users`"
-    );
+    assert_eq!(names.find("app.web.last.users").unwrap_err().to_string(), "`app.web.last` has no attribute `users`");
     assert_eq!(
         names.find("sess").unwrap_err().to_string(),
         "the dump has no type and no module `sess`. Similar types: app.web.Session"

@@ -80,9 +80,8 @@ fn a_planted_leak_is_in_the_first_place_named_to_the_attribute() {
 
 #[test]
 fn three_dumps_show_what_is_new_and_still_there() {
-    let [a, b, c] = [(100, 10, 3), (100, 5_000, 4), (100, 4_000, 6)].map(|(records, leaked, seed)| {
-        place_table(&service(records, leaked, seed))
-    });
+    let [a, b, c] = [(100, 10, 3), (100, 5_000, 4), (100, 4_000, 6)]
+        .map(|(records, leaked, seed)| place_table(&service(records, leaked, seed)));
     let report: GrowthReport = views::growth(&a, &b, Some(&c), 3);
     assert_eq!((report.rows[0].place.as_str(), report.rows[0].kept), ("app.registry.sessions[…]", Some(3_990)));
     // What was given back is no growth.
@@ -126,10 +125,7 @@ fn a_tree_and_a_linked_list_are_one_place_each() {
 fn suspects_are_named_where_the_memory_gathers() {
     let (heap, paths) = with_paths(&service(500, 20_000, 5));
     let suspects = views::suspects(&heap, &paths);
-    assert_eq!(
-        suspects[0].text,
-        "`app.registry`, an app.Registry; it gathers at `app.registry.sessions`, a list"
-    );
+    assert_eq!(suspects[0].text, "`app.registry`, an app.Registry; it gathers at `app.registry.sessions`, a list");
     assert!(suspects[0].share > 0.8);
     assert_eq!((suspects[0].parts[0].class.as_str(), suspects[0].parts[0].objects), ("app.Session", 20_000));
     assert_eq!(suspects.len(), 1, "modules themselves are none");
@@ -171,7 +167,8 @@ fn types_count_nested_ones_once() {
 fn paths_to_all_objects_of_a_type_are_merged() {
     let (heap, paths) = with_paths(&service(10, 3_000, 2));
     let Ok(Found::Types(of)) = Names::of(&heap).find("app.Session") else { panic!("it is a type") };
-    let objects: Vec<u32> = (0..heap.graph.objects() as u32).filter(|it| heap.graph.types[*it as usize] == of[0]).collect();
+    let objects: Vec<u32> =
+        (0..heap.graph.objects() as u32).filter(|it| heap.graph.types[*it as usize] == of[0]).collect();
     let merged = views::merged_paths(&heap, &paths, &objects, 5);
     assert_eq!((merged.objects, merged.garbage, merged.paths), (3_000, 0, 1));
     assert_eq!((merged.rows[0].path.as_str(), merged.rows[0].objects), ("app.registry.sessions[…]", 3_000));
@@ -222,7 +219,7 @@ fn threads_show_what_their_variables_retain() {
     sample.frame(worker, code, &[None, Some(rows), Some(config)]);
     let coroutine_code = sample.code("poll", &["buffer"]);
     let buffer = sample.object(types::BYTES, 400, vec![]);
-    let runs = vec![Run::Fields(vec![(5, coroutine_code)]), Run::Index(vec![Some(buffer)])];
+    let runs = vec![Run::Fields(vec![(5, coroutine_code), (8, buffer)])];
     let coroutine = sample.object(types::COROUTINE, 200, runs);
     let task = sample.object(types::TASK, 100, vec![Run::Fields(vec![(4, coroutine)])]);
     sample.hold(task);
@@ -285,8 +282,42 @@ fn the_tree_opens_level_by_level() {
     let modules = views::branches(&heap, Some(top[0].object), 1);
     assert_eq!(steps(&modules), [".app"]);
     let globals = views::branches(&heap, Some(modules[0].object), 1);
-    assert_eq!((steps(&globals), globals[0].what.as_str()), (vec![".__dict__".to_owned()], "dict"));
+    assert_eq!((steps(&globals), globals[0].what.as_str()), (vec![".__dict__".to_owned()], "globals of app"));
     let inside = views::branches(&heap, Some(globals[0].object), 2);
     assert_eq!(steps(&inside), [".registry", ".cache"]);
     assert_eq!(inside[0].what, "app.Registry");
+}
+
+#[test]
+fn a_function_elsewhere_does_not_hide_the_module_of_its_globals() {
+    let mut sample = HeapSample::new();
+    let blob = sample.object(types::BYTES, 90_000, vec![]);
+    let cache = sample.list(&[blob]);
+    let module = sample.module("app", &[("cache", cache)]);
+    // The globals are the object before the module; a frame holds a function that refers to them.
+    let globals = module - 1;
+    let function = sample.object(types::FUNCTION, 160, vec![Run::Fields(vec![(2, globals)])]);
+    let code = sample.code("main", &["callback"]);
+    sample.frame(0, code, &[Some(function)]);
+    let (heap, paths) = with_paths(&sample);
+    assert_eq!((heap.tree.holders[globals as usize], heap.tree.holders[cache as usize]), (module, globals));
+    assert_eq!(views::summary(&heap).from_c_bytes, 0, "its references still count");
+    let places = Places::of(&heap, &paths).unwrap();
+    let names: Vec<String> = (1..places.nodes.len() as u32).map(|it| places.name(it)).collect();
+    assert!(names.contains(&"app.cache".to_owned()) && names.contains(&"app.cache[…]".to_owned()), "{names:?}");
+}
+
+#[test]
+fn threads_have_the_names_that_python_gives_them() {
+    let mut sample = HeapSample::new();
+    let thread = sample.class("threading.Thread", &["_name"]);
+    let name = sample.text("pool-7");
+    let object = sample.instance(thread, &[name]);
+    let ident = sample.integer(101);
+    let active = sample.dict(&[(ident, object)]);
+    sample.module("threading", &[("_active", active)]);
+    sample.thread("python");
+    let report = views::threads(&analysed(&sample), 5);
+    let names: Vec<_> = report.threads.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["MainThread", "pool-7"]);
 }

@@ -89,7 +89,8 @@ fn of_block(heap: &Heap, block: usize) -> FxHashMap<u64, Same> {
     let mut found: FxHashMap<u64, Same> = FxHashMap::default();
     heap.dump.each_value_of_block(block, |object, value| {
         let Value::Text(text) = value else { return };
-        if heap.kind(object) != Kind::Str || text.width == 0 {
+        // A text that could not be read has no hash.
+        if heap.kind(object) != Kind::Str || text.width == 0 || text.hash == Some(0) {
             return;
         }
         let mut hasher = FxHasher::default();

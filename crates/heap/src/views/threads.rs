@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::graph::NONE;
 use crate::heap::Heap;
-use crate::names::Names;
+use crate::names::{Names, PathStep};
 
 /// How far up the tree it is looked for whether a variable holds what refers to it. A list may be a million nodes long.
 const MOST_STEPS: usize = 1000;
@@ -166,9 +166,7 @@ fn is_below(heap: &Heap, object: u32, above: u32) -> bool {
 fn of_generator(heap: &Heap, names: &Names<'_>, generator: u32) -> Vec<LocalLine> {
     let mut locals = Vec::new();
     heap.dump.each_reference(generator, |reference| {
-        if let neurogc_ngch::Slot::Index(place) = reference.slot
-            && let Some(name) = names.generator_variable(generator, place)
-        {
+        if let PathStep::Variable(name) = names.slot_step(generator, reference.slot, reference.target) {
             locals.push(LocalLine {
                 name,
                 what: names.object(reference.target),

@@ -62,6 +62,7 @@ fn step(names: &Names<'_>, heap: &Heap, holder: u32, object: u32) -> String {
         PathStep::Item(key, _) => format!("[{key}]"),
         PathStep::Key(key) => format!("key {key}"),
         PathStep::Variable(name) => format!("(): {name}"),
+        PathStep::Coroutine(_) => ".get_coro()".to_owned(),
         PathStep::Cell => ".cell_contents".to_owned(),
         PathStep::Member => String::new(),
         PathStep::Word(word) => format!(".<word {word}>"),
