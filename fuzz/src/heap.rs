@@ -1,8 +1,8 @@
 //! What must hold for any bytes that are read as a heap dump.
 
-use neurogc_heap::sample::{HeapSample, Run, types};
+use neurogc_heap::sample::{HeapSample, ReferenceRun, types};
 use neurogc_heap::views::{self, PlaceTable, TypeOrder};
-use neurogc_heap::{Dump, Heap, NONE, Names, Paths, Places};
+use neurogc_heap::{Dump, Heap, HeapPlaces, NONE, Names, Paths};
 
 /// A heap dump: it is refused, or every view of it can be made, and what is retained adds up.
 pub fn check_heap(bytes: &[u8]) {
@@ -27,7 +27,7 @@ pub fn check_heap(bytes: &[u8]) {
     let _ = (views::outside(&heap, &paths, 9), views::garbage(&heap, &paths, 9), views::branches(&heap, None, 9));
     let all: Vec<u32> = (0..objects).collect();
     let _ = (views::merged_paths(&heap, &paths, &all, 9), views::object_path(&heap, &paths, 0));
-    let Ok(places) = Places::of(&heap, &paths) else { return };
+    let Ok(places) = HeapPlaces::of(&heap, &paths) else { return };
     let table = PlaceTable::new(&places, &summary);
     assert!(views::growth(&table, &table, None, 9).rows.is_empty(), "nothing grew since itself");
 }
@@ -40,12 +40,12 @@ pub(crate) fn heap_seeds() -> Vec<Vec<u8>> {
     let number = sample.integer(-7);
     let (list, set) = (sample.list(&[text, number]), sample.set(&[text]));
     let first = sample.instance(node, &[list, set]);
-    sample.link(list, Run::Plain(vec![first, first, list, set, text, text]));
+    sample.link(list, ReferenceRun::Plain(vec![first, first, list, set, text, text]));
     let code = sample.code("run", &["a", "b"]);
-    let cell = sample.object(types::CELL, 40, vec![Run::Fields(vec![(2, first)])]);
+    let cell = sample.object(types::CELL, 40, vec![ReferenceRun::Fields(vec![(2, first)])]);
     let closure = sample.tuple(&[cell]);
-    let function = sample.object(types::FUNCTION, 160, vec![Run::Fields(vec![(6, code), (10, closure)])]);
-    let dict = sample.object(types::DICT, 104, vec![Run::Split(0, vec![Some(text), None])]);
+    let function = sample.object(types::FUNCTION, 160, vec![ReferenceRun::Fields(vec![(6, code), (10, closure)])]);
+    let dict = sample.object(types::DICT, 104, vec![ReferenceRun::Split(0, vec![Some(text), None])]);
     sample.module("app", &[("first", first), ("run", function), ("dict", dict)]);
     sample.frame(0, code, &[Some(text), Some(cell)]);
     sample.hold(set);

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::time::Instant;
 use std::{env, fs};
 
-use neurogc_heap::sample::{HeapSample, Run};
+use neurogc_heap::sample::{HeapSample, ReferenceRun};
 use neurogc_heap::views::{self, PlaceTable, TypeOrder};
-use neurogc_heap::{Dump, Heap, Paths, Places};
+use neurogc_heap::{Dump, Heap, HeapPlaces, Paths};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -55,7 +55,7 @@ fn service(objects: usize, shuffled: bool) -> Vec<u8> {
             let others: Vec<u32> = (0..20).map(|_| orders[random(&mut state, orders.len())]).collect();
             let list = sample.list(&others);
             let last = orders[orders.len() - 1];
-            sample.link(last, Run::Fields(vec![(9, list)]));
+            sample.link(last, ReferenceRun::Fields(vec![(9, list)]));
         }
     }
     let (orders, texts) = (sample.list(&orders), sample.list(&texts));
@@ -98,7 +98,7 @@ fn analyse(file: &Path) -> Outcome {
         most / objects
     );
     lap("places");
-    let places = Places::of(&heap, &paths)?;
+    let places = HeapPlaces::of(&heap, &paths)?;
     let table = PlaceTable::new(&places, &views::summary(&heap));
     lap("end");
     let rows = views::growth(&table, &table, None, 1).rows.len();

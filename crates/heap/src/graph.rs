@@ -57,12 +57,12 @@ impl Links {
 
 /// Shallow sizes. The few of 4 GiB and more are kept apart, so that the others take four bytes.
 #[derive(Debug)]
-pub struct Sizes {
+pub struct ShallowSizes {
     small: Numbers<u32>,
     large: FxHashMap<u32, u64>,
 }
 
-impl Sizes {
+impl ShallowSizes {
     /// Sizes in which [`u32::MAX`] stands for an entry of `large`.
     #[must_use]
     pub fn new(small: Numbers<u32>, large: FxHashMap<u32, u64>) -> Self {
@@ -85,7 +85,7 @@ pub struct Graph {
     /// The type of each object: its place in the table of types.
     pub types: Numbers<u32>,
     /// Shallow sizes.
-    pub sizes: Sizes,
+    pub sizes: ShallowSizes,
     /// What refers to what.
     pub links: Links,
 }

@@ -7,7 +7,7 @@ use crate::graph::Graph;
 use crate::names::Names;
 use crate::reader::{Dump, DumpError, HeapType, Loaded};
 use crate::roots::{Claim, Reason, held, reach};
-use crate::tree::{Tree, tree};
+use crate::tree::{HolderTree, tree};
 
 /// What an analysis is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct Heap {
     /// Its objects.
     pub graph: Graph,
     /// Who holds what.
-    pub tree: Tree,
+    pub tree: HolderTree,
     /// The roots with the reason of each: of several the first, which is the one that a person knows best.
     pub reasons: FxHashMap<u32, Reason>,
     /// Words that look like references and are none.

@@ -26,12 +26,14 @@ pub mod views;
 mod tests;
 
 pub use array::Numbers;
-pub use graph::{Graph, Links, NONE, Sizes};
+pub use graph::{Graph, Links, NONE, ShallowSizes};
 pub use heap::{Heap, HeapProgress, HeapStep};
-pub use names::{FindError, Found, Names, PathStep};
+pub use names::{FindError, HeapTarget, Names, PathStep};
 pub use neurogc_ngch::RootKind;
 pub use paths::{PathStart, Paths};
-pub use places::{HeapPlace, Places, TOP};
-pub use reader::{Dump, DumpError, HeapDamage, HeapFrame, HeapImage, HeapTask, HeapThread, HeapType, Loaded, Tables};
+pub use places::{HeapPlace, HeapPlaces, TOP};
+pub use reader::{
+    Dump, DumpError, DumpTables, HeapDamage, HeapFrame, HeapImage, HeapTask, HeapThread, HeapType, Loaded,
+};
 pub use roots::{Claim, Reason};
-pub use tree::{Tree, retained_by_type};
+pub use tree::{HolderTree, retained_by_type};

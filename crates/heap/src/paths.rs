@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::array::Numbers;
 use crate::graph::NONE;
 use crate::heap::{Heap, rank};
-use crate::reader::Tables;
+use crate::reader::{DumpTables, HeapTask};
 use crate::roots::Reason;
 
 /// Where a path begins.
@@ -73,9 +73,9 @@ impl Paths {
                 if read == written {
                     break;
                 }
-                for place in read..written {
+                let end = written;
+                for place in read..end {
                     let object = queue[place];
-                    read += 1;
                     for target in links.of(object) {
                         if before[*target as usize] == NONE {
                             before[*target as usize] = object;
@@ -84,7 +84,8 @@ impl Paths {
                         }
                     }
                 }
-                step += 1;
+                read = end;
+                step = step.saturating_add(1);
             }
         }
         Ok(Self { before, starts })
@@ -133,7 +134,9 @@ fn waiting(heap: &Heap) -> Vec<(usize, u32, PathStart)> {
             all.push((joins(rank(root)), root.object, PathStart::Root(Reason::Claim(place as u32))));
         }
     }
-    let pending = tables.tasks.iter().enumerate().filter(|(_, task)| Tables::is_pending(task));
+    // A task that waits for nothing that exists is garbage, and no start of a path.
+    let runs = |task: &HeapTask| DumpTables::is_pending(task) && heap.tree.reached(task.object);
+    let pending = tables.tasks.iter().enumerate().filter(|(_, task)| runs(task));
     all.extend(pending.map(|(place, task)| (TASKS, task.object, PathStart::Task(place as u32))));
     let mut others: Vec<_> = heap.reasons.iter().filter(|(_, it)| !matches!(it, Reason::Claim(_))).collect();
     others.sort_unstable_by_key(|(object, _)| **object);

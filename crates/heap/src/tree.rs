@@ -9,7 +9,7 @@ use crate::roots::Reach;
 
 /// The tree. The root above all roots has the number of objects as its number.
 #[derive(Debug)]
-pub struct Tree {
+pub struct HolderTree {
     /// The holder of each object: the last one that is on every way to it. [`NONE`] for garbage.
     pub holders: Numbers<u32>,
     /// What each object retains: its own size and that of all below it. The last entry is all that is reached.
@@ -18,7 +18,7 @@ pub struct Tree {
     children: Numbers<u32>,
 }
 
-impl Tree {
+impl HolderTree {
     /// The root above all roots.
     #[must_use]
     pub fn root(&self) -> u32 {
@@ -54,7 +54,7 @@ impl Tree {
 }
 
 /// Holders and retained sizes of what a search has reached. Leaves of which only a count tells become roots.
-pub(crate) fn tree(graph: &Graph, reach: &mut Reach<'_>) -> io::Result<Tree> {
+pub(crate) fn tree(graph: &Graph, reach: &mut Reach<'_>) -> io::Result<HolderTree> {
     let objects = graph.objects();
     let root = objects as u32;
     let search = &reach.search;
@@ -111,7 +111,7 @@ pub(crate) fn tree(graph: &Graph, reach: &mut Reach<'_>) -> io::Result<Tree> {
     }
     drop((found, sums));
     let (offsets, children) = children(&holders)?;
-    Ok(Tree { holders, retained, offsets, children })
+    Ok(HolderTree { holders, retained, offsets, children })
 }
 
 /// The holders the other way round: for each its children, in the order of addresses.
@@ -137,7 +137,7 @@ fn children(holders: &[u32]) -> io::Result<(Numbers<u32>, Numbers<u32>)> {
 
 /// What each type retains: the sum over its objects that are not below another one of it, so that nested ones count once.
 #[must_use]
-pub fn retained_by_type(graph: &Graph, tree: &Tree, types: usize) -> Vec<u64> {
+pub fn retained_by_type(graph: &Graph, tree: &HolderTree, types: usize) -> Vec<u64> {
     let mut sums = vec![0_u64; types];
     // How many objects of each type are above.
     let mut above = vec![0_u32; types];

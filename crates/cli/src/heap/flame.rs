@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use neurogc_heap::views::HeapSummary;
-use neurogc_heap::{Places, TOP};
+use neurogc_heap::{HeapPlaces, TOP};
 use neurogc_sites::{Flame, FlameFrame, FlameNode, Measure};
 
 /// Boxes that are drawn at most.
@@ -13,7 +13,7 @@ const MOST_BOXES: usize = 8000;
 const LEAST_SHARE: f64 = 1.0 / 20_000.0;
 
 /// The graph: a box for each place, as wide as what it retains.
-pub(crate) fn graph(places: &Places, summary: &HeapSummary) -> Flame {
+pub(crate) fn graph(places: &HeapPlaces, summary: &HeapSummary) -> Flame {
     let total = places.nodes[TOP as usize].retained;
     let mut sizes: Vec<u64> = places.nodes.iter().map(|node| node.retained).collect();
     sizes.sort_unstable_by(|one, other| other.cmp(one));

@@ -7,7 +7,7 @@ mod progress;
 use std::io::Write;
 use std::path::Path;
 
-use neurogc_heap::{Dump, Heap, HeapStep, Paths, Places};
+use neurogc_heap::{Dump, Heap, HeapPlaces, HeapStep, Paths};
 
 use crate::failure::{CommandResult, Failure};
 use crate::notice::say;
@@ -42,9 +42,9 @@ impl HeapFile {
     }
 
     /// The heap by place.
-    pub(crate) fn places(&mut self, paths: &Paths) -> Result<Places, Failure> {
+    pub(crate) fn places(&mut self, paths: &Paths) -> Result<HeapPlaces, Failure> {
         self.bar.begin(HeapStep::Places);
-        Ok(Places::of(&self.heap, paths)?)
+        Ok(HeapPlaces::of(&self.heap, paths)?)
     }
 
     /// Everything is found out: the bar goes.

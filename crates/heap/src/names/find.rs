@@ -7,7 +7,7 @@ use super::{Names, PathStep};
 
 /// What a text names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum HeapTarget {
     /// One object.
     Object(u32),
     /// All objects of these types.
@@ -55,19 +55,19 @@ impl Names<'_> {
     /// # Errors
     ///
     /// If it names nothing.
-    pub fn find(&self, text: &str) -> Result<Found, FindError> {
+    pub fn find(&self, text: &str) -> Result<HeapTarget, FindError> {
         let text = text.trim();
         let hexadecimal = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
         if let Some(Ok(address)) =
             hexadecimal.or_else(|| text.starts_with(|it: char| it.is_ascii_digit()).then(|| text.parse()))
         {
-            return self.heap.dump.at_address(address).map(Found::Object).ok_or(FindError::NoAddress(address));
+            return self.heap.dump.at_address(address).map(HeapTarget::Object).ok_or(FindError::NoAddress(address));
         }
         let types = self.types(text);
         if !types.is_empty() {
-            return Ok(Found::Types(types));
+            return Ok(HeapTarget::Types(types));
         }
-        self.evaluate(text).map(Found::Object)
+        self.evaluate(text).map(HeapTarget::Object)
     }
 
     /// The types of a name: those that have exactly this name, otherwise those that end with it behind a dot.
@@ -83,8 +83,8 @@ impl Names<'_> {
 
     fn evaluate(&self, text: &str) -> Result<u32, FindError> {
         let (mut object, steps, mut shown) = match text.split_once("(): ") {
-            Some((frame, rest)) => self.from_local(frame, rest)?,
-            None => self.from_module(text)?,
+            Some((frame, rest)) => self.local_start(frame, rest)?,
+            None => self.module_start(text)?,
         };
         for step in steps {
             object = self.follow(object, &step).ok_or_else(|| FindError::NoStep(shown.clone(), step.shown()))?;
@@ -98,7 +98,7 @@ impl Names<'_> {
     }
 
     /// `app.db.pool`: the longest beginning that is a module, or an attribute of `__main__`.
-    fn from_module(&self, text: &str) -> Result<(u32, Vec<Written>, String), FindError> {
+    fn module_start(&self, text: &str) -> Result<(u32, Vec<Written>, String), FindError> {
         let steps = steps(text).ok_or_else(|| FindError::Unreadable(text.to_owned()))?;
         let modules = self.heap.dump.tables.roots.iter().find(|root| root.kind == RootKind::Modules);
         let modules = modules.map(|root| root.object).ok_or_else(|| FindError::Unreadable(text.to_owned()))?;
@@ -123,7 +123,7 @@ impl Names<'_> {
     }
 
     /// `worker-1 handler(): request`: a variable of a frame.
-    fn from_local(&self, frame: &str, rest: &str) -> Result<(u32, Vec<Written>, String), FindError> {
+    fn local_start(&self, frame: &str, rest: &str) -> Result<(u32, Vec<Written>, String), FindError> {
         let steps = steps(rest).ok_or_else(|| FindError::Unreadable(rest.to_owned()))?;
         let Some(Written::Attribute(name)) = steps.first() else { return Err(FindError::Unreadable(rest.to_owned())) };
         let wanted = format!("{frame}()");

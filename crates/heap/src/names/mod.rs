@@ -8,7 +8,7 @@ mod steps;
 use neurogc_ngch::{Kind, Slot, Value};
 
 pub(crate) use expression::Expression;
-pub use find::{FindError, Found};
+pub use find::{FindError, HeapTarget};
 pub use steps::PathStep;
 pub(crate) use steps::{FieldName, field};
 

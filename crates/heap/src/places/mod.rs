@@ -1,4 +1,4 @@
-//! Places: objects by where they are in the tree of dominators, not by address.
+//! HeapPlaces: objects by where they are in the tree of dominators, not by address.
 //!
 //! A place is a type and a name below another place: `app.registry.sessions[…]` of type `app.Session`. Names of attributes
 //! and of globals are kept, positions and keys are not, and what nests in itself (a linked list, a tree) is one place. So
@@ -43,7 +43,7 @@ pub struct HeapPlace {
     pub parent: u32,
     /// The type of its objects.
     pub class: u32,
-    /// How the step from the place above is written, in [`Places::labels`].
+    /// How the step from the place above is written, in [`HeapPlaces::labels`].
     pub label: u32,
     /// How that is to be read.
     style: LabelStyle,
@@ -85,7 +85,7 @@ impl LabelStyle {
 
 /// All places of a heap.
 #[derive(Debug)]
-pub struct Places {
+pub struct HeapPlaces {
     /// The places. One above comes before those below it.
     pub nodes: Vec<HeapPlace>,
     /// Texts of labels.
@@ -98,14 +98,14 @@ struct Builder<'h> {
     heap: &'h Heap,
     paths: &'h Paths,
     edges: EdgeLabels,
-    places: Places,
+    places: HeapPlaces,
     known: FxHashMap<(u32, u32, u32), u32>,
     texts: FxHashMap<String, u32>,
     /// The labels of names of attributes, by name.
     attributes: Vec<u32>,
 }
 
-impl Places {
+impl HeapPlaces {
     /// Adds up a heap by place.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{BlockPlace, Dump, DumpError, HeapDamage};
 use crate::array::Numbers;
-use crate::graph::{Graph, Links, Sizes};
+use crate::graph::{Graph, Links, ShallowSizes};
 
 /// No process has more memory than this.
 const MOST_BYTES: u64 = 1 << 47;
@@ -98,7 +98,7 @@ impl Dump {
             large.extend(filled.large.drain(..));
         }
         self.damage.extend(filled.into_iter().filter_map(|it| it.damage));
-        let graph = Graph { types, sizes: Sizes::new(sizes, large), links: Links { offsets, targets } };
+        let graph = Graph { types, sizes: ShallowSizes::new(sizes, large), links: Links { offsets, targets } };
         Ok(Loaded { graph, counts })
     }
 

@@ -18,8 +18,8 @@ use thiserror::Error;
 
 pub use load::Loaded;
 use lookup::BlockIndex;
-use source::Source;
-pub use tables::{HeapFrame, HeapImage, HeapTask, HeapThread, HeapType, Tables};
+use source::DumpBytes;
+pub use tables::{DumpTables, HeapFrame, HeapImage, HeapTask, HeapThread, HeapType};
 
 /// The most references that an analysis takes: their places are numbers of 32 bits.
 const MOST_REFERENCES: u64 = u32::MAX as u64 - 1;
@@ -66,11 +66,11 @@ struct BlockPlace {
 /// A dump that is open.
 #[derive(Debug)]
 pub struct Dump {
-    source: Source,
+    source: DumpBytes,
     /// What its head says.
     pub head: Head,
     /// Types, frames, roots and the like.
-    pub tables: Tables,
+    pub tables: DumpTables,
     /// What its foot says; none if it is cut off.
     pub totals: Option<Totals>,
     /// What could not be read. Blocks are added when they are loaded.
@@ -90,7 +90,7 @@ impl Dump {
         if file.metadata()?.len() == 0 {
             return Err(FormatError::NotADump.into());
         }
-        Self::read(Source::map(&file)?)
+        Self::read(DumpBytes::map(&file)?)
     }
 
     /// Takes a dump from memory.
@@ -99,14 +99,14 @@ impl Dump {
     ///
     /// If nothing in it can be read.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, DumpError> {
-        Self::read(Source::Buffer(bytes))
+        Self::read(DumpBytes::Buffer(bytes))
     }
 
-    fn read(source: Source) -> Result<Self, DumpError> {
+    fn read(source: DumpBytes) -> Result<Self, DumpError> {
         let head = Head::decode(&source)?;
         let mut damage = Vec::new();
         let (sections, totals) = sections(&source, &mut damage);
-        let mut tables = Tables::default();
+        let mut tables = DumpTables::default();
         let mut blocks: Vec<BlockPlace> = Vec::new();
         let most = head.objects.min(source.len() as u64 / LEAST_BYTES).min(u64::from(u32::MAX) - 2);
         for section in &sections {

@@ -8,12 +8,12 @@ use memmap2::Mmap;
 
 /// The bytes.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum DumpBytes {
     Mapped(Mmap),
     Buffer(Vec<u8>),
 }
 
-impl Source {
+impl DumpBytes {
     /// Maps a file.
     #[expect(unsafe_code, reason = "a mapped file can change under the reader, which the compiler cannot rule out")]
     pub(crate) fn map(file: &File) -> io::Result<Self> {
@@ -25,7 +25,7 @@ impl Source {
     }
 }
 
-impl Deref for Source {
+impl Deref for DumpBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {

@@ -52,7 +52,7 @@ pub struct HeapImage {
 
 /// All tables. Numbers of objects in them are those of objects that the dump has.
 #[derive(Debug, Default)]
-pub struct Tables {
+pub struct DumpTables {
     /// Types. The last one stands for objects that cannot be read.
     pub types: Vec<HeapType>,
     /// The names of each shape.
@@ -73,7 +73,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-impl Tables {
+impl DumpTables {
     /// Reads one table from its section.
     pub(super) fn read(&mut self, tag: Tag, bytes: &[u8]) -> Result<(), FormatError> {
         match tag {

@@ -10,7 +10,7 @@ use super::{HeapSample, SampleObject};
 
 /// References of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Run {
+pub enum ReferenceRun {
     /// Without names.
     Plain(Vec<u32>),
     /// By position.
@@ -25,7 +25,7 @@ pub enum Run {
     Split(u32, Vec<Option<u32>>),
 }
 
-impl Run {
+impl ReferenceRun {
     /// What it refers to.
     pub fn targets(&self) -> Vec<u32> {
         match self {
@@ -233,7 +233,7 @@ impl HeapSample {
     fn counts(&self) -> Vec<u64> {
         let mut counts: Vec<u64> = self.objects.iter().map(|it| it.surplus).collect();
         for object in &self.objects {
-            object.runs.iter().flat_map(Run::targets).for_each(|target| counts[target as usize] += 1);
+            object.runs.iter().flat_map(ReferenceRun::targets).for_each(|target| counts[target as usize] += 1);
             let of = &self.types[object.class as usize];
             if let Some(class) = of.object.filter(|_| of.flags & TypeFlags::HEAP != 0) {
                 counts[class as usize] += 1;

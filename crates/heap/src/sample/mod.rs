@@ -4,7 +4,7 @@ mod encode;
 
 use neurogc_ngch::{FramePart, Head, Kind, RootKind, RootRow, TEXTS, TaskRow, TypeFlags};
 
-pub use encode::{Run, SampleValue, address};
+pub use encode::{ReferenceRun, SampleValue, address};
 
 /// A type of a made-up heap.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct SampleObject {
     /// Counted references that are not in the dump.
     pub(crate) surplus: u64,
     pub(crate) immortal: bool,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<ReferenceRun>,
     pub(crate) value: Option<SampleValue>,
 }
 
@@ -193,7 +193,7 @@ impl HeapSample {
     }
 
     /// Adds an object.
-    pub fn object(&mut self, class: u32, size: u64, runs: Vec<Run>) -> u32 {
+    pub fn object(&mut self, class: u32, size: u64, runs: Vec<ReferenceRun>) -> u32 {
         self.objects.push(SampleObject { class, size, surplus: 0, immortal: false, runs, value: None });
         self.objects.len() as u32 - 1
     }
@@ -215,29 +215,29 @@ impl HeapSample {
     /// Adds a list.
     pub fn list(&mut self, items: &[u32]) -> u32 {
         let slots = items.iter().map(|item| Some(*item)).collect();
-        self.object(types::LIST, 56 + 8 * items.len() as u64, vec![Run::Index(slots)])
+        self.object(types::LIST, 56 + 8 * items.len() as u64, vec![ReferenceRun::Index(slots)])
     }
 
     /// Adds a tuple.
     pub fn tuple(&mut self, items: &[u32]) -> u32 {
         let slots = items.iter().map(|item| Some(*item)).collect();
-        self.object(types::TUPLE, 40 + 8 * items.len() as u64, vec![Run::Index(slots)])
+        self.object(types::TUPLE, 40 + 8 * items.len() as u64, vec![ReferenceRun::Index(slots)])
     }
 
     /// Adds a dict.
     pub fn dict(&mut self, pairs: &[(u32, u32)]) -> u32 {
-        self.object(types::DICT, 64 + 24 * pairs.len() as u64, vec![Run::Pairs(pairs.to_vec())])
+        self.object(types::DICT, 64 + 24 * pairs.len() as u64, vec![ReferenceRun::Pairs(pairs.to_vec())])
     }
 
     /// Adds a set.
     pub fn set(&mut self, members: &[u32]) -> u32 {
-        self.object(types::SET, 216 + 16 * members.len() as u64, vec![Run::Plain(members.to_vec())])
+        self.object(types::SET, 216 + 16 * members.len() as u64, vec![ReferenceRun::Plain(members.to_vec())])
     }
 
     /// Adds an instance with its attributes in the order of its class.
     pub fn instance(&mut self, class: u32, attributes: &[u32]) -> u32 {
         let slots = attributes.iter().map(|it| Some(*it)).collect();
-        self.object(class, 48, vec![Run::Attributes(slots)])
+        self.object(class, 48, vec![ReferenceRun::Attributes(slots)])
     }
 
     /// Adds a dict whose keys are strings.
@@ -252,10 +252,10 @@ impl HeapSample {
         let mut all = vec![("__name__", own), ("__loader__", own)];
         all.extend(globals);
         let globals = self.named(&all);
-        let module = self.object(types::MODULE, 72, vec![Run::Fields(vec![(2, globals)])]);
+        let module = self.object(types::MODULE, 72, vec![ReferenceRun::Fields(vec![(2, globals)])]);
         let key = self.text(name);
         let modules = self.modules as usize;
-        if let Some(Run::Pairs(pairs)) = self.objects[modules].runs.first_mut() {
+        if let Some(ReferenceRun::Pairs(pairs)) = self.objects[modules].runs.first_mut() {
             pairs.push((key, module));
         }
         module
@@ -266,7 +266,7 @@ impl HeapSample {
         let names: Vec<_> = variables.iter().map(|name| self.text(name)).collect();
         let (names, name) = (self.tuple(&names), self.text(name));
         let file = self.text("app/service.py");
-        self.object(types::CODE, 200, vec![Run::Fields(vec![(8, names), (9, name), (10, file)])])
+        self.object(types::CODE, 200, vec![ReferenceRun::Fields(vec![(8, names), (9, name), (10, file)])])
     }
 
     /// Adds a frame of a thread with its code and the values of its variables.
@@ -306,7 +306,7 @@ impl HeapSample {
     }
 
     /// Adds a reference of an object.
-    pub fn link(&mut self, object: u32, run: Run) {
+    pub fn link(&mut self, object: u32, run: ReferenceRun) {
         self.objects[object as usize].runs.push(run);
     }
 
@@ -314,7 +314,7 @@ impl HeapSample {
     pub fn append(&mut self, list: u32, item: u32) {
         let object = &mut self.objects[list as usize];
         object.size += 8;
-        if let Some(Run::Index(slots)) = object.runs.first_mut() {
+        if let Some(ReferenceRun::Index(slots)) = object.runs.first_mut() {
             slots.push(Some(item));
         }
     }

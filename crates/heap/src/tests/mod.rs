@@ -6,9 +6,9 @@ mod reading;
 mod views;
 
 use crate::array::Numbers;
-use crate::graph::{Graph, Links, Sizes};
+use crate::graph::{Graph, Links, ShallowSizes};
 use crate::roots::{Claim, Reason, held, reach};
-use crate::tree::{Tree, tree};
+use crate::tree::{HolderTree, tree};
 
 pub(crate) fn numbers(values: &[u32]) -> Numbers<u32> {
     let mut numbers = Numbers::zeroed(values.len()).unwrap();
@@ -26,14 +26,14 @@ pub(crate) fn graph(links: &[Vec<u32>], types: &[u32], sizes: &[u32]) -> Graph {
     let targets: Vec<u32> = links.iter().flatten().copied().collect();
     Graph {
         types: numbers(types),
-        sizes: Sizes::new(numbers(sizes), Default::default()),
+        sizes: ShallowSizes::new(numbers(sizes), Default::default()),
         links: Links { offsets: numbers(&offsets), targets: numbers(&targets) },
     }
 }
 
 /// The tree under these roots, all of them certain. Counts are what is known, so that only what nothing refers to is
 /// held from C.
-pub(crate) fn tree_of(graph: &Graph, roots: &[u32]) -> Tree {
+pub(crate) fn tree_of(graph: &Graph, roots: &[u32]) -> HolderTree {
     let claims: Vec<_> =
         roots.iter().map(|object| Claim { object: *object, certain: true, last_resort: false }).collect();
     let mut counts = vec![0; graph.objects()];
@@ -47,7 +47,7 @@ pub(crate) fn tree_with(
     counts: &[u32],
     classes: &[u32],
     claims: &[Claim],
-) -> (Tree, Vec<(u32, Reason)>) {
+) -> (HolderTree, Vec<(u32, Reason)>) {
     let mut reach = reach(graph, held(graph).unwrap(), numbers(counts), classes, claims).unwrap();
     let tree = tree(graph, &mut reach).unwrap();
     (tree, reach.reasons)

@@ -3,10 +3,10 @@
 use neurogc_ngch::{InterpreterPart, Kind, RootKind, TaskRow, TaskState, TypeFlags};
 
 use crate::heap::Heap;
-use crate::names::{FindError, Found, Names};
+use crate::names::{FindError, HeapTarget, Names};
 use crate::paths::Paths;
 use crate::reader::Dump;
-use crate::sample::{HeapSample, Run, types};
+use crate::sample::{HeapSample, ReferenceRun, types};
 
 pub(crate) fn analysed(sample: &HeapSample) -> Heap {
     Heap::analyse(Dump::from_bytes(sample.encode()).unwrap(), &mut |_| {}).unwrap()
@@ -19,7 +19,7 @@ fn check(sample: &HeapSample, object: u32, expected: &str) {
     let (names, paths) = (Names::of(&heap), Paths::find(&heap).unwrap());
     assert_eq!(names.path(&paths, object).as_deref(), Some(expected));
     if !expected.contains('<') && !expected.contains("held from") && !expected.contains('+') {
-        assert_eq!(names.find(expected), Ok(Found::Object(object)), "{expected}");
+        assert_eq!(names.find(expected), Ok(HeapTarget::Object(object)), "{expected}");
     }
 }
 
@@ -47,14 +47,14 @@ fn submodules_classes_and_instance_dicts_are_attributes() {
     let mut sample = HeapSample::new();
     let held = sample.object(types::BYTES, 64, vec![]);
     let own = sample.named(&[("registry", held)]);
-    let class = sample.object(types::TYPE, 1064, vec![Run::Fields(vec![(33, own)])]);
+    let class = sample.object(types::TYPE, 1064, vec![ReferenceRun::Fields(vec![(33, own)])]);
     let inside = sample.object(types::BYTES, 64, vec![]);
     let keys = ["left", "right"].map(|name| Some(sample.text(name)));
     sample.class("app.db.Pool", &[]);
     let shape = 0;
     let (pool, first) = (types::COUNT, shape);
-    let dict = sample.object(types::DICT, 104, vec![Run::Split(first + 1, vec![None, Some(inside)])]);
-    let instance = sample.object(pool, 56, vec![Run::Fields(vec![(0, dict)])]);
+    let dict = sample.object(types::DICT, 104, vec![ReferenceRun::Split(first + 1, vec![None, Some(inside)])]);
+    let instance = sample.object(pool, 56, vec![ReferenceRun::Fields(vec![(0, dict)])]);
     sample.class("unused", &[]);
     sample.module("app.db", &[("Model", class), ("pool", instance)]);
     let _ = keys;
@@ -72,9 +72,10 @@ fn a_closure_names_its_variable() {
     let code = sample.code("make.<locals>.handler", &["request", "seen", "limit"]);
     let held = sample.object(types::BYTES, 64, vec![]);
     let other = sample.integer(10);
-    let cells = [held, other].map(|content| sample.object(types::CELL, 40, vec![Run::Fields(vec![(2, content)])]));
+    let cells =
+        [held, other].map(|content| sample.object(types::CELL, 40, vec![ReferenceRun::Fields(vec![(2, content)])]));
     let closure = sample.tuple(&cells);
-    let function = sample.object(types::FUNCTION, 160, vec![Run::Fields(vec![(6, code), (10, closure)])]);
+    let function = sample.object(types::FUNCTION, 160, vec![ReferenceRun::Fields(vec![(6, code), (10, closure)])]);
     sample.module("app", &[("handler", function)]);
     let heap = analysed(&sample);
     let (names, paths) = (Names::of(&heap), Paths::find(&heap).unwrap());
@@ -102,8 +103,8 @@ fn a_task_names_the_variables_of_its_coroutine() {
     let mut sample = HeapSample::new();
     let code = sample.code("Session.run", &["self", "buffer"]);
     let buffer = sample.object(types::BYTES, 64, vec![]);
-    let coroutine = sample.object(types::COROUTINE, 200, vec![Run::Fields(vec![(5, code), (9, buffer)])]);
-    let task = sample.object(types::TASK, 200, vec![Run::Fields(vec![(4, coroutine)])]);
+    let coroutine = sample.object(types::COROUTINE, 200, vec![ReferenceRun::Fields(vec![(5, code), (9, buffer)])]);
+    let task = sample.object(types::TASK, 200, vec![ReferenceRun::Fields(vec![(4, coroutine)])]);
     sample.hold(task);
     let name = sample.integer(7);
     sample.task(TaskRow {
@@ -176,7 +177,7 @@ fn a_word_without_a_name_is_a_word_and_slots_have_names() {
     let mut sample = HeapSample::new();
     let slotted = sample.plain_type("app.Point", Kind::Other, TypeFlags::HEAP, &[(2, "x"), (3, "y")]);
     let (x, strange) = (sample.object(types::BYTES, 64, vec![]), sample.object(types::BYTES, 64, vec![]));
-    let point = sample.object(slotted, 48, vec![Run::Fields(vec![(3, x), (7, strange)])]);
+    let point = sample.object(slotted, 48, vec![ReferenceRun::Fields(vec![(3, x), (7, strange)])]);
     sample.module("app", &[("origin", point)]);
     check(&sample, x, "app.origin.y");
     check(&sample, strange, "app.origin.<word 7>");
@@ -219,12 +220,12 @@ fn what_is_asked_for_is_found_or_refused_with_a_reason() {
     sample.module("__main__", &[("state", one)]);
     let heap = analysed(&sample);
     let names = Names::of(&heap);
-    assert_eq!(names.find("app.web.Session"), Ok(Found::Types(vec![session])));
-    assert_eq!(names.find("Session"), Ok(Found::Types(vec![session])));
-    assert_eq!(names.find("app.web.last"), Ok(Found::Object(one)));
-    assert_eq!(names.find("state.user"), Ok(Found::Object(user)));
-    assert_eq!(names.find(r#"sys.modules["app.web"].last"#), Ok(Found::Object(one)));
-    assert_eq!(names.find(&format!("{:#x}", crate::sample::address(one))), Ok(Found::Object(one)));
+    assert_eq!(names.find("app.web.Session"), Ok(HeapTarget::Types(vec![session])));
+    assert_eq!(names.find("Session"), Ok(HeapTarget::Types(vec![session])));
+    assert_eq!(names.find("app.web.last"), Ok(HeapTarget::Object(one)));
+    assert_eq!(names.find("state.user"), Ok(HeapTarget::Object(user)));
+    assert_eq!(names.find(r#"sys.modules["app.web"].last"#), Ok(HeapTarget::Object(one)));
+    assert_eq!(names.find(&format!("{:#x}", crate::sample::address(one))), Ok(HeapTarget::Object(one)));
     assert_eq!(names.find("0x10"), Err(FindError::NoAddress(16)));
     assert_eq!(names.find("app.web.last.users").unwrap_err().to_string(), "`app.web.last` has no attribute `users`");
     assert_eq!(

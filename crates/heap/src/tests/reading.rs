@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::names::analysed;
 use crate::reader::{Dump, DumpError};
-use crate::sample::{HeapSample, Run, types};
+use crate::sample::{HeapSample, ReferenceRun, types};
 
 /// A heap of chosen objects: what each refers to, and in which way.
 fn heaps() -> impl Strategy<Value = HeapSample> {
@@ -18,12 +18,14 @@ fn heaps() -> impl Strategy<Value = HeapSample> {
             let targets: Vec<u32> = targets.into_iter().map(|it| it % count).collect();
             let slots = || targets.iter().map(|it| (it % 3 > 0).then_some(*it)).collect::<Vec<_>>();
             let runs = match kind {
-                0 => vec![Run::Plain(targets)],
-                1 => vec![Run::Index(slots())],
-                2 => vec![Run::Pairs(targets.windows(2).map(|pair| (pair[0], pair[1])).collect())],
-                3 => vec![Run::Attributes(slots().into_iter().take(3).collect()), Run::Plain(targets)],
-                4 => vec![Run::Fields(targets.iter().map(|it| (u64::from(it % 300), *it)).collect())],
-                _ => vec![Run::Split(0, slots()), Run::Plain(vec![]), Run::Index(slots())],
+                0 => vec![ReferenceRun::Plain(targets)],
+                1 => vec![ReferenceRun::Index(slots())],
+                2 => vec![ReferenceRun::Pairs(targets.windows(2).map(|pair| (pair[0], pair[1])).collect())],
+                3 => {
+                    vec![ReferenceRun::Attributes(slots().into_iter().take(3).collect()), ReferenceRun::Plain(targets)]
+                }
+                4 => vec![ReferenceRun::Fields(targets.iter().map(|it| (u64::from(it % 300), *it)).collect())],
+                _ => vec![ReferenceRun::Split(0, slots()), ReferenceRun::Plain(vec![]), ReferenceRun::Index(slots())],
             };
             let class = [types::SET, types::LIST, types::DICT, types::COUNT, types::COUNT, types::DICT];
             sample.object(class[usize::from(kind)], size.into(), runs);
@@ -42,7 +44,7 @@ proptest! {
         prop_assert_eq!(heap.graph.objects(), sample.len());
         for (number, object) in sample.objects.iter().enumerate() {
             let number = number as u32;
-            let targets: Vec<u32> = object.runs.iter().flat_map(Run::targets).collect();
+            let targets: Vec<u32> = object.runs.iter().flat_map(ReferenceRun::targets).collect();
             prop_assert_eq!(heap.graph.links.of(number), &targets[..]);
             let labelled: Vec<u32> = heap.dump.references(number).iter().map(|it| it.target).collect();
             prop_assert_eq!(&labelled, &targets);
@@ -127,7 +129,11 @@ fn values_and_names_of_references_are_read_from_any_block() {
     let mut sample = HeapSample::new().with_blocks(3, 2);
     let wide = sample.text("größer als ☃");
     let number = sample.integer(-5);
-    let big = sample.object(types::LIST, 99, vec![Run::Index(vec![Some(wide)]), Run::Plain(vec![number, wide])]);
+    let big = sample.object(
+        types::LIST,
+        99,
+        vec![ReferenceRun::Index(vec![Some(wide)]), ReferenceRun::Plain(vec![number, wide])],
+    );
     let heap = analysed(&sample);
     let text =
         |value| if let Some(Value::Text(text)) = value { text.characters().collect::<String>() } else { "?".into() };

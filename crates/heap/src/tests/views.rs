@@ -4,10 +4,10 @@ use neurogc_ngch::{InterpreterPart, Kind, RootKind, TaskRow, TaskState, TypeFlag
 
 use super::names::analysed;
 use crate::heap::Heap;
-use crate::names::{Found, Names};
+use crate::names::{HeapTarget, Names};
 use crate::paths::Paths;
-use crate::places::Places;
-use crate::sample::{HeapSample, Run, types};
+use crate::places::HeapPlaces;
+use crate::sample::{HeapSample, ReferenceRun, types};
 use crate::views::{self, GrowthReport, PlaceTable, TypeOrder};
 
 fn with_paths(sample: &HeapSample) -> (Heap, Paths) {
@@ -18,7 +18,7 @@ fn with_paths(sample: &HeapSample) -> (Heap, Paths) {
 
 fn place_table(sample: &HeapSample) -> PlaceTable {
     let (heap, paths) = with_paths(sample);
-    PlaceTable::new(&Places::of(&heap, &paths).unwrap(), &views::summary(&heap))
+    PlaceTable::new(&HeapPlaces::of(&heap, &paths).unwrap(), &views::summary(&heap))
 }
 
 /// A service with a cache of `records`, and a registry of `leaked` sessions. Objects are made in an order that `seed`
@@ -104,13 +104,13 @@ fn a_tree_and_a_linked_list_are_one_place_each() {
             .chunks(2)
             .map(|pair| {
                 let children = sample.list(pair);
-                sample.object(node, 48, vec![Run::Attributes(vec![None, Some(children)])])
+                sample.object(node, 48, vec![ReferenceRun::Attributes(vec![None, Some(children)])])
             })
             .collect();
     }
     sample.module("app", &[("head", next), ("tree", level[0])]);
     let (heap, paths) = with_paths(&sample);
-    let places = Places::of(&heap, &paths).unwrap();
+    let places = HeapPlaces::of(&heap, &paths).unwrap();
     assert!(places.nodes.len() < 40, "{}", places.nodes.len());
     let of = |name: &str| {
         let place = (0..places.nodes.len() as u32).find(|it| places.name(*it) == name).unwrap();
@@ -166,7 +166,7 @@ fn types_count_nested_ones_once() {
 #[test]
 fn paths_to_all_objects_of_a_type_are_merged() {
     let (heap, paths) = with_paths(&service(10, 3_000, 2));
-    let Ok(Found::Types(of)) = Names::of(&heap).find("app.Session") else { panic!("it is a type") };
+    let Ok(HeapTarget::Types(of)) = Names::of(&heap).find("app.Session") else { panic!("it is a type") };
     let objects: Vec<u32> =
         (0..heap.graph.objects() as u32).filter(|it| heap.graph.types[*it as usize] == of[0]).collect();
     let merged = views::merged_paths(&heap, &paths, &objects, 5);
@@ -219,9 +219,9 @@ fn threads_show_what_their_variables_retain() {
     sample.frame(worker, code, &[None, Some(rows), Some(config)]);
     let coroutine_code = sample.code("poll", &["buffer"]);
     let buffer = sample.object(types::BYTES, 400, vec![]);
-    let runs = vec![Run::Fields(vec![(5, coroutine_code), (8, buffer)])];
+    let runs = vec![ReferenceRun::Fields(vec![(5, coroutine_code), (8, buffer)])];
     let coroutine = sample.object(types::COROUTINE, 200, runs);
-    let task = sample.object(types::TASK, 100, vec![Run::Fields(vec![(4, coroutine)])]);
+    let task = sample.object(types::TASK, 100, vec![ReferenceRun::Fields(vec![(4, coroutine)])]);
     sample.hold(task);
     let (state, name) = (TaskState::Pending, sample.text("poller"));
     sample.task(TaskRow { object: task, state, coroutine: Some(coroutine), awaits: Some(rows), name: Some(name) });
@@ -245,8 +245,8 @@ fn containers_garbage_and_what_is_held_from_c_have_their_views() {
     sample.module("app", &[("lists", long)]);
     let finalizer = sample.plain_type("app.Handle", Kind::Other, TypeFlags::FINALIZER, &[(2, "peer")]);
     let (one, other) = (sample.object(finalizer, 64, vec![]), sample.object(finalizer, 64, vec![]));
-    sample.link(one, Run::Fields(vec![(2, other)]));
-    sample.link(other, Run::Fields(vec![(2, one)]));
+    sample.link(one, ReferenceRun::Fields(vec![(2, other)]));
+    sample.link(other, ReferenceRun::Fields(vec![(2, one)]));
     let image = sample.image("/lib/libssl.so.3");
     let (known, unknown) = (sample.dict(&[]), sample.object(types::BYTES, 3000, vec![]));
     sample.root(RootKind::Image, image, 8, known);
@@ -296,13 +296,13 @@ fn a_function_elsewhere_does_not_hide_the_module_of_its_globals() {
     let module = sample.module("app", &[("cache", cache)]);
     // The globals are the object before the module; a frame holds a function that refers to them.
     let globals = module - 1;
-    let function = sample.object(types::FUNCTION, 160, vec![Run::Fields(vec![(2, globals)])]);
+    let function = sample.object(types::FUNCTION, 160, vec![ReferenceRun::Fields(vec![(2, globals)])]);
     let code = sample.code("main", &["callback"]);
     sample.frame(0, code, &[Some(function)]);
     let (heap, paths) = with_paths(&sample);
     assert_eq!((heap.tree.holders[globals as usize], heap.tree.holders[cache as usize]), (module, globals));
     assert_eq!(views::summary(&heap).from_c_bytes, 0, "its references still count");
-    let places = Places::of(&heap, &paths).unwrap();
+    let places = HeapPlaces::of(&heap, &paths).unwrap();
     let names: Vec<String> = (1..places.nodes.len() as u32).map(|it| places.name(it)).collect();
     assert!(names.contains(&"app.cache".to_owned()) && names.contains(&"app.cache[…]".to_owned()), "{names:?}");
 }

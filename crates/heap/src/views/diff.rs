@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::places::{Places, TOP};
+use crate::places::{HeapPlaces, TOP};
 
 /// Parts that are named below a line.
 const PARTS: usize = 5;
@@ -41,7 +41,7 @@ pub struct PlaceTable {
 impl PlaceTable {
     /// Keeps what a comparison needs.
     #[must_use]
-    pub fn new(places: &Places, summary: &super::HeapSummary) -> Self {
+    pub fn new(places: &HeapPlaces, summary: &super::HeapSummary) -> Self {
         let mut index = FxHashMap::default();
         let entries: Vec<Entry> = (0..places.nodes.len() as u32)
             .map(|place| {

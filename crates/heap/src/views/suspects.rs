@@ -1,5 +1,6 @@
 //! Suspects: what holds a large part of the heap, and where below it the memory gathers.
 
+use neurogc_ngch::Kind;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -74,6 +75,8 @@ pub fn suspects(heap: &Heap, paths: &Paths) -> Vec<Suspect> {
             match (large, large && is_transparent(heap, *child)) {
                 (_, true) => open.push(*child),
                 (true, false) => single.push(*child),
+                // Small modules are no group that says anything.
+                (false, _) if heap.kind(*child) == Kind::Module => {}
                 (false, _) => rest.push(*child),
             }
         }

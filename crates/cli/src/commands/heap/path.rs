@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use neurogc_heap::views::{merged_paths, object_path};
-use neurogc_heap::{Found, Names};
+use neurogc_heap::{HeapTarget, Names};
 
 use crate::failure::{CommandResult, Failure};
 use crate::heap::{HeapFile, listing, print};
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let paths = file.paths()?;
     let heap = &file.heap;
     let text = match found {
-        Found::Object(object) => {
+        HeapTarget::Object(object) => {
             let path = object_path(heap, &paths, object);
             file.done();
             if arguments.json {
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
                 listing::object_path(&path, crate::figures::room())
             }
         }
-        Found::Types(types) => {
+        HeapTarget::Types(types) => {
             let objects: Vec<u32> =
                 (0..heap.graph.objects() as u32).filter(|it| types.contains(&heap.graph.types[*it as usize])).collect();
             let merged = merged_paths(heap, &paths, &objects, arguments.top);
