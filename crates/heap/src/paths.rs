@@ -70,8 +70,11 @@ impl Paths {
                         written += 1;
                     }
                 }
-                if read == written {
-                    break;
+                match (read == written, waiting.is_empty()) {
+                    (true, true) => break,
+                    // All that joined were reached before: it is the next ones' turn.
+                    (true, false) => continue,
+                    _ => {}
                 }
                 let end = written;
                 for place in read..end {

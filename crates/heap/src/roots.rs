@@ -96,6 +96,9 @@ pub(crate) fn reach<'g>(
     }
     drop((counts, held));
 
+    // Whether a class is reached must be known, so that none is left out.
+    let mut search = search;
+    classes.iter().filter(|class| **class != NONE).for_each(|class| search.keep(*class));
     let mut reach = Reach { search, reasons: Vec::new(), outside, stale: 0 };
     let believed = |reach: &Reach<'_>, claim: &Claim| claim.certain || reach.outside[claim.object as usize] != 0;
     claims.iter().for_each(|claim| {

@@ -173,6 +173,24 @@ fn what_only_native_code_holds_has_its_library() {
 }
 
 #[test]
+fn what_is_held_from_c_has_a_path_even_if_all_roots_before_it_are_reached_already() {
+    let mut sample = HeapSample::new();
+    let cache = sample.dict(&[]);
+    sample.module("app", &[("cache", cache)]);
+    let code = sample.code("main", &["cache"]);
+    sample.frame(0, code, &[Some(cache)]);
+    let class = sample.class("app.Alone", &[]);
+    let held = sample.instance(class, &[]);
+    sample.hold(held);
+    check(&sample, held, "held from C: app.Alone");
+    let object = sample.types[class as usize].object.unwrap();
+    let heap = analysed(&sample);
+    let path = Names::of(&heap).path(&Paths::find(&heap).unwrap(), object);
+    assert_eq!(path.as_deref(), Some("class app.Alone"));
+    assert_eq!(heap.reached_bytes(), heap.bytes, "nothing is counted twice");
+}
+
+#[test]
 fn a_word_without_a_name_is_a_word_and_slots_have_names() {
     let mut sample = HeapSample::new();
     let slotted = sample.plain_type("app.Point", Kind::Other, TypeFlags::HEAP, &[(2, "x"), (3, "y")]);
