@@ -32,10 +32,18 @@ impl Dump {
             let column = block.column(Column::References).rest();
             let from = Cursor::new(column.get(index.references[at] as usize..).unwrap_or_default());
             // What cannot be read was told when the block was loaded.
-            let known = |reference: Reference| (reference.target < self.objects).then_some(reference);
-            let _ =
-                References::new(from, self.head.objects).object(object, |it| known(it).into_iter().for_each(&mut each));
+            let mut references = References::new(from, self.head.objects);
+            let _ = references.object(object, |it| self.known(it).into_iter().for_each(&mut each));
         }
+    }
+
+    /// A reference as far as it leads to objects that the dump has: one that is cut off has fewer than it names.
+    fn known(&self, reference: Reference) -> Option<Reference> {
+        let slot = match reference.slot {
+            Slot::Value(key) if key >= self.objects => Slot::Plain,
+            slot => slot,
+        };
+        (reference.target < self.objects).then_some(Reference { slot, ..reference })
     }
 
     /// The name of the first reference from one object to another.
@@ -138,12 +146,7 @@ impl Dump {
         let Some(Ok(block)) = self.blocks.get(block).map(|place| self.block(place)) else { return };
         let mut references = References::new(block.column(Column::References), self.head.objects);
         for own in block.head.first..block.head.first + block.head.objects {
-            let known = |reference: &Reference| reference.target < self.objects;
-            let mut give = |reference: Reference| {
-                if known(&reference) {
-                    each(own, reference)
-                }
-            };
+            let mut give = |reference: Reference| self.known(reference).into_iter().for_each(|it| each(own, it));
             if references.object(own, &mut give).is_err() {
                 return;
             }

@@ -68,6 +68,13 @@ proptest! {
                 for number in 0..dump.objects() {
                     prop_assert_eq!(loaded.graph.types[number as usize], sample.objects[number as usize].class);
                 }
+                for number in 0..dump.objects() {
+                    let known = |it: &neurogc_ngch::Reference| match it.slot {
+                        Slot::Value(key) => key < dump.objects(),
+                        _ => it.target < dump.objects(),
+                    };
+                    prop_assert!(dump.references(number).iter().all(known), "a key may lie behind the cut");
+                }
             }
         }
     }
