@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod heap;
 mod mend;
 
 use neurogc_wire::control::{self, Ask, MAX_QUESTION, MessageError, Question};
@@ -11,6 +12,8 @@ use neurogc_wire::status::Cause;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{self, BlockWriter, Header, OrderKind, Place, Record};
 
+pub use heap::check_heap;
+use heap::heap_seeds;
 pub use mend::put_right;
 
 /// A reader under test: its name, what must hold, and well-formed bytes to start from.
@@ -24,8 +27,9 @@ pub struct FuzzTarget {
 }
 
 /// All readers.
-pub const TARGETS: [FuzzTarget; 3] = [
+pub const TARGETS: [FuzzTarget; 4] = [
     FuzzTarget { name: "control", check: check_control, seeds: control_seeds },
+    FuzzTarget { name: "heap", check: check_heap, seeds: heap_seeds },
     FuzzTarget { name: "report", check: check_report, seeds: report_seeds },
     FuzzTarget { name: "trace", check: check_trace, seeds: trace_seeds },
 ];

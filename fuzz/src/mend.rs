@@ -15,8 +15,28 @@ pub fn put_right(bytes: &mut [u8]) {
             let Some(next) = bytes[end..].windows(4).position(|it| it == b"NGCB" || it == b"NGCS") else { return };
             start = end + next + 4;
         }
+    } else if bytes.starts_with(b"NGCH") {
+        heap_dump(bytes);
     } else if bytes.len() >= 4 {
         set_word(bytes, 0, bytes.len() - 4);
+    }
+}
+
+/// The head, and each section that the lengths lead to.
+fn heap_dump(bytes: &mut [u8]) {
+    const HEAD: usize = 64;
+    if bytes.len() < HEAD {
+        return;
+    }
+    let crc = crc32(&bytes[..HEAD - 4]);
+    set_word(bytes, HEAD - 4, crc as usize);
+    let mut start = HEAD;
+    while let Some(length) = word(bytes, start + 8) {
+        let body = start + 16;
+        let Some(end) = body.checked_add(length).filter(|end| *end <= bytes.len()) else { return };
+        let crc = crc32(&bytes[body..end]);
+        set_word(bytes, start + 4, crc as usize);
+        start = end.next_multiple_of(8);
     }
 }
 

@@ -8,7 +8,7 @@ from . import _native
 from ._marks import request, step
 
 __all__ = [
-    "__version__", "asgi", "collect", "install", "memory", "paused", "request", "status", "step", "uninstall", "wsgi",
+    "__version__", "asgi", "collect", "heap", "install", "memory", "paused", "request", "status", "step", "uninstall", "wsgi",
 ]
 
 __version__ = _native.agent.version
@@ -128,7 +128,7 @@ def _written(name, value):
 
 
 def __getattr__(name):
-    if name in ("asgi", "memory", "wsgi"):
+    if name in ("asgi", "heap", "memory", "wsgi"):
         import importlib
 
         return importlib.import_module("." + name, __name__)

@@ -3,10 +3,10 @@
 import os
 from typing import Any, Callable, TypeVar, overload
 
-from . import asgi as asgi, memory as memory, wsgi as wsgi
+from . import asgi as asgi, heap as heap, memory as memory, wsgi as wsgi
 
 __all__ = [
-    "__version__", "asgi", "collect", "install", "memory", "paused", "request", "status", "step", "uninstall", "wsgi",
+    "__version__", "asgi", "collect", "heap", "install", "memory", "paused", "request", "status", "step", "uninstall", "wsgi",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -170,6 +170,16 @@ def collect_snapshot():
     """Nothing: there are no snapshots here, so an ordinary collection takes its place."""
 
 
+def heap_dump(first, limit, rest, texts):
+    """Raises: without the extension module there are no dumps."""
+    raise RuntimeError("no heap dumps here: the extension module of neurogc could not be loaded")
+
+
+def heap_count():
+    """Raises, as `heap_dump` does."""
+    raise RuntimeError("no counts by type here: the extension module of neurogc could not be loaded")
+
+
 def quiet(more):
     """Nothing: nothing is ever collected by us."""
 

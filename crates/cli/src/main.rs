@@ -11,6 +11,7 @@ mod commands;
 mod demo;
 mod failure;
 mod figures;
+mod heap;
 mod home;
 mod injection;
 mod kernel;

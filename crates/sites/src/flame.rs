@@ -43,6 +43,8 @@ pub enum FlameMeasure {
     Rate,
     /// Milliseconds in stalls.
     Stalls,
+    /// Bytes that the objects of a place retain.
+    Retained,
 }
 
 impl From<Measure> for FlameMeasure {

@@ -5,7 +5,7 @@ import type { Flame, FlameFrame, FlameMeasure, FlameNode, Measure } from "../gen
 export type { Flame as FlameData, FlameFrame, FlameNode, Measure };
 
 /** The unit of the widths. */
-export const UNITS: Record<FlameMeasure, string> = { live: "bytes", growth: "bytes", rate: "bytes/s", stalls: "ms" };
+export const UNITS: Record<FlameMeasure, string> = { live: "bytes", growth: "bytes", rate: "bytes/s", stalls: "ms", retained: "bytes" };
 
 /** The tree with the position of each node: `left` and `value` are in the unit of the graph. */
 export class Layout {

@@ -264,7 +264,7 @@ export class FlameGraph {
     lines.push(`${grown}${figure(value, this.unit)}, ${percent(value, data.nodes[0].value)} of all`);
     if (data.measure === "stalls") lines.push(`${count(blocks)} ${blocks === 1 ? "stall" : "stalls"}`);
     else if (data.measure === "rate") lines.push(`${figure(blocks, "1/s").replace("/s", "")} blocks a second`);
-    else lines.push(`${count(blocks)} blocks`);
+    else lines.push(`${count(blocks)} ${data.measure === "retained" ? "objects" : "blocks"}`);
     if (data.compared_unix_ms !== null && data.measure === "live") lines.push(change === 0 ? `unchanged` : `${signed(change, "bytes")} since the comparison (${bytes(Math.max(0, value - change))} then)`);
     return lines;
   }

@@ -103,7 +103,7 @@ export type FlameFrame = {
 };
 
 /** What the widths of a flame graph are. */
-export type FlameMeasure = "live" | "growth" | "rate" | "stalls";
+export type FlameMeasure = "live" | "growth" | "rate" | "stalls" | "retained";
 
 /** A frame below its callers. */
 export type FlameNode = {

@@ -11,19 +11,22 @@ use super::tree::Tree;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-policy", &["neurogc-neural"]),
     ("neurogc-neural", &[]),
+    ("neurogc-ngch", &[]),
     ("neurogc-wire", &[]),
     ("neurogc-diagnose", &["neurogc-wire"]),
     ("neurogc-sites", &["neurogc-wire"]),
     ("neurogc-load", &[]),
     ("neurogc-preload", &[]),
     ("neurogc-settings", &["neurogc-policy"]),
-    ("neurogc-agent", &["neurogc-diagnose", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
+    ("neurogc-agent", &["neurogc-diagnose", "neurogc-ngch", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),
+    ("neurogc-heap", &["neurogc-ngch"]),
     ("neurogc-hub", &["neurogc-policy", "neurogc-sites", "neurogc-wire"]),
     (
         "neurogc-cli",
         &[
             "neurogc-diagnose",
+            "neurogc-heap",
             "neurogc-hub",
             "neurogc-learn",
             "neurogc-load",

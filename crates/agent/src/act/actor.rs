@@ -18,7 +18,7 @@ use super::vm::Vm;
 use crate::decide::director::{Advice, Director, Note, PolicyState, Situation};
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::{Hooks, Ordered};
-use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
+use crate::snapshot::{HeapErrand, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// Notes and orders that may wait to be taken in.
 const NOTES: usize = 256;
@@ -392,6 +392,18 @@ impl Actor {
             lock(&self.running).map_or((Ordered::ByOthers, 0), |running| (ordered(running.order), running.order.id));
         hooks.stopped(StopKind::Clone, began, by, id, 0, 0);
         Ok(())
+    }
+
+    /// Sends out a count or a dump, if memory has room for the copies that the program makes meanwhile.
+    pub(crate) fn launch_heap(&self, vm: &impl Vm, hooks: &Hooks, errand: HeapErrand) -> Result<u64, SnapshotFailure> {
+        let share = f64::from(self.copies.load(Ordering::Relaxed)) / 1e3;
+        if !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
+            return Err(SnapshotFailure::ShortOfMemory);
+        }
+        let began = vm.now();
+        let flight = vm.launch_heap(errand)?;
+        hooks.stopped(StopKind::Clone, began, Ordered::ByOthers, 0, 0, 0);
+        Ok(flight)
     }
 
     /// Frees a slice of what a snapshot found.

@@ -10,7 +10,7 @@ use neurogc_policy::{Decision, Order};
 use super::actor::{ASKED, Actor};
 use super::vm::Vm;
 use crate::sense::hooks::{Hooks, Ordered};
-use crate::snapshot::{SnapshotFailure, SnapshotProgress};
+use crate::snapshot::{HeapErrand, HeapReport, SnapshotFailure, SnapshotProgress};
 
 /// How long the caller waits before the next look at a flight, or for another thread's collection to end.
 const LOOK: Duration = Duration::from_millis(1);
@@ -31,6 +31,9 @@ const MOST_TRIES: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct RequestedSnapshot {
     began: u64,
+    /// What it is for, if it does not collect, and the number of its own flight.
+    errand: Option<HeapErrand>,
+    flight: u64,
     stage: Stage,
     /// Since when another thread has been in the way.
     held_up_since: Option<u64>,
@@ -59,14 +62,28 @@ pub(crate) enum Next {
     Again(Duration),
     /// So many objects were freed, and the program stood still for so long in all.
     Done { freed: u64, stopped: Duration },
+    /// A count or a dump is there.
+    Told(Box<HeapReport>),
     /// There can be none.
     Failed(SnapshotFailure),
 }
 
 impl RequestedSnapshot {
+    /// One that collects.
     pub(crate) fn new(vm: &impl Vm) -> Self {
+        Self::with(vm, None)
+    }
+
+    /// One that counts or dumps.
+    pub(crate) fn for_heap(vm: &impl Vm, errand: HeapErrand) -> Self {
+        Self::with(vm, Some(errand))
+    }
+
+    fn with(vm: &impl Vm, errand: Option<HeapErrand>) -> Self {
         Self {
             began: vm.now(),
+            errand,
+            flight: 0,
             stage: Stage::Earlier,
             held_up_since: None,
             landings: 0,
@@ -83,6 +100,9 @@ impl RequestedSnapshot {
             return Next::Failed(SnapshotFailure::Late);
         }
         let progress = vm.look();
+        if let (Stage::Out, Some(_)) = (self.stage, self.errand) {
+            return self.wait_for_report(vm, &progress);
+        }
         if vm.is_collecting() || actor.is_running() || progress == SnapshotProgress::Busy {
             let since = *self.held_up_since.get_or_insert(now);
             let over = now.saturating_sub(since) > OTHERS_NS;
@@ -119,6 +139,19 @@ impl RequestedSnapshot {
             }
     }
 
+    /// Its flight counts or dumps: there is nothing to free.
+    fn wait_for_report(&mut self, vm: &impl Vm, progress: &SnapshotProgress) -> Next {
+        match vm.heap_told(self.flight) {
+            Some(Ok(report)) => Next::Told(Box::new(report)),
+            // The next one leaves nothing out. Nothing is written yet where memory is missing.
+            Some(Err(SnapshotFailure::Missing)) => self.again(SnapshotFailure::Missing),
+            Some(Err(failure)) => Next::Failed(failure),
+            // Another thread has taken the report: two that wait for the same flight.
+            None if *progress == SnapshotProgress::Idle => Next::Failed(SnapshotFailure::Vanished),
+            None => Next::Again(LOOK),
+        }
+    }
+
     fn again(&mut self, failure: SnapshotFailure) -> Next {
         self.tries += 1;
         if self.tries == MOST_TRIES {
@@ -130,7 +163,11 @@ impl RequestedSnapshot {
 
     fn launch(&mut self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> Next {
         let (began, landings) = (vm.now(), vm.latest().number);
-        match actor.launch(vm, hooks, ASKED) {
+        let launched = match self.errand {
+            None => actor.launch(vm, hooks, ASKED),
+            Some(errand) => actor.launch_heap(vm, hooks, errand).map(|flight| self.flight = flight),
+        };
+        match launched {
             Ok(()) => {
                 self.stopped += vm.now().saturating_sub(began);
                 (self.stage, self.landings) = (Stage::Out, landings);

@@ -15,7 +15,7 @@ use super::remote::Remote;
 use super::vm::Vm;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
-use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
+use crate::snapshot::{HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// Calls that a thread may make before it lets go of the GIL. A loop that waits with the GIL held makes more.
 const MOST_CALLS: u32 = 300;
@@ -447,6 +447,14 @@ impl Vm for Fake<'_> {
 
     fn launch(&self, sortie: Sortie) -> Result<Launched, SnapshotFailure> {
         self.call(|collector| self.snapshots.launch(collector, sortie))
+    }
+
+    fn launch_heap(&self, _: HeapErrand) -> Result<u64, SnapshotFailure> {
+        self.call(|collector| self.snapshots.launch_heap(collector))
+    }
+
+    fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
+        self.call(|_| self.snapshots.heap_told(number))
     }
 
     fn look(&self) -> SnapshotProgress {

@@ -170,6 +170,7 @@ fn step(
         Next::Done { freed, stopped } => {
             Some(Ok(Outcome::Collected { how: How::Snapshot, found: freed, pause_ms: stopped.as_secs_f64() * 1e3 }))
         }
+        Next::Told(_) => None,
         Next::Failed(failure) => Some(Err(failure)),
     }
 }

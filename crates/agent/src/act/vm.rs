@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use neurogc_policy::Thresholds;
 
-use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
+use crate::snapshot::{HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// An interpreter.
 pub(crate) trait Vm {
@@ -56,6 +56,12 @@ pub(crate) trait Vm {
 
     /// Clones the process, which makes all young objects old.
     fn launch(&self, sortie: Sortie) -> Result<Launched, SnapshotFailure>;
+
+    /// Clones the process for a count or a dump, and gives the number of that flight.
+    fn launch_heap(&self, errand: HeapErrand) -> Result<u64, SnapshotFailure>;
+
+    /// What has become of such a flight; nothing while it is out.
+    fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>>;
 
     /// How the snapshot stands.
     fn look(&self) -> SnapshotProgress;

@@ -9,7 +9,9 @@ use pyo3::sync::PyOnceLock;
 use super::Interpreter;
 use crate::act::vm::Vm;
 use crate::sense::process::{has_room, resident};
-use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, SnapshotRunner, Sortie};
+use crate::snapshot::{
+    HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, SnapshotRunner, Sortie,
+};
 use crate::sys::native::{monotonic_ns, pthread_self};
 
 /// Functions of `gc` as CPython made them: the module itself may hold stand-ins, ours or the program's.
@@ -144,6 +146,14 @@ impl Vm for ThisProcess<'_, '_> {
 
     fn launch(&self, sortie: Sortie) -> Result<Launched, SnapshotFailure> {
         self.snapshots.launch(self.py, self.interpreter, sortie)
+    }
+
+    fn launch_heap(&self, errand: HeapErrand) -> Result<u64, SnapshotFailure> {
+        self.snapshots.launch_heap(self.py, self.interpreter, errand)
+    }
+
+    fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
+        self.snapshots.heap_told(number)
     }
 
     fn look(&self) -> SnapshotProgress {

@@ -1,6 +1,7 @@
 //! Everything that Python code may call.
 
 pub(crate) mod gc_functions;
+pub(crate) mod heap;
 pub(crate) mod mark;
 pub(crate) mod module;
 pub(crate) mod moments;

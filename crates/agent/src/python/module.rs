@@ -13,6 +13,7 @@ use super::gc_functions::{give_back, repay, take_over};
 use crate::act::loans::repay_collecting;
 use crate::alloc;
 use crate::book::status;
+use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 use crate::lifecycle::agent::{Agent, EXIT_PATIENCE, Host};
@@ -72,6 +73,8 @@ mod _agent {
     };
     #[pymodule_export]
     use crate::python::gc_functions::{collect, get_threshold, set_threshold};
+    #[pymodule_export]
+    use crate::python::heap::{heap_count, heap_dump};
     #[pymodule_export]
     use crate::python::mark::Mark;
     #[pymodule_export]
@@ -199,7 +202,12 @@ fn degrade(py: Python<'_>, reason: String) {
 /// The offsets that this interpreter is read with, for the comparison with its headers.
 #[pyfunction]
 fn layout(py: Python<'_>) -> PyResult<Vec<(&'static str, usize)>> {
-    Ok(Interpreter::examine(py)?.layout.map_or_else(Vec::new, |layout| layout.named()))
+    let interpreter = Interpreter::examine(py)?;
+    let mut named = interpreter.layout.map_or_else(Vec::new, |layout| layout.named());
+    if let Some(heap) = heap_layout_for(&interpreter.version).filter(|_| !named.is_empty()) {
+        named.extend(heap.named());
+    }
+    Ok(named)
 }
 
 /// Begins or ends a `paused()` block of the program.

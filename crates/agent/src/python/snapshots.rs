@@ -37,7 +37,7 @@ pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<u64>> {
                 }
             }
             Next::Done { freed, .. } => return Ok(Some(freed)),
-            Next::Failed(_) => return Ok(None),
+            Next::Told(_) | Next::Failed(_) => return Ok(None),
         }
     }
 }

@@ -8,13 +8,33 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use super::control::{Shared, WalkTrouble};
+use super::heap::{Destination, HeapFacts, HeapWalk, TallyRoom};
 use super::walk::{Lists, Walk, WalkWatch};
 use super::{candidates, mappings, system};
 use crate::cpython::layout::Layout;
 use crate::sys::native::process_cpu_ns;
 
+/// What the process has to find out.
+#[derive(Clone, Copy)]
+pub(super) enum Errand<'a> {
+    /// Which objects are garbage.
+    Collect,
+    /// How many objects of each type there are.
+    Count(&'a HeapFacts, &'a TallyRoom),
+    /// All objects, for a dump.
+    Dump(&'a HeapFacts, Destination),
+}
+
+impl Errand<'_> {
+    /// Whether the process needs descriptors of the program.
+    pub(super) fn keeps_files(&self) -> bool {
+        matches!(self, Self::Dump(..))
+    }
+}
+
 /// What the process has to do.
 pub(super) struct Mission<'a> {
+    pub(super) errand: Errand<'a>,
     pub(super) lists: Lists,
     pub(super) layout: &'static Layout,
     pub(super) shared: &'a Shared,
@@ -40,14 +60,15 @@ const LAST_SECONDS: u64 = 5;
 pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     // SAFETY: `Flight::launch` passes a mission, and this process has a copy of it.
     let mission = unsafe { &*mission.cast::<Mission<'_>>() };
-    let has_own_files = let_go_of_files();
+    let has_own_files = let_go_of_files(&mission.errand);
     // What is not in the clone must not be taken for zeros, and nothing of ours may come to lie there.
     // SAFETY: the program has set these ranges apart, so nothing is in them here.
     if !mission.apart.iter().all(|range| unsafe { system::wall_off(*range) }) {
         mission.shared.control().say_trouble(WalkTrouble::NoMemory);
         system::exit(1)
     }
-    let looks = mission.looks && has_own_files && mappings::lock_away();
+    let collects = matches!(mission.errand, Errand::Collect);
+    let looks = mission.looks && collects && has_own_files && mappings::lock_away();
     withdraw(mission.nicer);
     end_at_last(mission.deadline);
     let control = mission.shared.control();
@@ -80,33 +101,66 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
     };
     let mut watch = WalkWatch::new(control, parent, deadline, stack);
     watch.look()?;
-    let mut walk = Walk::new(layout, watch)?;
     // SAFETY: the heads are those of the lists of the interpreter with this layout. The program held the GIL when this
     // process was cloned, and the clone has only this thread, so nothing changes them.
     unsafe {
-        walk.enlist(&lists)?;
-        ended(0);
-        walk.subtract()?;
-        ended(1);
-        walk.mark()?;
-        ended(2);
-        candidates::write(&mut walk, &lists, layout, shared)?;
-        ended(3);
+        match mission.errand {
+            Errand::Collect => {
+                let mut walk = Walk::new(layout, watch)?;
+                walk.enlist(&lists)?;
+                ended(0);
+                walk.subtract()?;
+                ended(1);
+                walk.mark()?;
+                ended(2);
+                candidates::write(&mut walk, &lists, layout, shared)?;
+                ended(3);
+                Ok(())
+            }
+            Errand::Count(facts, room) => HeapWalk::new(facts, watch)?.count(&lists, room),
+            Errand::Dump(facts, to) => HeapWalk::new(facts, watch)?.dump(&lists, to),
+        }
     }
-    Ok(())
 }
 
 /// The table of files is shared with the program until this call gives the process an empty one. Where that is refused,
-/// it stays shared and is not touched.
-fn let_go_of_files() -> bool {
-    const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
-    // SAFETY: the flag has the table copied first, so only this process's own files are closed.
-    let own = unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE) == 0 };
+/// it stays shared and is not touched. For a dump the process has a copy of the table from the start, of which it keeps the
+/// descriptors that it writes to.
+fn let_go_of_files(errand: &Errand<'_>) -> bool {
+    let own = match errand {
+        Errand::Dump(_, to) => {
+            let kept = [to.first, to.rest.unwrap_or(to.first)];
+            let (low, high) = (kept[0].min(kept[1]) as libc::c_uint, kept[0].max(kept[1]) as libc::c_uint);
+            let mut closed = close_range(high + 1, libc::c_uint::MAX, 0);
+            closed &= low == 0 || close_range(0, low - 1, 0);
+            closed &= high <= low + 1 || close_range(low + 1, high - 1, 0);
+            closed || close_one_by_one(low, high)
+        }
+        Errand::Collect | Errand::Count(..) => {
+            const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
+            close_range(0, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE)
+        }
+    };
     if own {
         // When memory is short, this process goes first.
         system::write_to(c"/proc/self/oom_score_adj", b"1000");
     }
     own
+}
+
+fn close_range(from: libc::c_uint, to: libc::c_uint, flags: libc::c_uint) -> bool {
+    // SAFETY: the callers close files of this process alone: the table is its own, or the flag has it copied first.
+    unsafe { libc::syscall(libc::SYS_close_range, from, to, flags) == 0 }
+}
+
+/// What a kernel before 5.9 needs. The table is this process's own.
+fn close_one_by_one(low: libc::c_uint, high: libc::c_uint) -> bool {
+    const MOST: libc::c_uint = 1 << 16;
+    for file in (0..MOST).filter(|file| *file != low && *file != high) {
+        // SAFETY: only this process's own files are closed.
+        unsafe { libc::syscall(libc::SYS_close, file) };
+    }
+    true
 }
 
 /// Lets go of the program's name, of dumps, and of its share of the machine.

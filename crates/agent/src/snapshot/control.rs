@@ -28,6 +28,10 @@ pub(super) struct SharedControl {
     pub(super) own_bytes: AtomicU64,
     /// Processor time that it used.
     pub(super) worked_ns: AtomicU64,
+    /// Objects that a dump has, those that are written, and bytes that are.
+    pub(super) objects: AtomicU64,
+    pub(super) dumped: AtomicU64,
+    pub(super) written: AtomicU64,
     /// When each step was over.
     pub(super) ended: [AtomicU64; STEPS],
     /// Large memory that the walk has not touched, from and to.
@@ -50,6 +54,9 @@ pub(crate) enum WalkTrouble {
     Orphaned = 3,
     Late = 4,
     Lost = 5,
+    TooMany = 6,
+    NoRoom = 7,
+    NotRead = 8,
 }
 
 impl WalkTrouble {
@@ -60,6 +67,9 @@ impl WalkTrouble {
             Self::Orphaned => "the snapshot's program is gone",
             Self::Late => "the snapshot took too long",
             Self::Lost => "the snapshot did not find where new objects begin",
+            Self::TooMany => "the heap has more objects or types than a dump can number",
+            Self::NoRoom => "there is no room for the heap dump where it is written to",
+            Self::NotRead => "the heap dump was no longer read, or could not be written",
         }
     }
 }
@@ -84,6 +94,9 @@ impl SharedControl {
             3 => Some(WalkTrouble::Orphaned),
             4 => Some(WalkTrouble::Late),
             5 => Some(WalkTrouble::Lost),
+            6 => Some(WalkTrouble::TooMany),
+            7 => Some(WalkTrouble::NoRoom),
+            8 => Some(WalkTrouble::NotRead),
             _ => None,
         }
     }

@@ -68,6 +68,7 @@ impl SnapshotFailure {
             Self::Late | Self::GaveUp(WalkTrouble::Late) => "late",
             Self::Collected => "collected",
             Self::Frozen => "frozen",
+            Self::GaveUp(WalkTrouble::TooMany | WalkTrouble::NoRoom | WalkTrouble::NotRead) => "dump",
             Self::Cancelled | Self::GaveUp(WalkTrouble::Stopped) => "cancelled",
         }
     }

@@ -8,6 +8,7 @@ use super::apart::Apart;
 use super::child;
 use super::control::Shared;
 use super::failure::SnapshotFailure;
+use super::heap::{Destination, HeapFacts, TallyRoom};
 use super::system::{self, ChildEnd};
 use super::walk::Lists;
 use crate::cpython::collector::Collector;
@@ -31,6 +32,22 @@ pub(super) struct Flight {
     pub(super) scope: Scope,
     /// Full collections that there had been when it was cloned.
     pub(super) full: u64,
+    /// What it does besides collecting, and where it counts.
+    pub(super) errand: FlightErrand,
+}
+
+/// What a flight is for.
+#[derive(Debug)]
+pub(super) enum FlightErrand {
+    Collect,
+    Count(Box<HeapFacts>, TallyRoom),
+    Dump(Box<HeapFacts>, Destination),
+}
+
+impl FlightErrand {
+    pub(super) fn collects(&self) -> bool {
+        matches!(self, Self::Collect)
+    }
 }
 
 /// How a flight stands.
@@ -63,6 +80,10 @@ const NICER: c_int = 10;
 const PATIENCE_NS: u64 = 2_000_000_000;
 const PATIENCE_PER_OBJECT_NS: u64 = 5_000;
 
+/// A dump may take longer: it visits objects that the collector does not know, and is written.
+const DUMP_NS: u64 = 10_000_000_000;
+const DUMP_PER_OBJECT_NS: u64 = 20_000;
+
 /// The walk looks at the clock itself. One that does not get there is killed a little later.
 const GRACE_NS: u64 = 300_000_000;
 
@@ -72,18 +93,29 @@ const END_LOOK: std::time::Duration = std::time::Duration::from_micros(500);
 
 impl Flight {
     /// Clones this process. The caller holds the GIL, and stands still meanwhile.
-    pub(super) fn launch(plan: &FlightPlan, apart: &mut Apart) -> Result<Self, SnapshotFailure> {
+    pub(super) fn launch(
+        plan: &FlightPlan,
+        errand: FlightErrand,
+        apart: &mut Apart,
+    ) -> Result<Self, SnapshotFailure> {
         // The estimate leaves out what survived one young collection only, and what is frozen.
-        let capacity = plan.objects + plan.objects / 4 + 1_000_000;
+        let capacity = if errand.collects() { plan.objects + plan.objects / 4 + 1_000_000 } else { 0 };
         let shared = Shared::new(capacity).ok_or(SnapshotFailure::NoMemory)?;
         let stack = Stack::new().ok_or(SnapshotFailure::NoMemory)?;
         let faults_before = system::minor_faults();
         // A walk of new objects leaves alone what others have to look at.
         let looks = apart.looks() && plan.scope == Scope::All;
         let before = system::now();
-        let deadline = before + PATIENCE_NS + PATIENCE_PER_OBJECT_NS * plan.objects as u64;
+        let (patience, per_object) =
+            if errand.collects() { (PATIENCE_NS, PATIENCE_PER_OBJECT_NS) } else { (DUMP_NS, DUMP_PER_OBJECT_NS) };
+        let deadline = before + patience + per_object * plan.objects as u64;
         let guard = apart.set();
         let mission = child::Mission {
+            errand: match &errand {
+                FlightErrand::Collect => child::Errand::Collect,
+                FlightErrand::Count(facts, room) => child::Errand::Count(facts, room),
+                FlightErrand::Dump(facts, to) => child::Errand::Dump(facts, *to),
+            },
             lists: plan.lists,
             layout: plan.layout,
             shared: &shared,
@@ -110,6 +142,7 @@ impl Flight {
             looks,
             scope: plan.scope,
             full: plan.full,
+            errand,
         })
     }
 
@@ -118,7 +151,7 @@ impl Flight {
         match system::wait(self.pid) {
             ChildEnd::No => {
                 if self.given_up.is_none() {
-                    if full != self.full {
+                    if full != self.full && self.errand.collects() {
                         self.give_up(SnapshotFailure::Collected);
                     } else if system::now() > self.deadline + GRACE_NS {
                         self.give_up(SnapshotFailure::Late);
@@ -211,7 +244,9 @@ fn clone(stack: &Stack, mission: &child::Mission<'_>) -> Result<c_int, SnapshotF
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let argument = (&raw const *mission).cast_mut().cast();
-        let pid = libc::clone(child::main, stack.top().cast(), libc::CLONE_FILES, argument);
+        // A table that is shared could change before the clone has its own.
+        let files = if mission.errand.keeps_files() { 0 } else { libc::CLONE_FILES };
+        let pid = libc::clone(child::main, stack.top().cast(), files, argument);
         let error = std::io::Error::last_os_error();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         if pid > 0 { Ok(pid) } else { Err(SnapshotFailure::Clone(error.raw_os_error().unwrap_or(0))) }

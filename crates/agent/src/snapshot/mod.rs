@@ -13,6 +13,8 @@ mod failure;
 mod figures;
 mod flight;
 mod harvest;
+mod heap;
+mod heap_flights;
 pub(crate) mod left_behind;
 mod mappings;
 mod markers;
@@ -34,7 +36,9 @@ use apart::Apart;
 use control::Shared;
 pub(crate) use failure::SnapshotFailure;
 pub(crate) use figures::{Latest, SnapshotFigures};
-use flight::{Flight, FlightPlan, Standing};
+use flight::{Flight, FlightErrand, FlightPlan, Standing};
+pub(crate) use heap::{Counted, Destination};
+pub(crate) use heap_flights::{HeapErrand, HeapReport, HeapTold};
 use harvest::{Harvest, Portion};
 use markers::{Markers, Places};
 use neurogc_policy::Scope;
@@ -84,6 +88,9 @@ struct State {
     apart: Apart,
     /// It was called off while a slice was being freed.
     called_off: bool,
+    /// What the last flight that did not collect has told, and how many of those there were.
+    told: Option<HeapTold>,
+    heap_flights: u64,
     /// Memory of snapshots that are over. It is unmapped later, when no thread of the program waits for it.
     retired: Option<Shared>,
 }
@@ -181,6 +188,8 @@ impl Default for SnapshotRunner {
             cost_ns: FIRST_COST_NS,
             apart: Apart::default(),
             called_off: false,
+            told: None,
+            heap_flights: 0,
             retired: None,
         };
         let pid = std::process::id();
@@ -205,7 +214,7 @@ impl SnapshotRunner {
         sortie: Sortie,
     ) -> Result<Launched, SnapshotFailure> {
         let mut state = lock(&self.state);
-        let launched = self.try_launch(py, interpreter, &mut state, sortie);
+        let launched = self.try_launch(py, interpreter, &mut state, sortie, FlightErrand::Collect);
         match &launched {
             Ok(_) => state.figures.launched += 1,
             Err(SnapshotFailure::UnderWay | SnapshotFailure::Collecting) => {}
@@ -224,6 +233,7 @@ impl SnapshotRunner {
         interpreter: &Interpreter,
         state: &mut State,
         sortie: Sortie,
+        errand: FlightErrand,
     ) -> Result<Launched, SnapshotFailure> {
         if !matches!(state.phase, Phase::Idle | Phase::Failed(_)) || self.is_foreign() {
             return Err(SnapshotFailure::UnderWay);
@@ -259,7 +269,11 @@ impl SnapshotRunner {
             stack: self.stack,
             objects: estimate.max(0) as usize,
         };
-        let flight = Flight::launch(&plan, &mut state.apart)?;
+        let flight = Flight::launch(&plan, errand, &mut state.apart)?;
+        if !flight.errand.collects() {
+            state.phase = Phase::Flying(flight);
+            return Ok(Launched { scope: plan.scope, young: 0 });
+        }
         // Only now, so that a refusal leaves everything as it was. The clone has seen the lists as they were before.
         let young = generations.young_count().max(0) as u32;
         if let Some(markers) = &mut *lock(&self.markers) {
@@ -299,6 +313,7 @@ impl SnapshotRunner {
         if let Phase::Flying(flight) = &mut state.phase {
             match flight.look(self.full.load(Ordering::Relaxed)) {
                 Standing::Flying => {}
+                Standing::Landed if !flight.errand.collects() => state.heap_landed(),
                 Standing::Landed => self.land(&mut state),
                 Standing::Failed(failure) => self.fail(&mut state, failure),
             }
@@ -334,6 +349,9 @@ impl SnapshotRunner {
     fn fail(&self, state: &mut State, mut failure: SnapshotFailure) {
         if matches!(failure, SnapshotFailure::Killed(libc::SIGSEGV | libc::SIGBUS)) && state.apart.crashed() {
             failure = SnapshotFailure::Missing;
+        }
+        if state.is_heap_flight() {
+            return state.heap_failed(failure);
         }
         state.figures.failed(&failure);
         state.retired = match std::mem::replace(&mut state.phase, Phase::Failed(failure)) {
@@ -443,8 +461,10 @@ impl SnapshotRunner {
         }
         let flight = match std::mem::replace(&mut state.phase, Phase::Idle) {
             Phase::Flying(flight) => {
-                state.phase = Phase::Failed(SnapshotFailure::Cancelled);
-                state.figures.failed(&SnapshotFailure::Cancelled);
+                if flight.errand.collects() {
+                    state.phase = Phase::Failed(SnapshotFailure::Cancelled);
+                    state.figures.failed(&SnapshotFailure::Cancelled);
+                }
                 arenas::release();
                 Some(flight)
             }

@@ -188,3 +188,31 @@ pub(super) fn write_to(path: &CStr, bytes: &[u8]) -> bool {
         written == bytes.len() as libc::c_long
     }
 }
+
+/// Writes to a descriptor. The error is the kernel's number.
+pub(super) fn write(file: c_int, bytes: &[u8]) -> Result<usize, c_int> {
+    // SAFETY: the buffer is as long as said.
+    let written = unsafe { libc::syscall(libc::SYS_write, file, bytes.as_ptr().cast::<c_void>(), bytes.len()) };
+    usize::try_from(written).map_err(|_| errno())
+}
+
+/// Writes to a place in a file.
+pub(super) fn write_at(file: c_int, bytes: &[u8], at: u64) -> Result<usize, c_int> {
+    // SAFETY: as in `write`.
+    let written =
+        unsafe { libc::syscall(libc::SYS_pwrite64, file, bytes.as_ptr().cast::<c_void>(), bytes.len(), at as i64) };
+    usize::try_from(written).map_err(|_| errno())
+}
+
+/// Waits until a descriptor takes something, at most so many milliseconds.
+pub(super) fn wait_to_write(file: c_int, milliseconds: c_int) {
+    let mut polled = libc::pollfd { fd: file, events: libc::POLLOUT, revents: 0 };
+    let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(milliseconds) * 1_000_000 };
+    let no_signals = std::ptr::null::<c_void>();
+    // SAFETY: the structs live until the call returns.
+    unsafe { libc::syscall(libc::SYS_ppoll, &raw mut polled, 1, &raw const time, no_signals, 0) };
+}
+
+fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}

@@ -53,6 +53,25 @@ impl<'a> WalkWatch<'a> {
         Self { control, parent, deadline, stack, program_due: 0, until_look: 0 }
     }
 
+    pub(super) fn control(&self) -> &SharedControl {
+        self.control
+    }
+
+    /// How many objects a dump will have.
+    pub(super) fn progress_of(&self, objects: u64) {
+        self.control.objects.store(objects, Ordering::Relaxed);
+    }
+
+    /// How many objects of a dump are written.
+    pub(super) fn progress(&self, objects: u64) {
+        self.control.dumped.store(objects, Ordering::Relaxed);
+    }
+
+    /// How many bytes of a dump are written.
+    pub(super) fn wrote(&self, bytes: u64) {
+        self.control.written.store(bytes, Ordering::Relaxed);
+    }
+
     #[inline(always)]
     pub(super) fn step(&mut self) -> Result<(), WalkTrouble> {
         match self.until_look.checked_sub(1) {

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod collect;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod heap;
 pub(crate) mod hub;
 pub(crate) mod memory;
 pub(crate) mod policy;
@@ -33,6 +34,8 @@ pub(crate) enum Verb {
     Policy(policy::Arguments),
     Collect(collect::Arguments),
     Memory(memory::Arguments),
+    #[command(subcommand)]
+    Heap(heap::HeapVerb),
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Trace(trace::TraceVerb),
@@ -55,6 +58,7 @@ impl Verb {
             Self::Policy(arguments) => policy::run(&arguments, out),
             Self::Collect(arguments) => collect::run(&arguments, out),
             Self::Memory(arguments) => memory::run(arguments, out),
+            Self::Heap(verb) => verb.run(out),
             Self::Doctor(arguments) => doctor::run(&arguments, out),
             Self::Trace(verb) => verb.run(out),
             Self::Simulate(arguments) => simulate::run(&arguments, out),

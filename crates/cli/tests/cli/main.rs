@@ -5,6 +5,7 @@
 mod asking;
 mod bench;
 mod doctor;
+mod heap;
 mod memory;
 mod run;
 mod scene;

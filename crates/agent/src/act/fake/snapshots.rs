@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Fake, FakeCollector, FakeObjects};
 use crate::lifecycle::agent::lock;
-use crate::snapshot::{Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
+use crate::snapshot::{HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// What freeing an object takes, in nanoseconds.
 const COST: u64 = 600;
@@ -46,6 +46,8 @@ struct State {
     full: u64,
     frozen_changes: u64,
     called_off: bool,
+    heap_flights: u64,
+    told: Option<(u64, Result<HeapReport, SnapshotFailure>)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -58,6 +60,10 @@ enum Phase {
         full: u64,
         found: u64,
         sortie: Sortie,
+    },
+    Dumping {
+        began: u64,
+        lands: u64,
     },
     Landed {
         left: u64,
@@ -109,8 +115,36 @@ impl FakeSnapshots {
         Ok(Launched { scope: sortie.scope, young })
     }
 
+    pub(super) fn launch_heap(&self, collector: &mut FakeCollector) -> Result<u64, SnapshotFailure> {
+        let mut state = lock(&self.state);
+        if !matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
+            return Err(SnapshotFailure::UnderWay);
+        }
+        if collector.collecting {
+            return Err(SnapshotFailure::Collecting);
+        }
+        if let Some(failure) = state.plan.refused.clone() {
+            return Err(failure);
+        }
+        collector.now += CLONE_NS;
+        state.phase = Phase::Dumping { began: collector.now, lands: collector.now + state.plan.flight_ns };
+        state.heap_flights += 1;
+        Ok(state.heap_flights)
+    }
+
+    pub(super) fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
+        let mut state = lock(&self.state);
+        state.told.take_if(|(told, _)| *told == number).map(|(_, outcome)| outcome)
+    }
+
     pub(in crate::act) fn look(&self, now: u64) -> SnapshotProgress {
         let mut state = lock(&self.state);
+        if let Phase::Dumping { lands, .. } = state.phase
+            && now >= lands
+        {
+            let outcome = state.plan.fails.clone().map_or_else(|| Ok(HeapReport::default()), Err);
+            (state.phase, state.told) = (Phase::Idle, Some((state.heap_flights, outcome)));
+        }
         if let Phase::Flying { began, lands, full, found, sortie } = state.phase {
             if state.full != full {
                 state.phase = Phase::Failed(SnapshotFailure::Collected);
@@ -136,7 +170,7 @@ impl FakeSnapshots {
         match &state.phase {
             Phase::Idle => SnapshotProgress::Idle,
             Phase::Reaping => SnapshotProgress::Busy,
-            Phase::Flying { began, .. } => SnapshotProgress::InFlight { since_ns: *began },
+            Phase::Flying { began, .. } | Phase::Dumping { began, .. } => SnapshotProgress::InFlight { since_ns: *began },
             Phase::Landed { left, .. } => {
                 let left = *left as usize;
                 SnapshotProgress::Ready { candidates: left, components: left / 2, largest: left.min(2), piece: None }
@@ -168,6 +202,10 @@ impl FakeSnapshots {
         let mut state = lock(&self.state);
         match state.phase {
             Phase::Flying { .. } | Phase::Landed { .. } => state.phase = Phase::Failed(SnapshotFailure::Cancelled),
+            Phase::Dumping { .. } => {
+                let outcome = Err(SnapshotFailure::Cancelled);
+                (state.phase, state.told) = (Phase::Idle, Some((state.heap_flights, outcome)));
+            }
             Phase::Reaping => state.called_off = true,
             Phase::Idle | Phase::Failed(_) => {}
         }

@@ -185,6 +185,7 @@ impl FakeProcess {
                 assert!(agent.snapshots.latest().number > landed, "no snapshot has landed");
                 self.count(|tally| tally.driven += 1);
             }
+            Next::Told(_) => panic!("nothing was to be counted"),
             Next::Failed(_) => self.count(|tally| tally.drives_failed += 1),
         }
     }

@@ -1,0 +1,63 @@
+//! The Python face of heap dumps and counts by type: `neurogc.heap`.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::module::current;
+use crate::act::drive::{Next, RequestedSnapshot};
+use crate::act::vm::Vm;
+use crate::snapshot::{Destination, HeapErrand, HeapReport};
+
+/// Writes a dump to a descriptor, from `limit` bytes on to another one, and gives figures about it.
+#[pyfunction]
+pub(crate) fn heap_dump(
+    py: Python<'_>,
+    first: i32,
+    limit: u64,
+    rest: Option<i32>,
+    texts: bool,
+) -> PyResult<Bound<'_, PyDict>> {
+    let report = fly(py, HeapErrand::Dump { to: Destination { first, limit, rest }, texts })?;
+    let figures = PyDict::new(py);
+    figures.set_item("objects", report.objects)?;
+    figures.set_item("bytes", report.written)?;
+    figures.set_item("pause_ms", report.pause.as_secs_f64() * 1e3)?;
+    figures.set_item("flight_ms", report.flight.as_secs_f64() * 1e3)?;
+    Ok(figures)
+}
+
+/// Counts all objects by type: name, objects, bytes.
+#[pyfunction]
+pub(crate) fn heap_count(py: Python<'_>) -> PyResult<Vec<(String, u64, u64)>> {
+    let report = fly(py, HeapErrand::Count)?;
+    Ok(report.counted.into_iter().map(|row| (row.name, row.objects, row.bytes)).collect())
+}
+
+/// Sends out a flight and waits for it without the GIL.
+fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
+    let failed = |reason: String| PyRuntimeError::new_err(reason);
+    let agent =
+        current().ok_or_else(|| failed("neurogc is not installed: call neurogc.install()".to_owned()))?;
+    let vm = agent.vm(py);
+    if vm.is_collecting() {
+        return Err(failed("a collection is running: a finalizer cannot ask for this".to_owned()));
+    }
+    let mut drive = RequestedSnapshot::for_heap(&vm, errand);
+    loop {
+        match drive.step(&agent.actor, &vm, &agent.hooks) {
+            Next::Again(pause) => {
+                py.detach(|| std::thread::sleep(pause));
+                py.check_signals()?;
+                if !current().is_some_and(|current| Arc::ptr_eq(&current, &agent)) {
+                    return Err(failed("neurogc was uninstalled, or the process has forked".to_owned()));
+                }
+            }
+            Next::Told(report) => return Ok(*report),
+            Next::Done { .. } => return Err(failed("nothing was found out".to_owned())),
+            Next::Failed(failure) => return Err(failed(failure.to_string())),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Flights that do not collect: they count all objects by type, or write them to a dump.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::flight::FlightErrand;
+use super::heap::{Builtins, Counted, Destination, HeapFacts, TallyRoom, images};
+use super::{Phase, SnapshotFailure, SnapshotRunner, Sortie, State, system};
+use crate::cpython::heap_layout::heap_layout_for;
+use crate::cpython::{Interpreter, arenas};
+use crate::lifecycle::agent::lock;
+
+/// What such a flight is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HeapErrand {
+    /// A count by type.
+    Count,
+    /// A dump, with or without the values of strings and integers.
+    Dump { to: Destination, texts: bool },
+}
+
+/// What it has found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct HeapReport {
+    /// How long the program stood still for the clone, and how long the flight was.
+    pub(crate) pause: Duration,
+    pub(crate) flight: Duration,
+    pub(crate) objects: u64,
+    /// Bytes of the dump.
+    pub(crate) written: u64,
+    /// The counts by type.
+    pub(crate) counted: Vec<Counted>,
+}
+
+/// The outcome of the flight with this number.
+#[derive(Clone, Debug)]
+pub(crate) struct HeapTold {
+    number: u64,
+    outcome: Result<HeapReport, SnapshotFailure>,
+}
+
+impl SnapshotRunner {
+    /// Clones the process for a count or a dump, and gives the number of the flight.
+    pub(crate) fn launch_heap(
+        &self,
+        py: Python<'_>,
+        interpreter: &Interpreter,
+        errand: HeapErrand,
+    ) -> Result<u64, SnapshotFailure> {
+        let facts = facts(py, interpreter, errand)?;
+        let mut state = lock(&self.state);
+        let errand = match errand {
+            HeapErrand::Count => {
+                FlightErrand::Count(Box::new(facts), TallyRoom::new().ok_or(SnapshotFailure::NoMemory)?)
+            }
+            HeapErrand::Dump { to, .. } => FlightErrand::Dump(Box::new(facts), to),
+        };
+        let sortie = Sortie { polite: true, ..Sortie::default() };
+        match self.try_launch(py, interpreter, &mut state, sortie, errand) {
+            Ok(_) => {
+                state.heap_flights += 1;
+                Ok(state.heap_flights)
+            }
+            Err(failure) => {
+                if !matches!(failure, SnapshotFailure::UnderWay | SnapshotFailure::Collecting) {
+                    arenas::release();
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// What has become of the flight with this number; nothing while it is out.
+    pub(crate) fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
+        let mut state = lock(&self.state);
+        let is_it = state.told.as_ref().is_some_and(|told| told.number == number);
+        if is_it { state.told.take().map(|told| told.outcome) } else { None }
+    }
+
+    /// How far the dump in flight is: objects that are written, of how many, and bytes.
+    pub(crate) fn heap_progress(&self) -> Option<(u64, u64, u64)> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let state = self.state.try_lock().ok()?;
+        match &state.phase {
+            Phase::Flying(flight) if !flight.errand.collects() => {
+                let control = flight.shared.control();
+                Some((control.dumped.load(Relaxed), control.objects.load(Relaxed), control.written.load(Relaxed)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// Whether the flight that is out is one of these.
+    pub(super) fn is_heap_flight(&self) -> bool {
+        matches!(&self.phase, Phase::Flying(flight) if !flight.errand.collects())
+    }
+
+    /// Such a flight has ended well.
+    pub(super) fn heap_landed(&mut self) {
+        let Phase::Flying(flight) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        let control = flight.shared.control();
+        let read = |number: &std::sync::atomic::AtomicU64| number.load(std::sync::atomic::Ordering::Relaxed);
+        let counted = match &flight.errand {
+            FlightErrand::Count(_, room) => room.read(),
+            FlightErrand::Collect | FlightErrand::Dump(..) => Vec::new(),
+        };
+        let report = HeapReport {
+            pause: Duration::from_nanos(flight.clone_ns),
+            flight: Duration::from_nanos(system::now().saturating_sub(flight.began)),
+            objects: read(&control.objects).max(counted.iter().map(|row| row.objects).sum()),
+            written: read(&control.written),
+            counted,
+        };
+        self.told = Some(HeapTold { number: self.heap_flights, outcome: Ok(report) });
+        self.retired = Some(flight.shared);
+        arenas::release();
+    }
+
+    /// Such a flight has come to nothing. That says nothing about collections.
+    pub(super) fn heap_failed(&mut self, failure: SnapshotFailure) {
+        let Phase::Flying(flight) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        self.told = Some(HeapTold { number: self.heap_flights, outcome: Err(failure) });
+        self.retired = Some(flight.shared);
+        arenas::release();
+    }
+}
+
+/// What the clone has to know.
+fn facts(py: Python<'_>, interpreter: &Interpreter, errand: HeapErrand) -> Result<HeapFacts, SnapshotFailure> {
+    let unsupported = |reason: String| SnapshotFailure::Unsupported(reason);
+    let (Some(layout), Some(heap)) = (interpreter.layout, heap_layout_for(&interpreter.version)) else {
+        let reason = interpreter.degraded.first().cloned();
+        return Err(unsupported(reason.unwrap_or_else(|| "the interpreter is not understood".to_owned())));
+    };
+    let builtins = Builtins::find(py, layout).map_err(|error| unsupported(error.to_string()))?;
+    let version = &interpreter.version;
+    // SAFETY: this thread holds the GIL, so it has a state and an interpreter.
+    let (state, thread) =
+        unsafe { (ffi::PyInterpreterState_Get() as usize, ffi::PyThreadState_Get() as usize) };
+    Ok(HeapFacts {
+        layout,
+        heap,
+        builtins,
+        interpreter: state,
+        thread,
+        images: if matches!(errand, HeapErrand::Dump { .. }) { images() } else { Vec::new() },
+        python: 0x0300_00f0 | u32::from(version.minor) << 16 | u32::from(version.micro) << 8,
+        pid: std::process::id(),
+        started_ns: 0,
+        taken_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
+        texts: !matches!(errand, HeapErrand::Dump { texts: false, .. }),
+    })
+}
