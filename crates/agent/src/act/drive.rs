@@ -79,6 +79,16 @@ impl RequestedSnapshot {
         Self::with(vm, Some(errand))
     }
 
+    /// Where its flight writes to, if that is still to be launched.
+    pub(crate) fn write_to(&mut self, errand: HeapErrand) {
+        self.errand = Some(errand);
+    }
+
+    /// Whether its own flight is out.
+    pub(crate) fn is_out(&self) -> bool {
+        self.stage == Stage::Out
+    }
+
     fn with(vm: &impl Vm, errand: Option<HeapErrand>) -> Self {
         Self {
             began: vm.now(),

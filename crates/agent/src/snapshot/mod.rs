@@ -37,7 +37,7 @@ use control::Shared;
 pub(crate) use failure::SnapshotFailure;
 pub(crate) use figures::{Latest, SnapshotFigures};
 use flight::{Flight, FlightErrand, FlightPlan, Standing};
-pub(crate) use heap::{Counted, Destination};
+pub(crate) use heap::Destination;
 pub(crate) use heap_flights::{HeapErrand, HeapReport, HeapTold};
 use harvest::{Harvest, Portion};
 use markers::{Markers, Places};

@@ -1,7 +1,9 @@
 //! Heap dumps: a file that is analysed with progress, and its views as text and as a flame graph.
 
 pub(crate) mod flame;
+pub(crate) mod intake;
 pub(crate) mod listing;
+pub(crate) mod stream;
 mod progress;
 
 use std::io::Write;

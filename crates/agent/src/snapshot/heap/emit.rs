@@ -131,7 +131,6 @@ impl HeapWalk<'_> {
                     number += 1;
                 }
             }
-            self.watch.progress(number.into());
         }
         Ok(())
     }
@@ -211,7 +210,7 @@ impl HeapWalk<'_> {
     }
 
     /// The value of an integer of at most two digits, which are of 30 bits.
-    unsafe fn integer(&self, object: usize) -> Option<i64> {
+    pub(super) unsafe fn integer(&self, object: usize) -> Option<i64> {
         // SAFETY: the caller's promise: it is an int.
         unsafe {
             let tag = signed(object + self.layout.var_object_size);

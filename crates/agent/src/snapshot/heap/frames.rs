@@ -1,6 +1,9 @@
 //! Threads and their frames, with local variables.
 
+use neurogc_ngch::Kind;
+
 use super::HeapWalk;
+use super::classes::MANAGED_DICT;
 use super::raw::{byte, bytes, int, word};
 use crate::cpython::lines;
 
@@ -155,6 +158,65 @@ impl HeapWalk<'_> {
                 }
             };
             line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0)
+        }
+    }
+
+    /// The name of a thread as `threading` knows it: a string object.
+    ///
+    /// # Safety
+    /// The facts must be those of this process.
+    pub(super) unsafe fn thread_name(&mut self, ident: u64) -> Option<usize> {
+        // SAFETY: the caller's promise: what is followed are objects, whose types are looked at first.
+        unsafe {
+            let modules = word(self.facts.interpreter + self.heap.interpreter_modules);
+            if modules == 0 || !self.is_dict(modules) {
+                return None;
+            }
+            let threading = self.item(modules, b"threading")?;
+            if self.kind_of(threading)? != Kind::Module {
+                return None;
+            }
+            let dict = word(threading + self.heap.module_dict);
+            let active = self.item(dict, b"_active").filter(|active| self.is_dict(*active))?;
+            let keys = self.keys(word(active + self.heap.dict_keys));
+            let wanted = i64::try_from(ident).ok();
+            let at = (0..keys.count).find(|at| {
+                let key = Self::key_at(&keys, *at);
+                key != 0 && self.is_exact_int(key) && self.integer(key) == wanted
+            })?;
+            let thread = Self::value_at(&keys, at);
+            let name = self.attribute(thread, b"_name")?;
+            self.is_text(name).then_some(name)
+        }
+    }
+
+    unsafe fn kind_of(&mut self, object: usize) -> Option<Kind> {
+        // SAFETY: the caller's promise: it is an object.
+        let class = unsafe { self.classes.of(word(object + self.layout.object_type)) }.ok()?;
+        Some(self.classes.get(class).kind)
+    }
+
+    /// An attribute of an instance of a class that is written in Python.
+    unsafe fn attribute(&mut self, object: usize, name: &[u8]) -> Option<usize> {
+        if object == 0 {
+            return None;
+        }
+        // SAFETY: the caller's promise: it is an object.
+        unsafe {
+            let class = self.classes.of(word(object + self.layout.object_type)).ok()?;
+            let class = *self.classes.get(class);
+            let mut dict = 0;
+            if self.heap.minor >= 11 && class.has(MANAGED_DICT) {
+                let (attributes, managed) = self.managed(object, &class);
+                if let (Some(attributes), Some(keys)) = (attributes, self.shared_keys(&class)) {
+                    let found = (0..attributes.count).find(|at| self.ascii(Self::key_at(&keys, *at)) == Some(name));
+                    return found.map(|at| word(attributes.at + 8 * at)).filter(|value| *value != 0);
+                }
+                dict = managed;
+            } else if let Some(place) = self.dict_place(object, &class) {
+                dict = word(place);
+            }
+            if dict != 0 && self.is_dict(dict) { self.item(dict, name) } else { None }
         }
     }
 }

@@ -225,8 +225,13 @@ impl HeapWalk<'_> {
         }
     }
 
-    unsafe fn is_dict(&self, object: usize) -> bool {
+    pub(super) unsafe fn is_dict(&self, object: usize) -> bool {
         // SAFETY: the caller's promise: it is an object.
         unsafe { self.facts.builtins.kind(word(object + self.layout.object_type)) == Some(Kind::Dict) }
+    }
+
+    pub(super) unsafe fn is_exact_int(&self, object: usize) -> bool {
+        // SAFETY: the caller's promise: it is an object.
+        unsafe { self.facts.builtins.kind(word(object + self.layout.object_type)) == Some(Kind::Int) }
     }
 }

@@ -180,7 +180,7 @@ impl HeapWalk<'_> {
     }
 
     #[inline(always)]
-    unsafe fn value_at(keys: &Keys, at: usize) -> usize {
+    pub(super) unsafe fn value_at(keys: &Keys, at: usize) -> usize {
         // SAFETY: the caller's promise, as for `key_at`.
         unsafe { word(keys.entries + at * keys.stride + keys.key + 8) }
     }
