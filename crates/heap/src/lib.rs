@@ -26,10 +26,10 @@ pub mod views;
 mod tests;
 
 pub use array::Numbers;
-pub use neurogc_ngch::RootKind;
 pub use graph::{Graph, Links, NONE, Sizes};
 pub use heap::{Heap, HeapProgress, HeapStep};
 pub use names::{FindError, Found, Names, PathStep};
+pub use neurogc_ngch::RootKind;
 pub use paths::{PathStart, Paths};
 pub use places::{HeapPlace, Places, TOP};
 pub use reader::{Dump, DumpError, HeapDamage, HeapFrame, HeapImage, HeapTask, HeapThread, HeapType, Loaded, Tables};

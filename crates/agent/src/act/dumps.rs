@@ -47,10 +47,8 @@ mod tests {
 
     #[test]
     fn a_dump_is_due_once_each_time_that_memory_comes_near_its_limit() {
-        let settings = Settings {
-            heap_dump_on: HeapDumpOn { limit: Some(0.9), ..HeapDumpOn::default() },
-            ..Settings::default()
-        };
+        let settings =
+            Settings { heap_dump_on: HeapDumpOn { limit: Some(0.9), ..HeapDumpOn::default() }, ..Settings::default() };
         let dumps = OwnDumps::default();
         let due = |used: u64| dumps.is_due(&settings, used, Some(100));
         let seen: Vec<bool> = [10, 89, 90, 95, 88, 90, 80, 91, 99].into_iter().map(due).collect();

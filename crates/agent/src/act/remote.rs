@@ -43,7 +43,10 @@ struct Desk {
 pub(crate) enum Work {
     Collect(How),
     /// A dump to a pipe or a file.
-    Dump { to: Outlet, texts: bool },
+    Dump {
+        to: Outlet,
+        texts: bool,
+    },
 }
 
 impl From<How> for Work {
@@ -159,9 +162,7 @@ fn carry_out(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Optio
     match &mut job.work {
         Work::Dump { to, texts } => dump(actor, vm, hooks, drive, to, *texts),
         Work::Collect(how @ (How::Young | How::Full)) => plain(vm, *how, &mut job.held_up_since),
-        Work::Collect(How::Snapshot) => {
-            step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(failed))
-        }
+        Work::Collect(How::Snapshot) => step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(failed)),
         // What the policy would do: nothing that stops the program for long, where there is another way.
         Work::Collect(How::Auto) if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => {
             plain(vm, How::Full, &mut job.held_up_since)

@@ -15,8 +15,8 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
 
 use crate::act::actor::Actor;
-use crate::act::loans::Loans;
 use crate::act::dumps::OwnDumps;
+use crate::act::loans::Loans;
 use crate::act::remote::Remote;
 use crate::alloc::{Sampling, SiteHistory, site_table};
 use crate::book::ledger::Ledger;

@@ -40,8 +40,7 @@ pub(crate) fn heap_count(py: Python<'_>) -> PyResult<Vec<(String, u64, u64)>> {
 /// Sends out a flight and waits for it without the GIL.
 fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
     let failed = |reason: String| PyRuntimeError::new_err(reason);
-    let agent =
-        current().ok_or_else(|| failed("neurogc is not installed: call neurogc.install()".to_owned()))?;
+    let agent = current().ok_or_else(|| failed("neurogc is not installed: call neurogc.install()".to_owned()))?;
     let vm = agent.vm(py);
     if vm.is_collecting() {
         return Err(failed("a collection is running: a finalizer cannot ask for this".to_owned()));

@@ -132,8 +132,7 @@ fn facts(py: Python<'_>, interpreter: &Interpreter, errand: HeapErrand) -> Resul
     let builtins = Builtins::find(py, layout).map_err(|error| unsupported(error.to_string()))?;
     let version = &interpreter.version;
     // SAFETY: this thread holds the GIL, so it has a state and an interpreter.
-    let (state, thread) =
-        unsafe { (ffi::PyInterpreterState_Get() as usize, ffi::PyThreadState_Get() as usize) };
+    let (state, thread) = unsafe { (ffi::PyInterpreterState_Get() as usize, ffi::PyThreadState_Get() as usize) };
     Ok(HeapFacts {
         layout,
         heap,

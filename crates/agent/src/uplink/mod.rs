@@ -32,8 +32,8 @@ use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
 use crate::sense::process::{ceiling, has_room, resident};
 use crate::snapshot::left_behind::LeftBehind;
-use crate::sys::outlet::Outlet;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
+use crate::sys::outlet::Outlet;
 use crate::sys::wake::{UPLINK, Waiter};
 use control::{ControlSocket, leave_for_program};
 use listeners::Listeners;
@@ -230,7 +230,9 @@ impl<'a> Uplink<'a> {
             let taken = leave_for_program(agent, Work::Dump { to: Outlet::file(&path), texts: true });
             if taken.is_none() {
                 let mut ledger = agent.ledger();
-                ledger.trouble("no heap dump was written near the memory limit: another command was under way".to_owned());
+                ledger.trouble(
+                    "no heap dump was written near the memory limit: another command was under way".to_owned(),
+                );
             }
         }
     }

@@ -244,7 +244,8 @@ fn strings(report: &StringReport, room: Option<usize>) -> String {
 
 fn containers(report: &ContainerReport, room: Option<usize>) -> String {
     use Alignment::{Left, Right};
-    let mut table = Table::new(&[("LENGTH", Right), ("BYTES", Right), ("RETAINED", Right), ("TYPE", Left), ("PATH", Left)]);
+    let mut table =
+        Table::new(&[("LENGTH", Right), ("BYTES", Right), ("RETAINED", Right), ("TYPE", Left), ("PATH", Left)]);
     for line in &report.longest {
         let path = line.object.path.clone().unwrap_or_default();
         let (own, retained) = (bytes(line.object.bytes), bytes(line.object.retained));
@@ -278,11 +279,8 @@ fn outside(report: &OutsideReport, room: Option<usize>) -> String {
 
 fn garbage(report: &GarbageReport, room: Option<usize>) -> String {
     use Alignment::{Left, Right};
-    let mut text = format!(
-        "garbage that is not collected yet: {} in {} objects\n",
-        bytes(report.bytes),
-        count(report.objects)
-    );
+    let mut text =
+        format!("garbage that is not collected yet: {} in {} objects\n", bytes(report.bytes), count(report.objects));
     if report.objects > 0 {
         let mut table = Table::new(&[("OBJECTS", Right), ("BYTES", Right), ("TYPE", Left)]);
         for line in &report.types {
@@ -353,7 +351,10 @@ pub(crate) fn merged_paths(what: &str, merged: &MergedPaths, room: Option<usize>
     table.fit_last(2, room, shorten_front);
     text.push_str(&table.render(2));
     if merged.paths > merged.rows.len() {
-        text.push_str(&format!("  … and {} more; --top shows more\n", count((merged.paths - merged.rows.len()) as u64)));
+        text.push_str(&format!(
+            "  … and {} more; --top shows more\n",
+            count((merged.paths - merged.rows.len()) as u64)
+        ));
     }
     text
 }
@@ -384,7 +385,10 @@ pub(crate) fn growth(report: &GrowthReport, room: Option<usize>) -> String {
     table.fit_last(2, room, shorten_front);
     text.push_str(&table.render(2));
     if report.grown > report.rows.len() {
-        text.push_str(&format!("  … and {} more; --top shows more\n", count((report.grown - report.rows.len()) as u64)));
+        text.push_str(&format!(
+            "  … and {} more; --top shows more\n",
+            count((report.grown - report.rows.len()) as u64)
+        ));
     }
     text
 }

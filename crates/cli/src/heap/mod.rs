@@ -3,8 +3,8 @@
 pub(crate) mod flame;
 pub(crate) mod intake;
 pub(crate) mod listing;
-pub(crate) mod stream;
 mod progress;
+pub(crate) mod stream;
 
 use std::io::Write;
 use std::path::Path;

@@ -48,7 +48,9 @@ impl DumpStream {
             return;
         }
         let word = |at: usize| {
-            seen.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, |four| u64::from(u32::from_le_bytes(four)))
+            seen.get(at..at + 4)
+                .and_then(|four| four.try_into().ok())
+                .map_or(0, |four| u64::from(u32::from_le_bytes(four)))
         };
         let length = word(8) | word(12) << 32;
         match seen.get(..4) {

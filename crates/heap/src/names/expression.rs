@@ -143,14 +143,14 @@ impl Names<'_> {
     /// Whether a path begins at a dict of attributes.
     fn is_globals_root(&self, start: PathStart) -> bool {
         match start {
-            PathStart::Root(Reason::Claim(place)) => self.heap.dump.tables.roots.get(place as usize).is_some_and(|root| {
-                match root.kind {
+            PathStart::Root(Reason::Claim(place)) => {
+                self.heap.dump.tables.roots.get(place as usize).is_some_and(|root| match root.kind {
                     RootKind::Interpreter => {
                         root.a == InterpreterPart::Sys as u32 || root.a == InterpreterPart::Builtins as u32
                     }
                     _ => false,
-                }
-            }),
+                })
+            }
             _ => false,
         }
     }

@@ -58,7 +58,9 @@ impl Names<'_> {
     pub fn find(&self, text: &str) -> Result<Found, FindError> {
         let text = text.trim();
         let hexadecimal = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
-        if let Some(Ok(address)) = hexadecimal.or_else(|| text.starts_with(|it: char| it.is_ascii_digit()).then(|| text.parse())) {
+        if let Some(Ok(address)) =
+            hexadecimal.or_else(|| text.starts_with(|it: char| it.is_ascii_digit()).then(|| text.parse()))
+        {
             return self.heap.dump.at_address(address).map(Found::Object).ok_or(FindError::NoAddress(address));
         }
         let types = self.types(text);

@@ -66,7 +66,11 @@ impl<'h> Names<'h> {
             },
             Kind::Int => match self.heap.dump.value(object, Kind::Int) {
                 Some(Value::Integer(Some(value))) if of.name == "bool" => {
-                    if value != 0 { "True".to_owned() } else { "False".to_owned() }
+                    if value != 0 {
+                        "True".to_owned()
+                    } else {
+                        "False".to_owned()
+                    }
                 }
                 Some(Value::Integer(Some(value))) => value.to_string(),
                 _ => format!("<{}>", of.name),

@@ -33,7 +33,8 @@ impl Dump {
             let from = Cursor::new(column.get(index.references[at] as usize..).unwrap_or_default());
             // What cannot be read was told when the block was loaded.
             let known = |reference: Reference| (reference.target < self.objects).then_some(reference);
-            let _ = References::new(from, self.head.objects).object(object, |it| known(it).into_iter().for_each(&mut each));
+            let _ =
+                References::new(from, self.head.objects).object(object, |it| known(it).into_iter().for_each(&mut each));
         }
     }
 
@@ -138,7 +139,11 @@ impl Dump {
         let mut references = References::new(block.column(Column::References), self.head.objects);
         for own in block.head.first..block.head.first + block.head.objects {
             let known = |reference: &Reference| reference.target < self.objects;
-            let mut give = |reference: Reference| if known(&reference) { each(own, reference) };
+            let mut give = |reference: Reference| {
+                if known(&reference) {
+                    each(own, reference)
+                }
+            };
             if references.object(own, &mut give).is_err() {
                 return;
             }

@@ -1,9 +1,9 @@
 //! A made-up heap as the bytes of a dump.
 
 use neurogc_ngch::{
-    BlockHead, COLUMNS, Column, Foot, ImageRow, Member, ObjectRow, PASSES, Predicted, RunKind, ShapeRow,
-    Tag, ThreadRow, Totals, TypeFlags, TypeRow, padding, put_integer, put_section_head, put_tail, put_text_head,
-    put_varint, put_withheld,
+    BlockHead, COLUMNS, Column, Foot, ImageRow, Member, ObjectRow, PASSES, Predicted, RunKind, ShapeRow, Tag,
+    ThreadRow, Totals, TypeFlags, TypeRow, padding, put_integer, put_section_head, put_tail, put_text_head, put_varint,
+    put_withheld,
 };
 
 use super::{HeapSample, SampleObject};

@@ -5,10 +5,10 @@ mod names;
 mod reading;
 mod views;
 
+use crate::array::Numbers;
 use crate::graph::{Graph, Links, Sizes};
 use crate::roots::{Claim, Reason, reach};
 use crate::tree::{Tree, tree};
-use crate::array::Numbers;
 
 pub(crate) fn numbers(values: &[u32]) -> Numbers<u32> {
     let mut numbers = Numbers::zeroed(values.len()).unwrap();
@@ -34,7 +34,8 @@ pub(crate) fn graph(links: &[Vec<u32>], types: &[u32], sizes: &[u32]) -> Graph {
 /// The tree under these roots, all of them certain. Counts are what is known, so that only what nothing refers to is
 /// held from C.
 pub(crate) fn tree_of(graph: &Graph, roots: &[u32]) -> Tree {
-    let claims: Vec<_> = roots.iter().map(|object| Claim { object: *object, certain: true, last_resort: false }).collect();
+    let claims: Vec<_> =
+        roots.iter().map(|object| Claim { object: *object, certain: true, last_resort: false }).collect();
     let mut counts = vec![0; graph.objects()];
     graph.links.targets.iter().for_each(|target| counts[*target as usize] += 1);
     roots.iter().for_each(|root| counts[*root as usize] += 1);

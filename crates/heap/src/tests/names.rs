@@ -227,10 +227,7 @@ fn what_is_asked_for_is_found_or_refused_with_a_reason() {
     assert_eq!(names.find(r#"sys.modules["app.web"].last"#), Ok(Found::Object(one)));
     assert_eq!(names.find(&format!("{:#x}", crate::sample::address(one))), Ok(Found::Object(one)));
     assert_eq!(names.find("0x10"), Err(FindError::NoAddress(16)));
-    assert_eq!(
-        names.find("app.web.last.users").unwrap_err().to_string(),
-        "`app.web.last` has no attribute `users`"
-    );
+    assert_eq!(names.find("app.web.last.users").unwrap_err().to_string(), "`app.web.last` has no attribute `users`");
     assert_eq!(
         names.find("sess").unwrap_err().to_string(),
         "the dump has no type and no module `sess`. Similar types: app.web.Session"

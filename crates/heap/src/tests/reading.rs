@@ -129,7 +129,8 @@ fn values_and_names_of_references_are_read_from_any_block() {
     let number = sample.integer(-5);
     let big = sample.object(types::LIST, 99, vec![Run::Index(vec![Some(wide)]), Run::Plain(vec![number, wide])]);
     let heap = analysed(&sample);
-    let text = |value| if let Some(Value::Text(text)) = value { text.characters().collect::<String>() } else { "?".into() };
+    let text =
+        |value| if let Some(Value::Text(text)) = value { text.characters().collect::<String>() } else { "?".into() };
     assert_eq!(text(heap.dump.value(wide, heap.kind(wide))), "größer als ☃");
     assert_eq!(heap.dump.value(number, heap.kind(number)), Some(Value::Integer(Some(-5))));
     assert_eq!(heap.dump.value(big, heap.kind(big)), None);

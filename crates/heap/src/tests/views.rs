@@ -80,9 +80,8 @@ fn a_planted_leak_is_in_the_first_place_named_to_the_attribute() {
 
 #[test]
 fn three_dumps_show_what_is_new_and_still_there() {
-    let [a, b, c] = [(100, 10, 3), (100, 5_000, 4), (100, 4_000, 6)].map(|(records, leaked, seed)| {
-        place_table(&service(records, leaked, seed))
-    });
+    let [a, b, c] = [(100, 10, 3), (100, 5_000, 4), (100, 4_000, 6)]
+        .map(|(records, leaked, seed)| place_table(&service(records, leaked, seed)));
     let report: GrowthReport = views::growth(&a, &b, Some(&c), 3);
     assert_eq!((report.rows[0].place.as_str(), report.rows[0].kept), ("app.registry.sessions[…]", Some(3_990)));
     // What was given back is no growth.
@@ -126,10 +125,7 @@ fn a_tree_and_a_linked_list_are_one_place_each() {
 fn suspects_are_named_where_the_memory_gathers() {
     let (heap, paths) = with_paths(&service(500, 20_000, 5));
     let suspects = views::suspects(&heap, &paths);
-    assert_eq!(
-        suspects[0].text,
-        "`app.registry`, an app.Registry; it gathers at `app.registry.sessions`, a list"
-    );
+    assert_eq!(suspects[0].text, "`app.registry`, an app.Registry; it gathers at `app.registry.sessions`, a list");
     assert!(suspects[0].share > 0.8);
     assert_eq!((suspects[0].parts[0].class.as_str(), suspects[0].parts[0].objects), ("app.Session", 20_000));
     assert_eq!(suspects.len(), 1, "modules themselves are none");
@@ -171,7 +167,8 @@ fn types_count_nested_ones_once() {
 fn paths_to_all_objects_of_a_type_are_merged() {
     let (heap, paths) = with_paths(&service(10, 3_000, 2));
     let Ok(Found::Types(of)) = Names::of(&heap).find("app.Session") else { panic!("it is a type") };
-    let objects: Vec<u32> = (0..heap.graph.objects() as u32).filter(|it| heap.graph.types[*it as usize] == of[0]).collect();
+    let objects: Vec<u32> =
+        (0..heap.graph.objects() as u32).filter(|it| heap.graph.types[*it as usize] == of[0]).collect();
     let merged = views::merged_paths(&heap, &paths, &objects, 5);
     assert_eq!((merged.objects, merged.garbage, merged.paths), (3_000, 0, 1));
     assert_eq!((merged.rows[0].path.as_str(), merged.rows[0].objects), ("app.registry.sessions[…]", 3_000));

@@ -101,8 +101,14 @@ pub fn merged_paths(heap: &Heap, paths: &Paths, objects: &[u32], top: usize) -> 
         }
         let text = folded(&names, paths, &path, &steps, &mut ways);
         let entry = sums.entry(text.clone()).or_insert_with(|| {
-            let empty =
-                MergedPath { path: text, objects: 0, bytes: 0, retained: 0, example: String::new(), address: String::new() };
+            let empty = MergedPath {
+                path: text,
+                objects: 0,
+                bytes: 0,
+                retained: 0,
+                example: String::new(),
+                address: String::new(),
+            };
             (empty, *object)
         });
         entry.0.objects += 1;

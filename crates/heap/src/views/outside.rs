@@ -105,9 +105,12 @@ pub fn garbage(heap: &Heap, paths: &Paths, top: usize) -> GarbageReport {
         .collect();
     lines.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.name.cmp(&other.name)));
     lines.truncate(top);
-    let list = heap.dump.tables.roots.iter().find(|root| {
-        root.kind == RootKind::Interpreter && root.a == InterpreterPart::Garbage as u32
-    });
+    let list = heap
+        .dump
+        .tables
+        .roots
+        .iter()
+        .find(|root| root.kind == RootKind::Interpreter && root.a == InterpreterPart::Garbage as u32);
     let items = list.map(|root| heap.graph.links.of(root.object)).unwrap_or_default();
     let kept = items.iter().take(top).map(|it| object_line(heap, &names, paths, *it)).collect();
     GarbageReport { objects, bytes, types: lines, finalizers, kept, kept_objects: items.len() as u64 }

@@ -55,10 +55,8 @@ fn parts(heap: &Heap, objects: impl Iterator<Item = u32>) -> Vec<SuspectPart> {
         sum.1 += heap.retained(object);
     }
     let name = |of: u32| heap.dump.tables.types[of as usize].name.clone();
-    let mut parts: Vec<_> = sums
-        .into_iter()
-        .map(|(of, (objects, retained))| SuspectPart { class: name(of), objects, retained })
-        .collect();
+    let mut parts: Vec<_> =
+        sums.into_iter().map(|(of, (objects, retained))| SuspectPart { class: name(of), objects, retained }).collect();
     parts.sort_by(|one, other| other.retained.cmp(&one.retained).then_with(|| one.class.cmp(&other.class)));
     parts
 }
@@ -82,7 +80,8 @@ pub fn suspects(heap: &Heap, paths: &Paths) -> Vec<Suspect> {
     }
     single.sort_unstable_by_key(|it| (std::cmp::Reverse(heap.retained(*it)), *it));
     let mut found: Vec<Suspect> = single.into_iter().map(|holder| one(heap, &names, paths, holder)).collect();
-    let many = parts(heap, rest.into_iter()).into_iter().filter(|part| part.retained >= limit.max(1) && part.objects > 1);
+    let many =
+        parts(heap, rest.into_iter()).into_iter().filter(|part| part.retained >= limit.max(1) && part.objects > 1);
     found.extend(many.map(|part| Suspect {
         retained: part.retained,
         share: heap.share(part.retained),

@@ -214,11 +214,8 @@ impl HeapWalk<'_> {
         // SAFETY: the caller's promise: it is an int.
         unsafe {
             let tag = signed(object + self.layout.var_object_size);
-            let (digits, negative) = if self.heap.minor >= 12 {
-                (tag as usize >> 3, tag & 3 == 2)
-            } else {
-                (tag.unsigned_abs(), tag < 0)
-            };
+            let (digits, negative) =
+                if self.heap.minor >= 12 { (tag as usize >> 3, tag & 3 == 2) } else { (tag.unsigned_abs(), tag < 0) };
             let digit = |at: usize| i64::from(int(object + self.heap.long_digits + 4 * at));
             let value = match digits {
                 0 => 0,

@@ -82,11 +82,13 @@ impl HeapWalk<'_> {
                 return None;
             }
             let code = self.untagged(word(at + layout.frame_code));
-            if code == 0 || !code.is_multiple_of(8) || word(code + layout.object_type) != self.facts.builtins.code_type {
+            if code == 0 || !code.is_multiple_of(8) || word(code + layout.object_type) != self.facts.builtins.code_type
+            {
                 return None;
             }
             let count = |offset: usize| int(code + offset).max(0) as usize;
-            let tuple = |offset: Option<usize>| offset.map_or(0, |offset| word(word(code + offset) + layout.var_object_size));
+            let tuple =
+                |offset: Option<usize>| offset.map_or(0, |offset| word(word(code + offset) + layout.var_object_size));
             let variables = count(layout.code_nlocalsplus) + tuple(heap.code_cellvars) + tuple(heap.code_freevars);
             let most = count(layout.code_stacksize);
             let slots = at + layout.frame_localsplus;

@@ -6,6 +6,7 @@
 
 mod builtins;
 mod classes;
+mod dicts;
 mod emit;
 mod fields;
 mod frames;

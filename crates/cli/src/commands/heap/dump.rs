@@ -96,20 +96,25 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     }
     outcome.map_err(Failure::failed)?;
     std::fs::rename(&part, &path).map_err(|error| failed(&path.display().to_string(), error))?;
-    let figures = told.or_else(|| wait_for_figures(&rendezvous, *pid, ticket)).map_or_else(DumpFigures::default, figures_of);
+    let figures =
+        told.or_else(|| wait_for_figures(&rendezvous, *pid, ticket)).map_or_else(DumpFigures::default, figures_of);
     report(*pid, &path, &stream, figures, *json, out)
 }
 
 /// A dump that ends early is kept if it has objects: it can be read as far as it goes.
 fn incomplete(part: &Path, path: &Path, stream: &DumpStream, outcome: Result<(), String>) -> Failure {
-    let reason = outcome.err().unwrap_or_else(|| "the clone of the process has ended before it was complete".to_owned());
+    let reason =
+        outcome.err().unwrap_or_else(|| "the clone of the process has ended before it was complete".to_owned());
     if stream.came == 0 {
         let _ = std::fs::remove_file(part);
         return Failure::failed(reason);
     }
     let _ = std::fs::rename(part, path);
     let share = stream.share() * 100.0;
-    Failure::failed(format!("{reason}. {} has {share:.0} % of the objects and can be read as far as it goes", path.display()))
+    Failure::failed(format!(
+        "{reason}. {} has {share:.0} % of the objects and can be read as far as it goes",
+        path.display()
+    ))
 }
 
 fn wait_for_figures(rendezvous: &Rendezvous, pid: u32, ticket: u64) -> Option<Outcome> {

@@ -16,9 +16,11 @@ use crate::heap::{HeapFile, print};
 /// Retained is what would be freed together with an object or with all objects of a type. Without a view, types,
 /// suspects and the largest objects are shown.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  neurogc heap show service.ngch\n  neurogc heap show service.ngch --by retained --top 40\n  \
+#[command(
+    after_help = "Examples:\n  neurogc heap show service.ngch\n  neurogc heap show service.ngch --by retained --top 40\n  \
                         neurogc heap show service.ngch --tree --depth 6\n  \
-                        neurogc heap show service.ngch --json | jq .types[0]")]
+                        neurogc heap show service.ngch --json | jq .types[0]"
+)]
 pub(crate) struct Arguments {
     /// A file of `neurogc heap dump`
     file: PathBuf,
