@@ -221,8 +221,8 @@ pub(super) unsafe fn filled(at: usize, count: usize) -> usize {
 pub(super) fn index_bytes(size: usize) -> usize {
     match size {
         ..=0xff => size,
-        ..=0xffff => size * 2,
-        ..=0xffff_ffff => size * 4,
+        0x100..=0xffff => size * 2,
+        0x1_0000..=0xffff_ffff => size * 4,
         _ => size * 8,
     }
 }

@@ -135,7 +135,7 @@ impl HeapWalk<'_> {
             let keys = word(object + heap.dict_keys);
             let values = word(object + heap.dict_values);
             let mut size = 0;
-            if values != 0 && !heap.values_embedded.is_some_and(|embedded| byte(values + embedded) != 0) {
+            if values != 0 && heap.values_embedded.is_none_or(|embedded| byte(values + embedded) == 0) {
                 size += 8 * self.usable(keys);
             }
             if signed(keys + heap.keys_refcnt) == 1 {
