@@ -5,10 +5,11 @@ import os
 import stat
 import subprocess
 import sys
+import time
 
 import ngch
 import pytest
-from observed import Running, binary, python, run
+from observed import Running, binary, python, run, socket_path
 from snapshots import app, snap
 
 pytestmark = pytest.mark.needs_agent
@@ -196,12 +197,12 @@ import resource
 kept = [[] for _ in range(100_000)]
 with open("/proc/self/statm") as pages:
     now = int(pages.read().split()[0]) * 4096
-resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 20), -1))
+resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 20), resource.RLIM_INFINITY))
 try:
     neurogc.heap.count()
 except (RuntimeError, MemoryError) as error:
     print(error)
-resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 assert neurogc.heap.count()["list"]["count"] > 100_000
 nothing_is_left()
 """)
@@ -232,6 +233,8 @@ def test_the_command_dumps_a_running_process(tmp_path):
     code = "import time\nheld = ['held by the program'] * 1000\nprint('up', flush=True)\nwhile True: time.sleep(0.01)"
     with Running(code, policy="observe", within=60) as program:
         assert program.line() == "up"
+        while not socket_path(program.pid).exists():
+            time.sleep(0.01)
         path = tmp_path / "heap.ngch"
         done = subprocess.run(
             [binary(), "heap", "dump", str(program.pid), "-o", str(path), "--json"], capture_output=True, text=True

@@ -40,7 +40,7 @@ struct Desk {
 
 /// What is asked for.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum RemoteWork {
     Collect(How),
     /// A dump to a pipe or a file.
     Dump {
@@ -49,7 +49,7 @@ pub(crate) enum Work {
     },
 }
 
-impl From<How> for Work {
+impl From<How> for RemoteWork {
     fn from(how: How) -> Self {
         Self::Collect(how)
     }
@@ -58,7 +58,7 @@ impl From<How> for Work {
 /// Something that is under way.
 #[derive(Debug)]
 struct Job {
-    work: Work,
+    work: RemoteWork,
     drive: Option<RequestedSnapshot>,
     taken_on: u64,
     /// Since when a collection of another thread has been in the way.
@@ -74,7 +74,7 @@ impl Desk {
 
 impl Remote {
     /// Takes a command on and gives its ticket, or nothing while another one is under way.
-    pub(crate) fn take_on(&self, work: impl Into<Work>, now: u64) -> Option<u64> {
+    pub(crate) fn take_on(&self, work: impl Into<RemoteWork>, now: u64) -> Option<u64> {
         let mut desk = lock(&self.desk);
         if desk.is_busy(now) {
             return None;
@@ -160,17 +160,17 @@ fn carry_out(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Optio
     let drive = &mut job.drive;
     let failed = |failure: SnapshotFailure| Outcome::Failed(failure.to_string());
     match &mut job.work {
-        Work::Dump { to, texts } => dump(actor, vm, hooks, drive, to, *texts),
-        Work::Collect(how @ (How::Young | How::Full)) => plain(vm, *how, &mut job.held_up_since),
-        Work::Collect(How::Snapshot) => step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(failed)),
+        RemoteWork::Dump { to, texts } => dump(actor, vm, hooks, drive, to, *texts),
+        RemoteWork::Collect(how @ (How::Young | How::Full)) => plain(vm, *how, &mut job.held_up_since),
+        RemoteWork::Collect(How::Snapshot) => step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(failed)),
         // What the policy would do: nothing that stops the program for long, where there is another way.
-        Work::Collect(How::Auto) if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => {
+        RemoteWork::Collect(How::Auto) if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => {
             plain(vm, How::Full, &mut job.held_up_since)
         }
-        Work::Collect(How::Auto) => match step(actor, vm, hooks, drive)? {
+        RemoteWork::Collect(How::Auto) => match step(actor, vm, hooks, drive)? {
             Ok(outcome) => Some(outcome),
             Err(SnapshotFailure::Unsupported(_) | SnapshotFailure::OtherInterpreter) => {
-                (job.work, job.drive) = (Work::Collect(How::Full), None);
+                (job.work, job.drive) = (RemoteWork::Collect(How::Full), None);
                 plain(vm, How::Full, &mut job.held_up_since)
             }
             Err(failure) => Some(Outcome::Failed(format!("{failure}; `--how full` collects while the program waits"))),

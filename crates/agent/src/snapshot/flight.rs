@@ -108,9 +108,9 @@ impl Flight {
         let guard = apart.set();
         let mission = child::Mission {
             errand: match &errand {
-                FlightErrand::Collect => child::Errand::Collect,
-                FlightErrand::Count(facts, room) => child::Errand::Count(facts, room),
-                FlightErrand::Dump(facts, to) => child::Errand::Dump(facts, *to),
+                FlightErrand::Collect => child::WalkErrand::Collect,
+                FlightErrand::Count(facts, room) => child::WalkErrand::Count(facts, room),
+                FlightErrand::Dump(facts, to) => child::WalkErrand::Dump(facts, *to),
             },
             lists: plan.lists,
             layout: plan.layout,

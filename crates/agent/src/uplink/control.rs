@@ -18,7 +18,7 @@ use nix::sys::socket::{
 use nix::unistd::{Uid, geteuid};
 
 use super::connections::Connections;
-use crate::act::remote::Work;
+use crate::act::remote::RemoteWork;
 use crate::book::recent::LONGEST_NS;
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
@@ -204,7 +204,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
         },
         Ask::Collect(how) => take_on(agent, how),
         Ask::Dump { pipe, text } => match Outlet::pipe(&control::socket_folder(geteuid().as_raw()), &pipe) {
-            Ok(to) => take_on(agent, Work::Dump { to, texts: text }),
+            Ok(to) => take_on(agent, RemoteWork::Dump { to, texts: text }),
             Err(reason) => Answer::Refused(reason),
         },
         Ask::Outcome(ticket) => match agent.remote.outcome(ticket) {
@@ -220,12 +220,12 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
 }
 
 /// Leaves something for the threads of the program to do.
-fn take_on(agent: &Agent, work: impl Into<Work>) -> Answer {
+fn take_on(agent: &Agent, work: impl Into<RemoteWork>) -> Answer {
     ticket(leave_for_program(agent, work))
 }
 
 /// The same, and gives the ticket.
-pub(super) fn leave_for_program(agent: &Agent, work: impl Into<Work>) -> Option<u64> {
+pub(super) fn leave_for_program(agent: &Agent, work: impl Into<RemoteWork>) -> Option<u64> {
     let taken = agent.remote.take_on(work, monotonic_ns());
     call_main_thread(false);
     agent.hooks.wake();

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::PollFd;
 
-use crate::act::remote::Work;
+use crate::act::remote::RemoteWork;
 use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::identity::ProcessRole;
@@ -227,7 +227,7 @@ impl<'a> Uplink<'a> {
         if agent.dumps.is_due(&agent.settings, resident, agent.settings.limits.ceiling.or(limit))
             && let Some(path) = agent.dumps.next(&agent.settings)
         {
-            let taken = leave_for_program(agent, Work::Dump { to: Outlet::file(&path), texts: true });
+            let taken = leave_for_program(agent, RemoteWork::Dump { to: Outlet::file(&path), texts: true });
             if taken.is_none() {
                 let mut ledger = agent.ledger();
                 ledger.trouble(

@@ -26,7 +26,7 @@ const TEXT: usize = 64;
 const NAME: usize = 256;
 
 /// The block that is being made, and where it goes.
-pub(super) struct Writer {
+pub(super) struct DumpWriter {
     columns: [Array<u8>; COLUMNS],
     block: BlockHead,
     /// The current object, and the address of the one before.
@@ -37,7 +37,7 @@ pub(super) struct Writer {
     totals: Totals,
 }
 
-impl Writer {
+impl DumpWriter {
     fn new(output: Output) -> Option<Self> {
         let column = |bytes| Array::new(bytes);
         Some(Self {
@@ -103,7 +103,7 @@ impl HeapWalk<'_> {
         unsafe {
             self.write_tables(&mut output)?;
             ended[4] = system::now();
-            self.writer = Some(Writer::new(output).ok_or(WalkTrouble::NoMemory)?);
+            self.writer = Some(DumpWriter::new(output).ok_or(WalkTrouble::NoMemory)?);
             self.write_objects()?;
         }
         self.flush()?;
@@ -286,7 +286,7 @@ impl HeapWalk<'_> {
         if let Some(writer) = &mut self.writer {
             let number = self.seen.number(object).unwrap_or(writer.row.number);
             writer.block.references += 1;
-            let Writer { columns, predicted, .. } = writer;
+            let DumpWriter { columns, predicted, .. } = writer;
             predicted.put(&mut columns[Column::References as usize], number);
         }
     }
@@ -296,7 +296,7 @@ impl HeapWalk<'_> {
         if let Some(writer) = &mut self.writer {
             let number = self.seen.number(object).unwrap_or(writer.row.number);
             writer.block.references += 1;
-            let Writer { columns, predicted, .. } = writer;
+            let DumpWriter { columns, predicted, .. } = writer;
             predicted.put_key(&mut columns[Column::References as usize], number);
         }
     }
@@ -306,7 +306,7 @@ impl HeapWalk<'_> {
         if let Some(writer) = &mut self.writer {
             let number = if object == 0 { None } else { self.seen.number(object) };
             writer.block.references += u64::from(number.is_some());
-            let Writer { columns, predicted, .. } = writer;
+            let DumpWriter { columns, predicted, .. } = writer;
             predicted.put_slot(&mut columns[Column::References as usize], number);
         }
     }
