@@ -34,6 +34,10 @@ def install(policy=_DEFAULT, **settings):
     from . import _loops
 
     _native.agent.on_request_end(_loops.may_act)
+    if any(_native.agent.dump_triggers()[:2]):
+        from . import _dumps
+
+        _dumps.watch()
     if _native.agent.installed() and _native.agent.adapters():
         from . import _imports
 

@@ -170,9 +170,18 @@ def collect_snapshot():
     """Nothing: there are no snapshots here, so an ordinary collection takes its place."""
 
 
-def heap_dump(first, limit, rest, texts):
+def heap_dump(first, limit, rest, texts, urgent):
     """Raises: without the extension module there are no dumps."""
     raise RuntimeError("no heap dumps here: the extension module of neurogc could not be loaded")
+
+
+def dump_triggers():
+    """Nothing causes dumps here."""
+    return False, 0, 0
+
+
+def next_dump():
+    """None: no dump is ever written."""
 
 
 def heap_count():

@@ -18,18 +18,23 @@ def dump(path, *, text=True):
     `text=False`, values of strings and integers are left out, except for names. Only the user can read the file.
     Raises `RuntimeError` where there can be no dump, with the reason.
     """
+    return _write(path, text)
+
+
+def _write(path, text, urgent=False):
+    """The same. One that is urgent is tried also where memory is short, and takes none for the file."""
     path = os.fspath(path)
     part = path + (b".part" if isinstance(path, bytes) else ".part")
     file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(file, 0o600)
-        memory = _memory_file()
+        # A disk may be slow, and the clone must not wait for it: every page that the program writes to meanwhile is
+        # copied.
+        memory = None if urgent else _memory_file()
         try:
-            # A disk may be slow, and the clone must not wait for it: every page that the program writes to meanwhile
-            # is copied.
             limit = min(_MEMORY, _room() // 4) if memory is not None else 0
             first = file if memory is None else memory
-            figures = _native.agent.heap_dump(first, limit, file, bool(text))
+            figures = _native.agent.heap_dump(first, limit, file, bool(text), urgent)
             if memory is not None:
                 _copy(memory, file, min(limit, figures["bytes"]))
         finally:

@@ -131,27 +131,40 @@ impl Rendezvous {
         longest: Duration,
     ) -> Result<Outcome, String> {
         const STEP: Duration = Duration::from_millis(20);
-        let ticket = match self.put(pid, ask, patience)? {
-            Answer::Ticket(ticket) => ticket,
-            other => return Err(foreign(pid, &other)),
-        };
+        let ticket = self.have_begun(pid, ask, patience)?;
         let deadline = Instant::now() + longest;
         loop {
-            match self.put(pid, Ask::Outcome(ticket), patience)? {
-                Answer::Outcome(Outcome::Failed(reason)) => {
-                    return Err(format!("process {pid}: {}", crate::figures::plain(&reason)));
-                }
-                Answer::Outcome(outcome) => return Ok(outcome),
-                Answer::Pending if Instant::now() < deadline => std::thread::sleep(STEP),
-                Answer::Pending => {
+            match self.outcome(pid, ticket, patience)? {
+                Some(outcome) => return Ok(outcome),
+                None if Instant::now() < deadline => std::thread::sleep(STEP),
+                None => {
                     return Err(format!(
                         "process {pid} did not run the command within {} s; it will when one of its threads runs Python \
                          code. `neurogc status {pid}` shows what it does",
                         longest.as_secs()
                     ));
                 }
-                other => return Err(foreign(pid, &other)),
             }
+        }
+    }
+
+    /// Has the agent of one process take something on, and gives the ticket for its outcome.
+    pub(crate) fn have_begun(&self, pid: u32, ask: Ask, patience: Duration) -> Result<u64, String> {
+        match self.put(pid, ask, patience)? {
+            Answer::Ticket(ticket) => Ok(ticket),
+            other => Err(foreign(pid, &other)),
+        }
+    }
+
+    /// The outcome of a ticket, or nothing while it is under way. A failure is an error.
+    pub(crate) fn outcome(&self, pid: u32, ticket: u64, patience: Duration) -> Result<Option<Outcome>, String> {
+        match self.put(pid, Ask::Outcome(ticket), patience)? {
+            Answer::Outcome(Outcome::Failed(reason)) => {
+                Err(format!("process {pid}: {}", crate::figures::plain(&reason)))
+            }
+            Answer::Outcome(outcome) => Ok(Some(outcome)),
+            Answer::Pending => Ok(None),
+            other => Err(foreign(pid, &other)),
         }
     }
 
@@ -161,7 +174,7 @@ impl Rendezvous {
     }
 
     /// The socket of one process, where this user may ask it.
-    fn socket(&self, pid: u32) -> Result<PathBuf, String> {
+    pub(crate) fn socket(&self, pid: u32) -> Result<PathBuf, String> {
         let Some(process) = process::look_up(pid) else {
             return Err(format!("there is no process {pid}. `neurogc ps` lists those with an agent"));
         };

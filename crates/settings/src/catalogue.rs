@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use neurogc_policy::{Bytes, Limits, Name, Tuning};
 
+use crate::dumps::HeapDumpOn;
 use crate::hub::{HubAddress, Secret};
 
 /// The values that an agent runs with.
@@ -36,6 +37,12 @@ pub struct Settings {
     pub allocations: AllocationSetting,
     /// The distance of two sampling points that sampling begins with, in bytes.
     pub sample_bytes: u64,
+    /// When heap dumps are written without being asked for, where, and how many at most.
+    pub heap_dump_on: HeapDumpOn,
+    /// See `heap_dump_on`.
+    pub heap_dump_folder: PathBuf,
+    /// See `heap_dump_on`.
+    pub heap_dump_files: u32,
     /// What the policy is told.
     pub tuning: Tuning,
     /// What holds whatever the policy says.
@@ -94,6 +101,9 @@ impl Default for Settings {
             huge_arenas: true,
             allocations: AllocationSetting::default(),
             sample_bytes: 32 * 1024,
+            heap_dump_on: HeapDumpOn::default(),
+            heap_dump_folder: PathBuf::from("."),
+            heap_dump_files: 2,
             tuning: Tuning::default(),
             limits: Limits::default(),
         }
@@ -292,6 +302,36 @@ pub const CATALOGUE: &[Setting] = &[
             Ok(())
         },
         show: |settings| (settings.sample_bytes as f64 / 1024.0).to_string(),
+    },
+    Setting {
+        name: "heap_dump_on",
+        help: "when to write a heap dump: oom (a MemoryError ends a thread), limit=90 (percent of the memory limit), a signal such as USR2; several with commas",
+        kind: SettingKind::Text,
+        apply: |settings, text| {
+            settings.heap_dump_on = text.parse()?;
+            Ok(())
+        },
+        show: |settings| settings.heap_dump_on.to_string(),
+    },
+    Setting {
+        name: "heap_dump_folder",
+        help: "folder for the dumps of heap_dump_on; the working directory if it is not set",
+        kind: SettingKind::Text,
+        apply: |settings, text| {
+            settings.heap_dump_folder = PathBuf::from(if text.is_empty() { "." } else { text });
+            Ok(())
+        },
+        show: |settings| settings.heap_dump_folder.display().to_string(),
+    },
+    Setting {
+        name: "heap_dump_files",
+        help: "how many dumps heap_dump_on may write in each process (0 to 1000)",
+        kind: SettingKind::Number(0.0, 1000.0),
+        apply: |settings, text| {
+            settings.heap_dump_files = number(text)? as u32;
+            Ok(())
+        },
+        show: |settings| settings.heap_dump_files.to_string(),
     },
     Setting {
         name: "pause_ms",

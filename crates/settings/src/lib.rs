@@ -6,10 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod dumps;
 mod hub;
 mod resolve;
 
 pub use catalogue::{AllocationSetting, CATALOGUE, ExplicitCollect, Setting, SettingKind, Settings};
+pub use dumps::{DumpSignal, HeapDumpOn};
 pub use hub::{HUB_PORT, HubAddress, Secret};
 pub use resolve::{Effective, Origin, SettingsError, Sources, resolve};
 

@@ -74,6 +74,21 @@ pub enum Ask {
     Follow,
     /// Where live memory was allocated, compared with this many seconds ago if a number is given.
     Sites(Option<u32>),
+    /// A heap dump, written to a pipe that the client reads. The answer is a ticket.
+    Dump {
+        /// The name of a FIFO beside the agent's socket.
+        pipe: String,
+        /// Whether values of strings and integers are in it.
+        text: bool,
+    },
+}
+
+/// A pipe for a heap dump, beside the sockets of one user's processes: its name, and where it is.
+#[must_use]
+pub fn dump_pipe(folder: &Path, pid: u32, client: u32) -> (String, PathBuf) {
+    let name = format!("{pid}-{client}.dump");
+    let path = folder.join(&name);
+    (name, path)
 }
 
 /// Ways to collect.
@@ -116,6 +131,17 @@ pub enum Outcome {
         found: u64,
         /// How long the program was stopped in all.
         pause_ms: f64,
+    },
+    /// A heap dump was written.
+    Dumped {
+        /// Objects in it.
+        objects: u64,
+        /// Its length.
+        bytes: u64,
+        /// How long the program stood still.
+        pause_ms: f64,
+        /// How long the clone of the process was there.
+        flight_ms: f64,
     },
     /// It could not be done; the text says why.
     Failed(String),

@@ -31,6 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "neurogc-learn",
             "neurogc-load",
             "neurogc-neural",
+            "neurogc-ngch",
             "neurogc-policy",
             "neurogc-settings",
             "neurogc-sites",

@@ -394,10 +394,15 @@ impl Actor {
         Ok(())
     }
 
+    /// Has the status report tell of something that went wrong.
+    pub(crate) fn complain(&self, trouble: String) {
+        let _ = self.troubles.push(trouble);
+    }
+
     /// Sends out a count or a dump, if memory has room for the copies that the program makes meanwhile.
     pub(crate) fn launch_heap(&self, vm: &impl Vm, hooks: &Hooks, errand: HeapErrand) -> Result<u64, SnapshotFailure> {
         let share = f64::from(self.copies.load(Ordering::Relaxed)) / 1e3;
-        if !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
+        if !errand.is_urgent() && !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
             return Err(SnapshotFailure::ShortOfMemory);
         }
         let began = vm.now();

@@ -79,6 +79,16 @@ impl RequestedSnapshot {
         Self::with(vm, Some(errand))
     }
 
+    /// Where its flight writes to, if that is still to be launched.
+    pub(crate) fn write_to(&mut self, errand: HeapErrand) {
+        self.errand = Some(errand);
+    }
+
+    /// Whether its own flight is out.
+    pub(crate) fn is_out(&self) -> bool {
+        self.stage == Stage::Out
+    }
+
     fn with(vm: &impl Vm, errand: Option<HeapErrand>) -> Self {
         Self {
             began: vm.now(),
@@ -327,5 +337,56 @@ mod tests {
             }
         });
         assert_eq!((freed(&outcome), rig.snapshots.launches()), (Some(0), 2));
+    }
+
+    /// Drives a count to its end.
+    fn count(rig: &Rig, meanwhile: impl Fn(&Rig)) -> Next {
+        let vm = rig.vm(1);
+        let mut drive = RequestedSnapshot::for_heap(&vm, HeapErrand::Count);
+        loop {
+            match drive.step(&rig.actor, &vm, &rig.hooks) {
+                Next::Again(pause) => rig.pass(pause),
+                over => return over,
+            }
+            vm.has_let_go();
+            meanwhile(rig);
+        }
+    }
+
+    #[test]
+    fn a_count_frees_nothing_and_leaves_collections_to_the_policy() {
+        let rig = Rig::with_garbage(100);
+        assert_eq!(count(&rig, |_| ()), Next::Told(Box::default()));
+        assert_eq!((rig.garbage(), rig.vm(1).look()), (100, SnapshotProgress::Idle));
+    }
+
+    #[test]
+    fn a_count_lets_a_flight_that_is_out_end_first() {
+        let rig = Rig::with_garbage(100);
+        assert_eq!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED), Ok(()));
+        assert_eq!(count(&rig, |_| ()), Next::Told(Box::default()));
+        assert_eq!((rig.garbage(), rig.snapshots.launches()), (0, 1));
+    }
+
+    #[test]
+    fn a_count_that_fails_says_why_and_is_no_failure_of_collections() {
+        let rig = Rig::new(1_000);
+        rig.snapshots.plan(FakeFlight { fails: Some(SnapshotFailure::Vanished), ..FakeFlight::default() });
+        assert_eq!(count(&rig, |_| ()), Next::Failed(SnapshotFailure::Vanished));
+        assert_eq!(rig.vm(1).look(), SnapshotProgress::Idle);
+    }
+
+    #[test]
+    fn a_collection_during_a_count_is_in_no_one_s_way() {
+        let rig = Rig::new(1_000);
+        let outcome = count(&rig, |rig| rig.snapshots.full_collection_ended());
+        assert_eq!(outcome, Next::Told(Box::default()));
+    }
+
+    #[test]
+    fn without_memory_there_is_no_count() {
+        let rig = Rig::new(1_000);
+        lock(&rig.interpreter).has_room = false;
+        assert_eq!(count(&rig, |_| ()), Next::Failed(SnapshotFailure::ShortOfMemory));
     }
 }

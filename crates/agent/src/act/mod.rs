@@ -2,6 +2,7 @@
 
 pub(crate) mod actor;
 pub(crate) mod drive;
+pub(crate) mod dumps;
 #[cfg(test)]
 mod fake;
 pub(crate) mod loans;

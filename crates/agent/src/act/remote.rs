@@ -1,4 +1,4 @@
-//! A collection that is asked for from outside.
+//! A collection or a heap dump that is asked for from outside.
 //!
 //! The uplink takes it on and gives a ticket; threads of the program carry it out, step by step, at their next
 //! moments. The outcome waits until it is asked for.
@@ -14,7 +14,8 @@ use super::drive::{Next, OTHERS_NS, RequestedSnapshot};
 use super::vm::Vm;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
-use crate::snapshot::SnapshotFailure;
+use crate::snapshot::{Destination, HeapErrand, SnapshotFailure};
+use crate::sys::outlet::Outlet;
 
 /// A command that no thread of the program has come by to carry out in this time is forgotten.
 const FORGOTTEN_NS: u64 = 120_000_000_000;
@@ -37,10 +38,27 @@ struct Desk {
     outcome: Option<Outcome>,
 }
 
-/// A collection that is under way.
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) enum RemoteWork {
+    Collect(How),
+    /// A dump to a pipe or a file.
+    Dump {
+        to: Outlet,
+        texts: bool,
+    },
+}
+
+impl From<How> for RemoteWork {
+    fn from(how: How) -> Self {
+        Self::Collect(how)
+    }
+}
+
+/// Something that is under way.
 #[derive(Debug)]
 struct Job {
-    how: How,
+    work: RemoteWork,
     drive: Option<RequestedSnapshot>,
     taken_on: u64,
     /// Since when a collection of another thread has been in the way.
@@ -56,14 +74,14 @@ impl Desk {
 
 impl Remote {
     /// Takes a command on and gives its ticket, or nothing while another one is under way.
-    pub(crate) fn take_on(&self, how: How, now: u64) -> Option<u64> {
+    pub(crate) fn take_on(&self, work: impl Into<RemoteWork>, now: u64) -> Option<u64> {
         let mut desk = lock(&self.desk);
         if desk.is_busy(now) {
             return None;
         }
         desk.tickets += 1;
         desk.taken_on = now;
-        desk.job = Some(Job { how, drive: None, taken_on: now, held_up_since: None });
+        desk.job = Some(Job { work: work.into(), drive: None, taken_on: now, held_up_since: None });
         desk.lent = false;
         desk.outcome = None;
         self.waiting.store(true, Ordering::Release);
@@ -99,7 +117,7 @@ impl Remote {
         if self.is_waiting()
             && let Some((ticket, mut job)) = self.lend()
         {
-            let outcome = collect(actor, vm, hooks, &mut job);
+            let outcome = carry_out(actor, vm, hooks, &mut job);
             let job = outcome.is_none().then_some(job);
             self.give_back(ticket, job, outcome);
         }
@@ -133,30 +151,69 @@ impl Remote {
     }
 }
 
-/// Collects, or does the next step of that; the outcome when it is over.
-fn collect(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Option<Outcome> {
+/// Does it, or the next step of it; the outcome when it is over.
+fn carry_out(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Option<Outcome> {
     if job.drive.is_none() && vm.now() >= job.taken_on + FORGOTTEN_NS {
         // The client that asked has gone, and the program is not stopped for a question of long ago.
         return Some(Outcome::Failed("no thread of the program came by in time".to_owned()));
     }
     let drive = &mut job.drive;
-    match job.how {
-        How::Young | How::Full => plain(vm, job.how, &mut job.held_up_since),
-        How::Snapshot => step(actor, vm, hooks, drive)
-            .map(|done| done.unwrap_or_else(|failure| Outcome::Failed(failure.to_string()))),
+    let failed = |failure: SnapshotFailure| Outcome::Failed(failure.to_string());
+    match &mut job.work {
+        RemoteWork::Dump { to, texts } => dump(actor, vm, hooks, drive, to, *texts),
+        RemoteWork::Collect(how @ (How::Young | How::Full)) => plain(vm, *how, &mut job.held_up_since),
+        RemoteWork::Collect(How::Snapshot) => step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(failed)),
         // What the policy would do: nothing that stops the program for long, where there is another way.
-        How::Auto if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => {
+        RemoteWork::Collect(How::Auto) if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => {
             plain(vm, How::Full, &mut job.held_up_since)
         }
-        How::Auto => match step(actor, vm, hooks, drive)? {
+        RemoteWork::Collect(How::Auto) => match step(actor, vm, hooks, drive)? {
             Ok(outcome) => Some(outcome),
             Err(SnapshotFailure::Unsupported(_) | SnapshotFailure::OtherInterpreter) => {
-                (job.how, job.drive) = (How::Full, None);
+                (job.work, job.drive) = (RemoteWork::Collect(How::Full), None);
                 plain(vm, How::Full, &mut job.held_up_since)
             }
             Err(failure) => Some(Outcome::Failed(format!("{failure}; `--how full` collects while the program waits"))),
         },
     }
+}
+
+/// The next step of a dump. What it is written to is open in this process only around the clone.
+fn dump(
+    actor: &Actor,
+    vm: &impl Vm,
+    hooks: &Hooks,
+    drive: &mut Option<RequestedSnapshot>,
+    to: &mut Outlet,
+    texts: bool,
+) -> Option<Outcome> {
+    if !drive.as_ref().is_some_and(RequestedSnapshot::is_out) {
+        let first = match to.open() {
+            Ok(first) => first,
+            Err(reason) => return Some(Outcome::Failed(reason)),
+        };
+        let destination = Destination { first, limit: u64::MAX, rest: None };
+        let errand = HeapErrand::Dump { to: destination, texts, urgent: false };
+        drive.get_or_insert_with(|| RequestedSnapshot::for_heap(vm, errand)).write_to(errand);
+    }
+    let next = drive.as_mut()?.step(actor, vm, hooks);
+    // The client sees the end when the clone has ended, whenever a thread of the program comes by again.
+    to.close();
+    let outcome = match next {
+        Next::Again(_) | Next::Done { .. } => return None,
+        Next::Told(report) => Outcome::Dumped {
+            objects: report.objects,
+            bytes: report.written,
+            pause_ms: report.pause.as_secs_f64() * 1e3,
+            flight_ms: report.flight.as_secs_f64() * 1e3,
+        },
+        Next::Failed(failure) => Outcome::Failed(failure.to_string()),
+    };
+    to.settle(matches!(outcome, Outcome::Dumped { .. }));
+    if let Outcome::Failed(reason) = &outcome {
+        actor.complain(format!("a heap dump could not be written: {reason}"));
+    }
+    Some(outcome)
 }
 
 fn step(
@@ -170,7 +227,7 @@ fn step(
         Next::Done { freed, stopped } => {
             Some(Ok(Outcome::Collected { how: How::Snapshot, found: freed, pause_ms: stopped.as_secs_f64() * 1e3 }))
         }
-        Next::Told(_) => None,
+        Next::Told(_) => Some(Err(SnapshotFailure::Vanished)),
         Next::Failed(failure) => Some(Err(failure)),
     }
 }

@@ -15,6 +15,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
 
 use crate::act::actor::Actor;
+use crate::act::dumps::OwnDumps;
 use crate::act::loans::Loans;
 use crate::act::remote::Remote;
 use crate::alloc::{Sampling, SiteHistory, site_table};
@@ -65,6 +66,7 @@ pub(crate) struct Agent {
     pub(crate) hooks: Hooks,
     pub(crate) actor: Actor,
     pub(crate) remote: Remote,
+    pub(crate) dumps: OwnDumps,
     /// The policy in force, and how often it was changed.
     policy: Mutex<Name>,
     switches: AtomicU32,
@@ -138,6 +140,7 @@ impl Agent {
             hooks: Hooks::default(),
             actor,
             remote: Remote::default(),
+            dumps: OwnDumps::default(),
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
             snapshots: SnapshotRunner::default(),

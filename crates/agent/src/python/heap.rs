@@ -19,8 +19,9 @@ pub(crate) fn heap_dump(
     limit: u64,
     rest: Option<i32>,
     texts: bool,
+    urgent: bool,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let report = fly(py, HeapErrand::Dump { to: Destination { first, limit, rest }, texts })?;
+    let report = fly(py, HeapErrand::Dump { to: Destination { first, limit, rest }, texts, urgent })?;
     let figures = PyDict::new(py);
     figures.set_item("objects", report.objects)?;
     figures.set_item("bytes", report.written)?;
@@ -39,8 +40,7 @@ pub(crate) fn heap_count(py: Python<'_>) -> PyResult<Vec<(String, u64, u64)>> {
 /// Sends out a flight and waits for it without the GIL.
 fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
     let failed = |reason: String| PyRuntimeError::new_err(reason);
-    let agent =
-        current().ok_or_else(|| failed("neurogc is not installed: call neurogc.install()".to_owned()))?;
+    let agent = current().ok_or_else(|| failed("neurogc is not installed: call neurogc.install()".to_owned()))?;
     let vm = agent.vm(py);
     if vm.is_collecting() {
         return Err(failed("a collection is running: a finalizer cannot ask for this".to_owned()));
@@ -60,4 +60,20 @@ fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
             Next::Failed(failure) => return Err(failed(failure.to_string())),
         }
     }
+}
+
+/// What causes dumps: whether a `MemoryError` does, which signal, and how many there may be.
+#[pyfunction]
+pub(crate) fn dump_triggers() -> (bool, i32, u32) {
+    current().map_or((false, 0, 0), |agent| {
+        let on = agent.settings.heap_dump_on;
+        (on.oom, on.signal.map_or(0, |signal| signal.number), agent.settings.heap_dump_files)
+    })
+}
+
+/// Where the next dump that was not asked for goes, or nothing if there are enough.
+#[pyfunction]
+pub(crate) fn next_dump() -> Option<std::path::PathBuf> {
+    let agent = current()?;
+    agent.dumps.next(&agent.settings)
 }

@@ -16,7 +16,7 @@ use crate::sys::native::process_cpu_ns;
 
 /// What the process has to find out.
 #[derive(Clone, Copy)]
-pub(super) enum Errand<'a> {
+pub(super) enum WalkErrand<'a> {
     /// Which objects are garbage.
     Collect,
     /// How many objects of each type there are.
@@ -25,7 +25,7 @@ pub(super) enum Errand<'a> {
     Dump(&'a HeapFacts, Destination),
 }
 
-impl Errand<'_> {
+impl WalkErrand<'_> {
     /// Whether the process needs descriptors of the program.
     pub(super) fn keeps_files(&self) -> bool {
         matches!(self, Self::Dump(..))
@@ -34,7 +34,7 @@ impl Errand<'_> {
 
 /// What the process has to do.
 pub(super) struct Mission<'a> {
-    pub(super) errand: Errand<'a>,
+    pub(super) errand: WalkErrand<'a>,
     pub(super) lists: Lists,
     pub(super) layout: &'static Layout,
     pub(super) shared: &'a Shared,
@@ -67,7 +67,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
         mission.shared.control().say_trouble(WalkTrouble::NoMemory);
         system::exit(1)
     }
-    let collects = matches!(mission.errand, Errand::Collect);
+    let collects = matches!(mission.errand, WalkErrand::Collect);
     let looks = mission.looks && collects && has_own_files && mappings::lock_away();
     withdraw(mission.nicer);
     end_at_last(mission.deadline);
@@ -105,7 +105,7 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
     // process was cloned, and the clone has only this thread, so nothing changes them.
     unsafe {
         match mission.errand {
-            Errand::Collect => {
+            WalkErrand::Collect => {
                 let mut walk = Walk::new(layout, watch)?;
                 walk.enlist(&lists)?;
                 ended(0);
@@ -117,8 +117,8 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
                 ended(3);
                 Ok(())
             }
-            Errand::Count(facts, room) => HeapWalk::new(facts, watch)?.count(&lists, room),
-            Errand::Dump(facts, to) => HeapWalk::new(facts, watch)?.dump(&lists, to),
+            WalkErrand::Count(facts, room) => HeapWalk::new(facts, watch)?.count(&lists, room),
+            WalkErrand::Dump(facts, to) => HeapWalk::new(facts, watch)?.dump(&lists, to),
         }
     }
 }
@@ -126,9 +126,9 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
 /// The table of files is shared with the program until this call gives the process an empty one. Where that is refused,
 /// it stays shared and is not touched. For a dump the process has a copy of the table from the start, of which it keeps the
 /// descriptors that it writes to.
-fn let_go_of_files(errand: &Errand<'_>) -> bool {
+fn let_go_of_files(errand: &WalkErrand<'_>) -> bool {
     let own = match errand {
-        Errand::Dump(_, to) => {
+        WalkErrand::Dump(_, to) => {
             let kept = [to.first, to.rest.unwrap_or(to.first)];
             let (low, high) = (kept[0].min(kept[1]) as libc::c_uint, kept[0].max(kept[1]) as libc::c_uint);
             let mut closed = close_range(high + 1, libc::c_uint::MAX, 0);
@@ -136,7 +136,7 @@ fn let_go_of_files(errand: &Errand<'_>) -> bool {
             closed &= high <= low + 1 || close_range(low + 1, high - 1, 0);
             closed || close_one_by_one(low, high)
         }
-        Errand::Collect | Errand::Count(..) => {
+        WalkErrand::Collect | WalkErrand::Count(..) => {
             const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
             close_range(0, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE)
         }

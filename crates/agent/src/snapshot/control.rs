@@ -28,9 +28,8 @@ pub(super) struct SharedControl {
     pub(super) own_bytes: AtomicU64,
     /// Processor time that it used.
     pub(super) worked_ns: AtomicU64,
-    /// Objects that a dump has, those that are written, and bytes that are.
+    /// Objects that a dump has, and bytes of it that are written.
     pub(super) objects: AtomicU64,
-    pub(super) dumped: AtomicU64,
     pub(super) written: AtomicU64,
     /// When each step was over.
     pub(super) ended: [AtomicU64; STEPS],

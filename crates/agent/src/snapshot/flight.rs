@@ -93,11 +93,7 @@ const END_LOOK: std::time::Duration = std::time::Duration::from_micros(500);
 
 impl Flight {
     /// Clones this process. The caller holds the GIL, and stands still meanwhile.
-    pub(super) fn launch(
-        plan: &FlightPlan,
-        errand: FlightErrand,
-        apart: &mut Apart,
-    ) -> Result<Self, SnapshotFailure> {
+    pub(super) fn launch(plan: &FlightPlan, errand: FlightErrand, apart: &mut Apart) -> Result<Self, SnapshotFailure> {
         // The estimate leaves out what survived one young collection only, and what is frozen.
         let capacity = if errand.collects() { plan.objects + plan.objects / 4 + 1_000_000 } else { 0 };
         let shared = Shared::new(capacity).ok_or(SnapshotFailure::NoMemory)?;
@@ -112,9 +108,9 @@ impl Flight {
         let guard = apart.set();
         let mission = child::Mission {
             errand: match &errand {
-                FlightErrand::Collect => child::Errand::Collect,
-                FlightErrand::Count(facts, room) => child::Errand::Count(facts, room),
-                FlightErrand::Dump(facts, to) => child::Errand::Dump(facts, *to),
+                FlightErrand::Collect => child::WalkErrand::Collect,
+                FlightErrand::Count(facts, room) => child::WalkErrand::Count(facts, room),
+                FlightErrand::Dump(facts, to) => child::WalkErrand::Dump(facts, *to),
             },
             lists: plan.lists,
             layout: plan.layout,

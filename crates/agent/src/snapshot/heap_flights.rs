@@ -17,8 +17,14 @@ use crate::lifecycle::agent::lock;
 pub(crate) enum HeapErrand {
     /// A count by type.
     Count,
-    /// A dump, with or without the values of strings and integers.
-    Dump { to: Destination, texts: bool },
+    /// A dump, with or without the values of strings and integers. One that is urgent is tried where memory is short.
+    Dump { to: Destination, texts: bool, urgent: bool },
+}
+
+impl HeapErrand {
+    pub(crate) fn is_urgent(&self) -> bool {
+        matches!(self, Self::Dump { urgent: true, .. })
+    }
 }
 
 /// What it has found.
@@ -78,19 +84,6 @@ impl SnapshotRunner {
         let is_it = state.told.as_ref().is_some_and(|told| told.number == number);
         if is_it { state.told.take().map(|told| told.outcome) } else { None }
     }
-
-    /// How far the dump in flight is: objects that are written, of how many, and bytes.
-    pub(crate) fn heap_progress(&self) -> Option<(u64, u64, u64)> {
-        use std::sync::atomic::Ordering::Relaxed;
-        let state = self.state.try_lock().ok()?;
-        match &state.phase {
-            Phase::Flying(flight) if !flight.errand.collects() => {
-                let control = flight.shared.control();
-                Some((control.dumped.load(Relaxed), control.objects.load(Relaxed), control.written.load(Relaxed)))
-            }
-            _ => None,
-        }
-    }
 }
 
 impl State {
@@ -139,8 +132,7 @@ fn facts(py: Python<'_>, interpreter: &Interpreter, errand: HeapErrand) -> Resul
     let builtins = Builtins::find(py, layout).map_err(|error| unsupported(error.to_string()))?;
     let version = &interpreter.version;
     // SAFETY: this thread holds the GIL, so it has a state and an interpreter.
-    let (state, thread) =
-        unsafe { (ffi::PyInterpreterState_Get() as usize, ffi::PyThreadState_Get() as usize) };
+    let (state, thread) = unsafe { (ffi::PyInterpreterState_Get() as usize, ffi::PyThreadState_Get() as usize) };
     Ok(HeapFacts {
         layout,
         heap,

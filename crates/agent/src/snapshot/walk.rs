@@ -62,11 +62,6 @@ impl<'a> WalkWatch<'a> {
         self.control.objects.store(objects, Ordering::Relaxed);
     }
 
-    /// How many objects of a dump are written.
-    pub(super) fn progress(&self, objects: u64) {
-        self.control.dumped.store(objects, Ordering::Relaxed);
-    }
-
     /// How many bytes of a dump are written.
     pub(super) fn wrote(&self, bytes: u64) {
         self.control.written.store(bytes, Ordering::Relaxed);

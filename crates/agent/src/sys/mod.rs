@@ -6,6 +6,7 @@ pub(crate) mod heap;
 pub(crate) mod huge;
 pub(crate) mod memory;
 pub(crate) mod native;
+pub(crate) mod outlet;
 pub(crate) mod sockets;
 pub(crate) mod wake;
 pub(crate) mod work;

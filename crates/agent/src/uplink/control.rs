@@ -18,12 +18,14 @@ use nix::sys::socket::{
 use nix::unistd::{Uid, geteuid};
 
 use super::connections::Connections;
+use crate::act::remote::RemoteWork;
 use crate::book::recent::LONGEST_NS;
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
 use crate::python::gc_functions::switch;
 use crate::python::moments::call_main_thread;
 use crate::sys::native::monotonic_ns;
+use crate::sys::outlet::Outlet;
 
 /// Connections accepted in one round.
 const ACCEPTED: usize = 512;
@@ -200,12 +202,11 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Ok(name) => ticket(agent.remote.settle(change(agent, name), monotonic_ns())),
             Err(error) => Answer::Refused(NameError::to_string(&error)),
         },
-        Ask::Collect(how) => {
-            let taken = agent.remote.take_on(how, monotonic_ns());
-            call_main_thread(false);
-            agent.hooks.wake();
-            ticket(taken)
-        }
+        Ask::Collect(how) => take_on(agent, how),
+        Ask::Dump { pipe, text } => match Outlet::pipe(&control::socket_folder(geteuid().as_raw()), &pipe) {
+            Ok(to) => take_on(agent, RemoteWork::Dump { to, texts: text }),
+            Err(reason) => Answer::Refused(reason),
+        },
         Ask::Outcome(ticket) => match agent.remote.outcome(ticket) {
             Ok(outcome) => outcome.map_or(Answer::Pending, Answer::Outcome),
             Err(reason) => Answer::Refused(reason.to_owned()),
@@ -216,6 +217,19 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Err(reason) => Answer::Refused(reason),
         },
     }
+}
+
+/// Leaves something for the threads of the program to do.
+fn take_on(agent: &Agent, work: impl Into<RemoteWork>) -> Answer {
+    ticket(leave_for_program(agent, work))
+}
+
+/// The same, and gives the ticket.
+pub(super) fn leave_for_program(agent: &Agent, work: impl Into<RemoteWork>) -> Option<u64> {
+    let taken = agent.remote.take_on(work, monotonic_ns());
+    call_main_thread(false);
+    agent.hooks.wake();
+    taken
 }
 
 /// Puts another policy in force.
@@ -229,7 +243,7 @@ fn change(agent: &Agent, name: Name) -> Outcome {
 
 fn ticket(taken: Option<u64>) -> Answer {
     taken.map_or_else(
-        || Answer::Refused("a collection that was asked for is still under way".to_owned()),
+        || Answer::Refused("a collection or a dump that was asked for is still under way".to_owned()),
         Answer::Ticket,
     )
 }

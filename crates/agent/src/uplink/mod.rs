@@ -21,8 +21,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use neurogc_policy::Bytes;
 use nix::poll::PollFd;
 
+use crate::act::remote::RemoteWork;
 use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::identity::ProcessRole;
@@ -33,8 +35,9 @@ use crate::sense::process::{ceiling, has_room, resident};
 use crate::snapshot::SnapshotProgress;
 use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
+use crate::sys::outlet::Outlet;
 use crate::sys::wake::{UPLINK, Waiter};
-use control::ControlSocket;
+use control::{ControlSocket, leave_for_program};
 use listeners::Listeners;
 use trace_file::TraceFile;
 
@@ -215,12 +218,29 @@ impl<'a> Uplink<'a> {
             let ceiling = ceiling(seen.memory.rss, seen.memory.limit);
             self.agent.actor.ceiling.store(ceiling.unwrap_or(0), Ordering::Relaxed);
         }
+        self.dump_if_due(seen.memory.rss, seen.memory.limit);
         let mut ledger = self.agent.ledger();
         ledger.process(now, seen);
         if seen.threads == 0 {
             ledger.trouble("/proc cannot be read: memory, I/O, descriptors and threads are not measured".to_owned());
         }
         ledger.uplink_cpu_ns = self.cpu_before + thread_cpu_ns();
+    }
+
+    /// Has the program write a heap dump where the settings want one at this much memory.
+    fn dump_if_due(&self, resident: u64, limit: Option<u64>) {
+        let agent = &self.agent;
+        if agent.dumps.is_due(&agent.settings, resident, agent.settings.limits.ceiling.map(Bytes::get).or(limit))
+            && let Some(path) = agent.dumps.next(&agent.settings)
+        {
+            let taken = leave_for_program(agent, RemoteWork::Dump { to: Outlet::file(&path), texts: true });
+            if taken.is_none() {
+                let mut ledger = agent.ledger();
+                ledger.trouble(
+                    "no heap dump was written near the memory limit: another command was under way".to_owned(),
+                );
+            }
+        }
     }
 
     /// How long the next round may wait where no peer moves. A thread that closes a block of the trace wakes this one.

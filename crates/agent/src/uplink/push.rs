@@ -232,6 +232,7 @@ impl Push {
                 Answer::Refused("a model's file is named on this machine: neurogc policy PID neural:FILE".to_owned())
             }
             Ask::Policy(_) | Ask::Collect(_) => answer_to(ask, agent),
+            Ask::Dump { .. } => Answer::Refused("a heap dump is taken on the process's own machine".to_owned()),
             Ask::Sites(_) if self.answers.has_sites() => Answer::Refused("a table of sites is on its way".to_owned()),
             Ask::Sites(_) => match answer_to(ask, agent) {
                 Answer::Sites(table) => Answer::Sites(Box::new(cut_sites(&table, MOST_SITES))),

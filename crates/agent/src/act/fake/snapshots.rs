@@ -170,7 +170,9 @@ impl FakeSnapshots {
         match &state.phase {
             Phase::Idle => SnapshotProgress::Idle,
             Phase::Reaping => SnapshotProgress::Busy,
-            Phase::Flying { began, .. } | Phase::Dumping { began, .. } => SnapshotProgress::InFlight { since_ns: *began },
+            Phase::Flying { began, .. } | Phase::Dumping { began, .. } => {
+                SnapshotProgress::InFlight { since_ns: *began }
+            }
             Phase::Landed { left, .. } => {
                 let left = *left as usize;
                 SnapshotProgress::Ready { candidates: left, components: left / 2, largest: left.min(2), piece: None }

@@ -26,7 +26,7 @@ const TEXT: usize = 64;
 const NAME: usize = 256;
 
 /// The block that is being made, and where it goes.
-pub(super) struct Writer {
+pub(super) struct DumpWriter {
     columns: [Array<u8>; COLUMNS],
     block: BlockHead,
     /// The current object, and the address of the one before.
@@ -37,7 +37,7 @@ pub(super) struct Writer {
     totals: Totals,
 }
 
-impl Writer {
+impl DumpWriter {
     fn new(output: Output) -> Option<Self> {
         let column = |bytes| Array::new(bytes);
         Some(Self {
@@ -103,7 +103,7 @@ impl HeapWalk<'_> {
         unsafe {
             self.write_tables(&mut output)?;
             ended[4] = system::now();
-            self.writer = Some(Writer::new(output).ok_or(WalkTrouble::NoMemory)?);
+            self.writer = Some(DumpWriter::new(output).ok_or(WalkTrouble::NoMemory)?);
             self.write_objects()?;
         }
         self.flush()?;
@@ -131,7 +131,6 @@ impl HeapWalk<'_> {
                     number += 1;
                 }
             }
-            self.watch.progress(number.into());
         }
         Ok(())
     }
@@ -211,15 +210,12 @@ impl HeapWalk<'_> {
     }
 
     /// The value of an integer of at most two digits, which are of 30 bits.
-    unsafe fn integer(&self, object: usize) -> Option<i64> {
+    pub(super) unsafe fn integer(&self, object: usize) -> Option<i64> {
         // SAFETY: the caller's promise: it is an int.
         unsafe {
             let tag = signed(object + self.layout.var_object_size);
-            let (digits, negative) = if self.heap.minor >= 12 {
-                (tag as usize >> 3, tag & 3 == 2)
-            } else {
-                (tag.unsigned_abs(), tag < 0)
-            };
+            let (digits, negative) =
+                if self.heap.minor >= 12 { (tag as usize >> 3, tag & 3 == 2) } else { (tag.unsigned_abs(), tag < 0) };
             let digit = |at: usize| i64::from(int(object + self.heap.long_digits + 4 * at));
             let value = match digits {
                 0 => 0,
@@ -290,7 +286,7 @@ impl HeapWalk<'_> {
         if let Some(writer) = &mut self.writer {
             let number = self.seen.number(object).unwrap_or(writer.row.number);
             writer.block.references += 1;
-            let Writer { columns, predicted, .. } = writer;
+            let DumpWriter { columns, predicted, .. } = writer;
             predicted.put(&mut columns[Column::References as usize], number);
         }
     }
@@ -300,7 +296,7 @@ impl HeapWalk<'_> {
         if let Some(writer) = &mut self.writer {
             let number = self.seen.number(object).unwrap_or(writer.row.number);
             writer.block.references += 1;
-            let Writer { columns, predicted, .. } = writer;
+            let DumpWriter { columns, predicted, .. } = writer;
             predicted.put_key(&mut columns[Column::References as usize], number);
         }
     }
@@ -310,7 +306,7 @@ impl HeapWalk<'_> {
         if let Some(writer) = &mut self.writer {
             let number = if object == 0 { None } else { self.seen.number(object) };
             writer.block.references += u64::from(number.is_some());
-            let Writer { columns, predicted, .. } = writer;
+            let DumpWriter { columns, predicted, .. } = writer;
             predicted.put_slot(&mut columns[Column::References as usize], number);
         }
     }

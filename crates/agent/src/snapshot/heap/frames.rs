@@ -1,6 +1,9 @@
 //! Threads and their frames, with local variables.
 
+use neurogc_ngch::Kind;
+
 use super::HeapWalk;
+use super::classes::MANAGED_DICT;
 use super::raw::{byte, bytes, int, word};
 use crate::cpython::lines;
 
@@ -10,7 +13,7 @@ const MOST_FRAMES: usize = 1 << 20;
 
 /// A frame.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
+pub(super) struct HeapFrame {
     at: usize,
     pub(super) code: usize,
     pub(super) function: usize,
@@ -68,7 +71,7 @@ impl HeapWalk<'_> {
     ///
     /// # Safety
     /// It must be a frame.
-    pub(super) unsafe fn frame(&self, at: usize) -> Option<Frame> {
+    pub(super) unsafe fn frame(&self, at: usize) -> Option<HeapFrame> {
         let (layout, heap) = (self.layout, self.heap);
         // SAFETY: the caller's promise: the fields are where the layout says.
         unsafe {
@@ -79,11 +82,13 @@ impl HeapWalk<'_> {
                 return None;
             }
             let code = self.untagged(word(at + layout.frame_code));
-            if code == 0 || !code.is_multiple_of(8) || word(code + layout.object_type) != self.facts.builtins.code_type {
+            if code == 0 || !code.is_multiple_of(8) || word(code + layout.object_type) != self.facts.builtins.code_type
+            {
                 return None;
             }
             let count = |offset: usize| int(code + offset).max(0) as usize;
-            let tuple = |offset: Option<usize>| offset.map_or(0, |offset| word(word(code + offset) + layout.var_object_size));
+            let tuple =
+                |offset: Option<usize>| offset.map_or(0, |offset| word(word(code + offset) + layout.var_object_size));
             let variables = count(layout.code_nlocalsplus) + tuple(heap.code_cellvars) + tuple(heap.code_freevars);
             let most = count(layout.code_stacksize);
             let slots = at + layout.frame_localsplus;
@@ -98,7 +103,7 @@ impl HeapWalk<'_> {
                     top => Some((top.saturating_sub(slots) / 8).saturating_sub(variables)),
                 },
             };
-            Some(Frame {
+            Some(HeapFrame {
                 at,
                 code,
                 function: heap.frame_function.map_or(0, |function| self.untagged(word(at + function))),
@@ -123,19 +128,19 @@ impl HeapWalk<'_> {
     ///
     /// # Safety
     /// The frame must have so many.
-    pub(super) unsafe fn frame_slot(&self, frame: &Frame, slot: usize) -> usize {
+    pub(super) unsafe fn frame_slot(&self, frame: &HeapFrame, slot: usize) -> usize {
         // SAFETY: the caller's promise.
         self.untagged(unsafe { word(frame.slots + 8 * slot) })
     }
 
     /// Whether a frame's variables are references of its generator, which tells of them unless it runs. Until 3.10 the
     /// frame is an object and tells of them itself; they are told of again for their names.
-    pub(super) fn is_told_by_generator(frame: &Frame) -> bool {
+    pub(super) fn is_told_by_generator(frame: &HeapFrame) -> bool {
         frame.generator != 0 && !frame.runs && frame.object != frame.at
     }
 
     /// The line at which a frame is, or zero.
-    pub(super) unsafe fn line(&self, frame: &Frame) -> u32 {
+    pub(super) unsafe fn line(&self, frame: &HeapFrame) -> u32 {
         let layout = self.layout;
         // SAFETY: the caller's promise: the code's table is a bytes object.
         unsafe {
@@ -155,6 +160,65 @@ impl HeapWalk<'_> {
                 }
             };
             line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0)
+        }
+    }
+
+    /// The name of a thread as `threading` knows it: a string object.
+    ///
+    /// # Safety
+    /// The facts must be those of this process.
+    pub(super) unsafe fn thread_name(&mut self, ident: u64) -> Option<usize> {
+        // SAFETY: the caller's promise: what is followed are objects, whose types are looked at first.
+        unsafe {
+            let modules = word(self.facts.interpreter + self.heap.interpreter_modules);
+            if modules == 0 || !self.is_dict(modules) {
+                return None;
+            }
+            let threading = self.item(modules, b"threading")?;
+            if self.kind_of(threading)? != Kind::Module {
+                return None;
+            }
+            let dict = word(threading + self.heap.module_dict);
+            let active = self.item(dict, b"_active").filter(|active| self.is_dict(*active))?;
+            let keys = self.keys(word(active + self.heap.dict_keys));
+            let wanted = i64::try_from(ident).ok();
+            let at = (0..keys.count).find(|at| {
+                let key = Self::key_at(&keys, *at);
+                key != 0 && self.is_exact_int(key) && self.integer(key) == wanted
+            })?;
+            let thread = Self::value_at(&keys, at);
+            let name = self.attribute(thread, b"_name")?;
+            self.is_text(name).then_some(name)
+        }
+    }
+
+    unsafe fn kind_of(&mut self, object: usize) -> Option<Kind> {
+        // SAFETY: the caller's promise: it is an object.
+        let class = unsafe { self.classes.of(word(object + self.layout.object_type)) }.ok()?;
+        Some(self.classes.get(class).kind)
+    }
+
+    /// An attribute of an instance of a class that is written in Python.
+    unsafe fn attribute(&mut self, object: usize, name: &[u8]) -> Option<usize> {
+        if object == 0 {
+            return None;
+        }
+        // SAFETY: the caller's promise: it is an object.
+        unsafe {
+            let class = self.classes.of(word(object + self.layout.object_type)).ok()?;
+            let class = *self.classes.get(class);
+            let mut dict = 0;
+            if self.heap.minor >= 11 && class.has(MANAGED_DICT) {
+                let (attributes, managed) = self.managed(object, &class);
+                if let (Some(attributes), Some(keys)) = (attributes, self.shared_keys(&class)) {
+                    let found = (0..attributes.count).find(|at| self.ascii(Self::key_at(&keys, *at)) == Some(name));
+                    return found.map(|at| word(attributes.at + 8 * at)).filter(|value| *value != 0);
+                }
+                dict = managed;
+            } else if let Some(place) = self.dict_place(object, &class) {
+                dict = word(place);
+            }
+            if dict != 0 && self.is_dict(dict) { self.item(dict, name) } else { None }
         }
     }
 }

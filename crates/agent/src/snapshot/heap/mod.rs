@@ -6,6 +6,7 @@
 
 mod builtins;
 mod classes;
+mod dicts;
 mod emit;
 mod fields;
 mod frames;
@@ -87,7 +88,7 @@ pub(crate) struct HeapWalk<'a> {
     old_numpy: bool,
     /// What could not be done in a function that CPython calls.
     trouble: Option<WalkTrouble>,
-    writer: Option<emit::Writer>,
+    writer: Option<emit::DumpWriter>,
 }
 
 impl<'a> HeapWalk<'a> {

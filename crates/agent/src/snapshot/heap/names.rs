@@ -132,7 +132,11 @@ impl HeapWalk<'_> {
                 Kind::Module => self.note_keys(word(object + self.heap.module_dict)),
                 Kind::Type => self.note_type(object),
                 Kind::Task => {
-                    if self.tasks.push(object) { Ok(()) } else { Err(WalkTrouble::NoMemory) }
+                    if self.tasks.push(object) {
+                        Ok(())
+                    } else {
+                        Err(WalkTrouble::NoMemory)
+                    }
                 }
                 Kind::Other if class.is_descriptor => self.name(word(object + self.heap.descriptor_name)),
                 _ => Ok(()),
@@ -144,7 +148,8 @@ impl HeapWalk<'_> {
         let (layout, heap) = (self.layout, self.heap);
         // SAFETY: the caller's promise: it is a code object.
         unsafe {
-            for offset in [Some(layout.code_name), Some(layout.code_filename), heap.code_qualname].into_iter().flatten() {
+            for offset in [Some(layout.code_name), Some(layout.code_filename), heap.code_qualname].into_iter().flatten()
+            {
                 self.name(word(object + offset))?;
             }
             let tuples = [
@@ -225,8 +230,13 @@ impl HeapWalk<'_> {
         }
     }
 
-    unsafe fn is_dict(&self, object: usize) -> bool {
+    pub(super) unsafe fn is_dict(&self, object: usize) -> bool {
         // SAFETY: the caller's promise: it is an object.
         unsafe { self.facts.builtins.kind(word(object + self.layout.object_type)) == Some(Kind::Dict) }
+    }
+
+    pub(super) unsafe fn is_exact_int(&self, object: usize) -> bool {
+        // SAFETY: the caller's promise: it is an object.
+        unsafe { self.facts.builtins.kind(word(object + self.layout.object_type)) == Some(Kind::Int) }
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Seen {
 
 /// Where an object's bit is.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BitPlace {
     region: *mut Region,
     word: usize,
     bit: u64,
@@ -103,7 +103,7 @@ impl Seen {
 
     /// Where an address has its bit; nothing where it cannot be an object's, or where there is no memory.
     #[inline(always)]
-    fn place(&mut self, address: usize) -> Option<Place> {
+    fn place(&mut self, address: usize) -> Option<BitPlace> {
         if address >> ADDRESS_BITS != 0 || !address.is_multiple_of(8) {
             return None;
         }
@@ -115,13 +115,13 @@ impl Seen {
             }
         }
         let granule = (address % (1 << REGION_BITS)) >> 3;
-        Some(Place { region, word: granule >> 6, bit: 1 << (granule & 63) })
+        Some(BitPlace { region, word: granule >> 6, bit: 1 << (granule & 63) })
     }
 
     /// Adds an object. True if it is new.
     #[inline(always)]
     pub(super) fn add(&mut self, address: usize) -> Result<bool, WalkTrouble> {
-        let Some(Place { region, word, bit }) = self.place(address) else { return Err(WalkTrouble::NoMemory) };
+        let Some(BitPlace { region, word, bit }) = self.place(address) else { return Err(WalkTrouble::NoMemory) };
         // SAFETY: `place` gives a region and a word in it.
         unsafe {
             let bits = (*region).all.as_mut_ptr().add(word);
@@ -138,7 +138,7 @@ impl Seen {
     /// Notes that the collector tracks an object, which is added.
     #[inline(always)]
     pub(super) fn track(&mut self, address: usize) -> Result<(), WalkTrouble> {
-        let Some(Place { region, word, bit }) = self.place(address) else { return Err(WalkTrouble::NoMemory) };
+        let Some(BitPlace { region, word, bit }) = self.place(address) else { return Err(WalkTrouble::NoMemory) };
         // SAFETY: as in `add`.
         unsafe {
             let bits = (*region).all.as_mut_ptr().add(word);
@@ -158,7 +158,7 @@ impl Seen {
 
     /// Where an object is, if the address is that of one.
     #[inline(always)]
-    fn find(&self, address: usize) -> Option<Place> {
+    fn find(&self, address: usize) -> Option<BitPlace> {
         if address >> ADDRESS_BITS != 0 || !address.is_multiple_of(8) {
             return None;
         }
@@ -170,13 +170,13 @@ impl Seen {
         let (word, bit) = (granule >> 6, 1 << (granule & 63));
         // SAFETY: the word is below `WORDS` because of the remainder above.
         let bits = unsafe { *(*region).all.as_ptr().add(word) };
-        (bits & bit != 0).then_some(Place { region, word, bit })
+        (bits & bit != 0).then_some(BitPlace { region, word, bit })
     }
 
     /// Marks an object as walked; false if it was before.
     #[inline(always)]
     pub(super) fn take(&mut self, address: usize) -> bool {
-        let Some(Place { region, word, bit }) = self.find(address) else { return false };
+        let Some(BitPlace { region, word, bit }) = self.find(address) else { return false };
         // SAFETY: as in `add`.
         unsafe {
             let done = (*region).done.as_mut_ptr().add(word);
@@ -189,7 +189,7 @@ impl Seen {
     /// The number of an object, after `rank`.
     #[inline(always)]
     pub(super) fn number(&self, address: usize) -> Option<u32> {
-        let Place { region, word, bit } = self.find(address)?;
+        let BitPlace { region, word, bit } = self.find(address)?;
         // SAFETY: as in `add`.
         unsafe {
             let bits = *(*region).all.as_ptr().add(word);

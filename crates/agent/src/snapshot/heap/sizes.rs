@@ -4,8 +4,9 @@ use neurogc_ngch::Kind;
 
 use super::HeapWalk;
 use super::classes::{Class, HEAP_TYPE, INLINE_VALUES, MANAGED_DICT, MANAGED_WEAKREF};
+use super::dicts::index_bytes;
 use super::raw::{byte, int, signed, word};
-use super::references::{DESCRIPTION, DIMENSIONS, FLAGS, OWNS, index_bytes};
+use super::references::{DESCRIPTION, DIMENSIONS, FLAGS, OWNS};
 
 /// The collector's head, and the words for dict and weak references before it.
 const GC_HEAD: usize = 16;
@@ -83,8 +84,12 @@ impl HeapWalk<'_> {
                     plain() + if apart { 16 * (word(object + heap.set_mask) + 1) } else { 0 }
                 }
                 Kind::Code => plain().next_multiple_of(8),
-                Kind::ByteArray if heap.bytearray_object.is_some() => class.basic,
-                Kind::ByteArray => class.basic + word(object + heap.bytearray_alloc),
+                Kind::ByteArray => {
+                    let allocated = word(object + heap.bytearray_alloc);
+                    // From 3.15 on that is a bytes object, to which nothing else refers.
+                    let head = if heap.bytearray_object.is_some() && allocated > 0 { layout.bytes_data + 1 } else { 0 };
+                    class.basic + allocated + head
+                }
                 Kind::Deque => {
                     let (left, length) = (word(object + 40), word(object + layout.var_object_size));
                     class.basic + (left + length).div_ceil(64) * DEQUE_BLOCK
@@ -130,7 +135,7 @@ impl HeapWalk<'_> {
             let keys = word(object + heap.dict_keys);
             let values = word(object + heap.dict_values);
             let mut size = 0;
-            if values != 0 && !heap.values_embedded.is_some_and(|embedded| byte(values + embedded) != 0) {
+            if values != 0 && heap.values_embedded.is_none_or(|embedded| byte(values + embedded) == 0) {
                 size += 8 * self.usable(keys);
             }
             if signed(keys + heap.keys_refcnt) == 1 {

@@ -210,20 +210,22 @@ impl HeapWalk<'_> {
     unsafe fn threads_and_frames(&mut self, roots: &mut Roots) -> Result<(Table, Table), WalkTrouble> {
         let (mut threads, mut frames) = (Table::new()?, Table::new()?);
         let (mut thread, mut passed) = (0, 0);
+        let mut name = Array::new(1 << 12).ok_or(WalkTrouble::NoMemory)?;
         // SAFETY: the caller's promise.
         unsafe {
             while let Some(next) = self.next_thread(thread, threads.count as usize) {
                 thread = next;
                 let number = threads.count as u32;
                 let native = self.layout.thread_native_thread_id.map_or(0, |native| word(thread + native) as u64);
-                let mut name = [0; 32];
-                let row = ThreadRow {
-                    ident: word(thread + self.layout.thread_thread_id) as u64,
-                    native,
-                    current: thread == self.facts.thread,
-                    name: thread_name(self.facts.pid, native, &mut name),
-                };
-                row.put(threads.row());
+                let ident = word(thread + self.layout.thread_thread_id) as u64;
+                let mut kernel = [0; 32];
+                name.truncate(0);
+                match self.thread_name(ident) {
+                    Some(text) => self.put_utf8(text, &mut name),
+                    None => name.put_bytes(kernel_name(self.facts.pid, native, &mut kernel)),
+                }
+                let current = thread == self.facts.thread;
+                ThreadRow { ident, native, current, name: name.all() }.put(threads.row());
                 let mut at = self.first_frame(thread);
                 while at != 0 {
                     self.watch.step()?;
@@ -275,7 +277,7 @@ impl HeapWalk<'_> {
 }
 
 /// The kernel's name of a thread of the program.
-fn thread_name(pid: u32, native: u64, to: &mut [u8; 32]) -> &[u8] {
+fn kernel_name(pid: u32, native: u64, to: &mut [u8; 32]) -> &[u8] {
     let mut path = [0; 64];
     let length = write!(&mut path[..], "/proc/{pid}/task/{native}/comm")
         .ok()

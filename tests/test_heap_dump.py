@@ -1,0 +1,283 @@
+"""Heap dumps have every object that Python code finds, with its size, and names for what holds it."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+
+import ngch
+import pytest
+from observed import Running, binary, python, run, socket_path
+from snapshots import app, snap
+
+pytestmark = pytest.mark.needs_agent
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """What the program with the difficult heap found when it compared its dump with what it sees."""
+    return json.loads(app("heap_dump.py", str(tmp_path_factory.mktemp("dump") / "heap.ngch")))
+
+
+def test_every_object_that_python_finds_is_there(report):
+    assert report["missing"] == [] and report["wrong"] == []
+    assert report["foot"] and report["objects"] == report["figures"]["objects"] > report["found"] > 50_000
+
+
+def test_references_are_those_that_python_finds(report):
+    # A few dicts and the running coroutine have changed since.
+    assert report["referents"] > 300_000 and report["lost"] < 60, report["lost_of"]
+
+
+def test_sizes_are_those_of_getsizeof(report):
+    assert abs(report["ours"] - report["theirs"]) < report["theirs"] * 0.005, report["differ"]
+    assert report["absolute"] < report["theirs"] * 0.005, report["differ"]
+
+
+def test_a_long_list_is_divided_among_blocks(report):
+    assert report["blocks"] > 2
+    assert report["labels"]["last"] == ["in a long list"]
+
+
+def test_references_have_the_names_that_a_person_would_write(report):
+    labels = report["labels"]
+    expected = {
+        "module": "__main__", "attribute": "plain 3", "slot": [2], "deque": [999], "turned": [299],
+        "dict": ["in a dict of its own"], "closure": ["held by a closure"], "module global of function": 0,
+        "code": "generator", "generator": [["first"]], "only a key": ["only a key"], "holes": 100,
+        "finalizer": ["__main__.Finalized"],
+    }
+    assert {name: labels[name] for name in expected} == expected
+    assert labels.get("object array", [["in an array", 2]]) == [["in an array", 2]]
+
+
+def test_values_of_strings_and_integers_are_there(report):
+    labels = report["labels"]
+    assert (labels["negative"], labels["huge"]) == (-12345678901, None)
+    assert (labels["latin"], labels["wide"], labels["widest"]) == ("é" * 30, "ж" * 64, "😀" * 64)
+
+
+def test_threads_frames_and_tasks_are_told(report):
+    labels = report["labels"]
+    assert labels["locals"] == {"local_of_main": ["local of main"], "local_of_thread": ["local of a thread"]}
+    assert labels["functions"] == ["<module>", "dump", "main", "thread_with_locals"] and labels["lines"]
+    assert labels["threads"] == ["MainThread", "a thread of ours"] and labels["current"] == ["MainThread"]
+    assert labels["task"] == {"state": 0, "name": "sleeper", "coroutine": True, "awaits": True}
+    assert labels["tracked"] == [True, False]
+
+
+def test_without_text_only_names_are_there(tmp_path, report):
+    path = tmp_path / "heap.ngch"
+    without = json.loads(app("heap_dump.py", str(path), "--no-text"))
+    assert without["withheld"] == [] != report["withheld"]
+    dump = ngch.read(path)
+    texts = {it.value for it in dump.objects if it.type.kind == "str"}
+    assert {"thread_with_locals", "local_of_thread", "heap", "first"} <= texts
+    assert not texts & {"plain 3", "in a long list", "held by a closure"}
+    assert all(it.value is None for it in dump.objects if it.type.kind == "int")
+    assert dump.head["flags"] == 0
+
+
+def test_only_the_user_can_read_the_file_and_nothing_is_left(tmp_path):
+    path = tmp_path / "heap.ngch"
+    snap(f"""
+import stat
+before = sorted(os.listdir("/proc/self/fd"))
+figures = neurogc.heap.dump({str(path)!r})
+assert figures["objects"] > 10_000 and figures["bytes"] == os.path.getsize({str(path)!r}), figures
+assert sorted(os.listdir("/proc/self/fd")) == before
+nothing_is_left()
+""")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["heap.ngch"]
+
+
+def test_what_cannot_be_written_raises_and_leaves_nothing(tmp_path):
+    snap(f"""
+for path in ({str(tmp_path / "no folder" / "heap.ngch")!r}, "/dev/full/heap"):
+    try:
+        neurogc.heap.dump(path)
+    except OSError:
+        pass
+    else:
+        raise AssertionError(path)
+# A full disk.
+full = os.open("/dev/full", os.O_WRONLY)
+try:
+    agent.heap_dump(full, 0, full, True, False)
+except RuntimeError as error:
+    assert "no room" in str(error), error
+else:
+    raise AssertionError("no error")
+os.close(full)
+nothing_is_left()
+assert neurogc.heap.count()["dict"]["count"] > 100
+""")
+
+
+def test_memory_first_and_the_rest_on_disk(tmp_path):
+    path = tmp_path / "heap.ngch"
+    snap(f"""
+neurogc.heap._MEMORY = 100_000
+figures = neurogc.heap.dump({str(path)!r})
+assert figures["bytes"] > 200_000
+""")
+    assert ngch.read(path).foot["objects"] > 10_000
+
+
+def test_counts_by_type_are_those_of_the_program():
+    snap("""
+class Counted:
+    pass
+kept = [Counted() for _ in range(12_345)]
+counts = neurogc.heap.count()
+assert counts["__main__.Counted"]["count"] == 12_345, counts["__main__.Counted"]
+assert counts["__main__.Counted"]["bytes"] >= 12_345 * 48
+assert counts["list"]["bytes"] > 8 * 12_345
+assert list(counts) == sorted(counts, key=lambda name: -counts[name]["count"])
+nothing_is_left()
+""")
+
+
+def test_a_dump_leaves_the_collector_as_it_was():
+    snap("""
+gc.collect()
+young = [[] for _ in range(100)]
+before, frozen = gc.get_count(), gc.get_freeze_count()
+neurogc.heap.count()
+after = gc.get_count()
+assert after[0] >= before[0] and after[1:] == before[1:], (before, after)
+garbage(1000)
+assert gc.collect() >= 2000
+""")
+
+
+def test_a_fork_during_the_flight_harms_nothing(tmp_path):
+    snap(f"""
+path = {str(tmp_path / "heap.ngch")!r}
+kept = [{{"number": number}} for number in range(300_000)]
+done = []
+thread = threading.Thread(target=lambda: done.append(neurogc.heap.dump(path)))
+thread.start()
+children = []
+while thread.is_alive():
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if gc.collect() >= 0 else 1)
+    children.append(os.waitpid(child, 0)[1])
+thread.join()
+assert children and set(children) == {{0}}, children
+assert done and done[0]["objects"] > 600_000, done
+nothing_is_left()
+""", timeout=120)
+    dump = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import ngch; "
+                           f"print(ngch.read({str(tmp_path / 'heap.ngch')!r}).foot['objects'])"], capture_output=True, text=True)
+    assert int(dump.stdout) > 600_000, dump
+
+
+def test_a_collection_during_the_flight_does_not_end_it():
+    snap("""
+kept = [{"number": number} for number in range(200_000)]
+counts = []
+thread = threading.Thread(target=lambda: counts.append(neurogc.heap.count()))
+thread.start()
+while thread.is_alive():
+    gc.collect()
+thread.join()
+assert counts[0]["dict"]["count"] > 200_000
+nothing_is_left()
+""")
+
+
+def test_a_program_without_memory_to_spare_is_told_so():
+    snap("""
+import resource
+kept = [[] for _ in range(100_000)]
+with open("/proc/self/statm") as pages:
+    now = int(pages.read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 20), resource.RLIM_INFINITY))
+try:
+    neurogc.heap.count()
+except (RuntimeError, MemoryError) as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert neurogc.heap.count()["list"]["count"] > 100_000
+nothing_is_left()
+""")
+
+
+def test_a_cut_file_is_read_as_far_as_it_goes(tmp_path):
+    path = tmp_path / "heap.ngch"
+    app("heap_dump.py", str(path))
+    whole = ngch.read(path)
+    length = path.stat().st_size
+    for share in (0.5, 0.9, 0.999):
+        os.truncate(path, int(length * share))
+        cut = ngch.read(path)
+        assert cut.foot is None and cut.types and cut.roots
+        assert 0 < len(cut.objects) <= len(whole.objects) == cut.head["objects"]
+        length = path.stat().st_size
+
+
+def test_garbage_is_in_the_dump(tmp_path):
+    path = tmp_path / "heap.ngch"
+    snap(f"garbage(500)\nneurogc.heap.dump({str(path)!r})")
+    nodes = [it for it in ngch.read(path).objects if it.type.name == "__main__.Node"]
+    assert len(nodes) == 1000
+
+
+@pytest.mark.skipif(not binary(), reason="the command is not built")
+def test_the_command_dumps_a_running_process(tmp_path):
+    code = "import time\nheld = ['held by the program'] * 1000\nprint('up', flush=True)\nwhile True: time.sleep(0.01)"
+    with Running(code, policy="observe", within=60) as program:
+        assert program.line() == "up"
+        while not socket_path(program.pid).exists():
+            time.sleep(0.01)
+        path = tmp_path / "heap.ngch"
+        done = subprocess.run(
+            [binary(), "heap", "dump", str(program.pid), "-o", str(path), "--json"], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        figures = json.loads(done.stdout)
+    assert figures["bytes"] == path.stat().st_size and figures["pause_ms"] > 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    dump = ngch.read(path)
+    assert len(dump.objects) == figures["objects"] == dump.foot["objects"]
+    assert any(it.value == "held by the program" for it in dump.objects if it.type.kind == "str")
+
+
+def test_a_memory_error_that_ends_the_program_causes_a_dump(tmp_path):
+    code = "held = ['held when memory ran out']\nraise MemoryError('none left')"
+    done = run(sys.executable, "-c", code, NEUROGC_HEAP_DUMP_ON="oom", NEUROGC_HEAP_DUMP_FOLDER=tmp_path)
+    assert done.returncode == 1 and "MemoryError: none left" in done.stderr
+    [path] = tmp_path.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert any(it.value == "held when memory ran out" for it in ngch.read(path).objects if it.type.kind == "str")
+
+
+def test_another_error_causes_none(tmp_path):
+    run(sys.executable, "-c", "raise ValueError", NEUROGC_HEAP_DUMP_ON="oom", NEUROGC_HEAP_DUMP_FOLDER=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_causes_no_more_dumps_than_allowed(tmp_path):
+    python(
+        "import os, signal\nfor _ in range(5): os.kill(os.getpid(), signal.SIGUSR2)",
+        NEUROGC_HEAP_DUMP_ON="USR2", NEUROGC_HEAP_DUMP_FOLDER=tmp_path, NEUROGC_HEAP_DUMP_FILES=2,
+    )
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_memory_near_its_limit_causes_a_dump(tmp_path):
+    python(f"""
+import os, time
+held = [bytearray(1 << 20) for _ in range(100)]
+deadline = time.monotonic() + 30
+while not [name for name in os.listdir({str(tmp_path)!r}) if name.endswith(".ngch")]:
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
+""", NEUROGC_HEAP_DUMP_ON="limit=50", NEUROGC_HEAP_DUMP_FOLDER=tmp_path, NEUROGC_MEMORY_MAX_MB=200, NEUROGC_SAMPLE_MS=100)
+    [path] = tmp_path.iterdir()
+    assert sum(it.type.kind == "bytearray" for it in ngch.read(path).objects) >= 100
