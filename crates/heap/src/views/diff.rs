@@ -42,22 +42,23 @@ impl PlaceTable {
     /// Keeps what a comparison needs.
     #[must_use]
     pub fn new(places: &HeapPlaces, summary: &super::HeapSummary) -> Self {
-        let mut index = FxHashMap::default();
-        let entries: Vec<Entry> = (0..places.nodes.len() as u32)
-            .map(|place| {
-                let node = &places.nodes[place as usize];
-                Entry {
-                    parent: node.parent,
-                    name: places.name(place),
-                    class: places.class(place).to_owned(),
-                    objects: node.objects,
-                    bytes: node.bytes,
-                    retained: node.retained,
-                }
-            })
-            .collect();
-        for (place, entry) in entries.iter().enumerate().skip(1) {
-            index.insert((entry.parent, entry.class.clone(), entry.name.clone()), place as u32);
+        let mut index: FxHashMap<(u32, String, String), u32> = FxHashMap::default();
+        let (mut entries, mut homes): (Vec<Entry>, Vec<u32>) = (Vec::new(), Vec::new());
+        for (place, node) in places.nodes.iter().enumerate() {
+            let number = place as u32;
+            let parent = if number == TOP { TOP } else { homes[node.parent as usize] };
+            let (name, class) = (places.name(number), places.class(number).to_owned());
+            // Two classes may have the same name: what a person cannot tell apart is one place.
+            let next = entries.len() as u32;
+            let home = *index.entry((parent, class.clone(), name.clone())).or_insert(next);
+            homes.push(home);
+            if home == next {
+                entries.push(Entry { parent, name, class, objects: 0, bytes: 0, retained: 0 });
+            }
+            let entry = &mut entries[home as usize];
+            entry.objects += node.objects;
+            entry.bytes += node.bytes;
+            entry.retained += node.retained;
         }
         Self {
             entries,
