@@ -1,6 +1,5 @@
 """Heap dumps by themselves: when a thread ends with a MemoryError, and on a signal."""
 
-import os
 import signal
 import sys
 import threading

@@ -1,6 +1,6 @@
 //! Blocks: up to 65 536 objects in columns. A block is read without any other.
 
-use crate::{Cursor, FormatError, Sink};
+use crate::{ByteSink, Cursor, FormatError};
 
 /// The most objects that a block has.
 pub const BLOCK_OBJECTS: u32 = 65_536;
@@ -10,7 +10,7 @@ const BLOCK_HEAD: usize = 40 + 8 * COLUMNS;
 
 /// The columns of a block, in their order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Column {
+pub enum DumpColumn {
     /// Distance of each object from the one before, in units of eight bytes.
     Addresses = 0,
     /// Number of the type, times two, plus one if the collector tracks the object.
@@ -67,13 +67,13 @@ impl BlockHead {
 
 /// A block that is read.
 #[derive(Clone, Copy, Debug)]
-pub struct Block<'a> {
+pub struct DumpBlock<'a> {
     /// What its head says.
     pub head: BlockHead,
     columns: [&'a [u8]; COLUMNS],
 }
 
-impl<'a> Block<'a> {
+impl<'a> DumpBlock<'a> {
     /// The block in a section's bytes.
     pub fn decode(section: &'a [u8]) -> Result<Self, FormatError> {
         let mut fields = Cursor::new(section);
@@ -98,7 +98,7 @@ impl<'a> Block<'a> {
             *column = fields.bytes(usize::try_from(length).map_err(|_| FormatError::Cut)?)?;
         }
         // Each reference takes a byte at least, so that a reader may reserve room for as many as the head says.
-        if head.references > head.lengths[Column::References as usize] {
+        if head.references > head.lengths[DumpColumn::References as usize] {
             return Err(FormatError::Damaged("a block has fewer references than its head says"));
         }
         Ok(Self { head, columns })
@@ -106,7 +106,7 @@ impl<'a> Block<'a> {
 
     /// The bytes of a column.
     #[must_use]
-    pub fn column(&self, column: Column) -> Cursor<'a> {
+    pub fn column(&self, column: DumpColumn) -> Cursor<'a> {
         Cursor::new(self.columns[column as usize])
     }
 
@@ -117,10 +117,10 @@ impl<'a> Block<'a> {
             number: self.head.first,
             left: self.head.objects,
             address: self.head.address,
-            addresses: self.column(Column::Addresses),
-            types: self.column(Column::Types),
-            sizes: self.column(Column::Sizes),
-            counts: self.column(Column::Counts),
+            addresses: self.column(DumpColumn::Addresses),
+            types: self.column(DumpColumn::Types),
+            sizes: self.column(DumpColumn::Sizes),
+            counts: self.column(DumpColumn::Counts),
         }
     }
 }
@@ -145,7 +145,7 @@ pub struct ObjectRow {
 impl ObjectRow {
     /// Appends the row to the first four columns, given the address of the object before.
     #[inline]
-    pub fn encode(&self, before: u64, columns: &mut [impl Sink; COLUMNS]) {
+    pub fn encode(&self, before: u64, columns: &mut [impl ByteSink; COLUMNS]) {
         let [addresses, types, sizes, counts, ..] = columns;
         crate::put_varint(addresses, (self.address - before) >> 3);
         crate::put_varint(types, u64::from(self.class) << 1 | u64::from(self.tracked));

@@ -1,6 +1,6 @@
 //! The foot: totals and the offset of every section. A dump without it is cut off.
 
-use crate::{Cursor, FormatError, SECTION_HEAD, Sink, put_varint};
+use crate::{ByteSink, Cursor, FormatError, SECTION_HEAD, put_varint};
 
 /// Length of what stands at the very end: the offset of the foot and a magic number.
 pub const TAIL: usize = 16;
@@ -52,7 +52,7 @@ pub struct Foot<'a> {
 
 impl<'a> Foot<'a> {
     /// Appends the figures and the number of sections; the offset of each follows, as the distance from the one before.
-    pub fn put(totals: &Totals, sections: u64, to: &mut impl Sink) {
+    pub fn put(totals: &Totals, sections: u64, to: &mut impl ByteSink) {
         for figure in [totals.objects, totals.tracked, totals.references, totals.bytes, totals.pause_ns] {
             put_varint(to, figure);
         }

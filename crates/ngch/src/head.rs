@@ -13,7 +13,7 @@ pub const TEXTS: u32 = 1;
 
 /// What the head says.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Head {
+pub struct DumpHead {
     /// CPython's version, as `PY_VERSION_HEX`.
     pub python: u32,
     /// [`TEXTS`], or zero.
@@ -30,7 +30,7 @@ pub struct Head {
     pub objects: u64,
 }
 
-impl Head {
+impl DumpHead {
     /// The head as bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; HEAD] {

@@ -1,6 +1,6 @@
 //! References of one object: runs, each of a kind that gives its references their names.
 
-use crate::{Cursor, FormatError, Sink, put_varint, unzigzag, zigzag};
+use crate::{ByteSink, Cursor, FormatError, put_varint, unzigzag, zigzag};
 
 /// The kinds of runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,7 +38,7 @@ impl RunKind {
 
     /// Appends the head of a run of so many entries.
     #[inline]
-    pub fn put(self, to: &mut impl Sink, entries: u64) {
+    pub fn put(self, to: &mut impl ByteSink, entries: u64) {
         put_varint(to, entries << 3 | self as u64);
     }
 }
@@ -60,21 +60,21 @@ impl Predicted {
 
     /// Appends a reference.
     #[inline]
-    pub fn put(&mut self, to: &mut impl Sink, target: u32) {
+    pub fn put(&mut self, to: &mut impl ByteSink, target: u32) {
         put_varint(to, zigzag(i64::from(target) - i64::from(self.reference)));
         self.reference = target;
     }
 
     /// Appends the key of a pair.
     #[inline]
-    pub fn put_key(&mut self, to: &mut impl Sink, target: u32) {
+    pub fn put_key(&mut self, to: &mut impl ByteSink, target: u32) {
         put_varint(to, zigzag(i64::from(target) - i64::from(self.key)));
         self.key = target;
     }
 
     /// Appends a slot, which may be empty.
     #[inline]
-    pub fn put_slot(&mut self, to: &mut impl Sink, target: Option<u32>) {
+    pub fn put_slot(&mut self, to: &mut impl ByteSink, target: Option<u32>) {
         match target {
             Some(target) => {
                 put_varint(to, zigzag(i64::from(target) - i64::from(self.reference)) + 1);
@@ -86,7 +86,7 @@ impl Predicted {
 
     /// Ends the references of an object.
     #[inline]
-    pub fn end(to: &mut impl Sink) {
+    pub fn end(to: &mut impl ByteSink) {
         to.push(0);
     }
 

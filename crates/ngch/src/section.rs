@@ -68,9 +68,9 @@ pub fn put_section_head(tag: Tag, crc: u32, length: u64) -> [u8; SECTION_HEAD] {
     bytes
 }
 
-/// One section of a dump. Its checksum is not compared until [`Section::verified`].
+/// One section of a dump. Its checksum is not compared until [`DumpSection::verified`].
 #[derive(Clone, Copy, Debug)]
-pub struct Section<'a> {
+pub struct DumpSection<'a> {
     /// Which one it is, or none if this version does not know it.
     pub tag: Option<Tag>,
     /// Where its head begins in the file.
@@ -79,7 +79,7 @@ pub struct Section<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Section<'a> {
+impl<'a> DumpSection<'a> {
     /// The section whose head begins at this offset.
     pub fn at(dump: &'a [u8], offset: u64) -> Result<Self, FormatError> {
         let start = usize::try_from(offset).map_err(|_| FormatError::Cut)?;
@@ -126,13 +126,13 @@ impl<'a> Sections<'a> {
 }
 
 impl<'a> Iterator for Sections<'a> {
-    type Item = Result<Section<'a>, FormatError>;
+    type Item = Result<DumpSection<'a>, FormatError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended || self.offset == self.dump.len() as u64 {
             return None;
         }
-        let section = Section::at(self.dump, self.offset);
+        let section = DumpSection::at(self.dump, self.offset);
         match &section {
             // The tail follows the foot: it is no section.
             Ok(found) if found.tag == Some(Tag::Foot) => self.ended = true,

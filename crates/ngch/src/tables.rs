@@ -3,16 +3,16 @@
 //! A section with a table is the number of rows, then the rows. An object that may be missing is its number plus one, or
 //! zero.
 
-use crate::{Cursor, FormatError, Kind, RootKind, Sink, TaskState, TypeFlags, put_varint};
+use crate::{ByteSink, Cursor, FormatError, Kind, RootKind, TaskState, TypeFlags, put_varint};
 
 /// Appends a length and bytes.
 #[inline]
-pub fn put_text(to: &mut impl Sink, text: &[u8]) {
+pub fn put_text(to: &mut impl ByteSink, text: &[u8]) {
     put_varint(to, text.len() as u64);
     to.put_bytes(text);
 }
 
-fn put_optional(to: &mut impl Sink, object: Option<u32>) {
+fn put_optional(to: &mut impl ByteSink, object: Option<u32>) {
     put_varint(to, object.map_or(0, |object| u64::from(object) + 1));
 }
 
@@ -93,8 +93,8 @@ pub struct TypeRow<'a> {
 }
 
 impl TypeRow<'_> {
-    /// Appends the row up to the members: their number and [`Member`]s follow.
-    pub fn put(&self, to: &mut impl Sink) {
+    /// Appends the row up to the members: their number and [`TypeMember`]s follow.
+    pub fn put(&self, to: &mut impl ByteSink) {
         put_optional(to, self.object);
         put_varint(to, self.kind as u64);
         put_varint(to, self.flags.0);
@@ -126,16 +126,16 @@ impl<'a> Row<'a> for TypeRow<'a> {
 
 /// The name of one word of a type's instances.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Member<'a> {
+pub struct TypeMember<'a> {
     /// The word.
     pub word: u64,
     /// Its name.
     pub name: &'a [u8],
 }
 
-impl<'a> Member<'a> {
+impl<'a> TypeMember<'a> {
     /// Appends it.
-    pub fn put(&self, to: &mut impl Sink) {
+    pub fn put(&self, to: &mut impl ByteSink) {
         put_varint(to, self.word);
         put_text(to, self.name);
     }
@@ -163,18 +163,18 @@ impl<'a> Members<'a> {
         let left = from.varint()?;
         let members = Self { from: *from, left };
         for _ in 0..left {
-            Member::read(from)?;
+            TypeMember::read(from)?;
         }
         Ok(members)
     }
 }
 
 impl<'a> Iterator for Members<'a> {
-    type Item = Member<'a>;
+    type Item = TypeMember<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        Member::read(&mut self.from).ok()
+        TypeMember::read(&mut self.from).ok()
     }
 }
 
@@ -208,7 +208,7 @@ impl Iterator for ShapeRow<'_> {
 
 impl ShapeRow<'_> {
     /// Appends one name of a shape. The number of names stands before the first.
-    pub fn put_name(to: &mut impl Sink, name: Option<u32>) {
+    pub fn put_name(to: &mut impl ByteSink, name: Option<u32>) {
         put_optional(to, name);
     }
 }
@@ -228,7 +228,7 @@ pub struct ThreadRow<'a> {
 
 impl ThreadRow<'_> {
     /// Appends the row.
-    pub fn put(&self, to: &mut impl Sink) {
+    pub fn put(&self, to: &mut impl ByteSink) {
         put_varint(to, self.ident);
         put_varint(to, self.native);
         put_varint(to, self.current.into());
@@ -259,7 +259,7 @@ pub struct FrameRow {
 
 impl FrameRow {
     /// Appends the row.
-    pub fn put(&self, to: &mut impl Sink) {
+    pub fn put(&self, to: &mut impl ByteSink) {
         put_varint(to, self.thread.into());
         put_optional(to, self.code);
         put_optional(to, self.function);
@@ -297,7 +297,7 @@ pub struct TaskRow {
 
 impl TaskRow {
     /// Appends the row.
-    pub fn put(&self, to: &mut impl Sink) {
+    pub fn put(&self, to: &mut impl ByteSink) {
         put_varint(to, self.object.into());
         put_varint(to, self.state as u64);
         put_optional(to, self.coroutine);
@@ -333,7 +333,7 @@ pub struct ImageRow<'a> {
 
 impl ImageRow<'_> {
     /// Appends the row.
-    pub fn put(&self, to: &mut impl Sink) {
+    pub fn put(&self, to: &mut impl ByteSink) {
         put_varint(to, self.base);
         put_varint(to, self.start);
         put_varint(to, self.length);
@@ -362,7 +362,7 @@ pub struct RootRow {
 
 impl RootRow {
     /// Appends the row.
-    pub fn put(&self, to: &mut impl Sink) {
+    pub fn put(&self, to: &mut impl ByteSink) {
         put_varint(to, self.kind as u64);
         put_varint(to, self.a.into());
         put_varint(to, self.b);

@@ -31,15 +31,15 @@ fn a_number_longer_than_64_bits_is_damage() {
 #[test]
 fn the_head_comes_back() {
     let head =
-        Head { python: 0x030c_01f0, flags: TEXTS, text_limit: 64, pid: 7, started_ns: 1, taken_ns: 2, objects: 3 };
+        DumpHead { python: 0x030c_01f0, flags: TEXTS, text_limit: 64, pid: 7, started_ns: 1, taken_ns: 2, objects: 3 };
     let mut bytes = head.encode();
-    assert_eq!(Head::decode(&bytes), Ok(head));
+    assert_eq!(DumpHead::decode(&bytes), Ok(head));
     bytes[40] ^= 1;
-    assert_eq!(Head::decode(&bytes), Err(FormatError::Checksum));
+    assert_eq!(DumpHead::decode(&bytes), Err(FormatError::Checksum));
     bytes[4] = 2;
-    assert_eq!(Head::decode(&bytes), Err(FormatError::Newer(2)));
-    assert_eq!(Head::decode(b"PK"), Err(FormatError::NotADump));
-    assert_eq!(Head::decode(b"NGCH"), Err(FormatError::Cut));
+    assert_eq!(DumpHead::decode(&bytes), Err(FormatError::Newer(2)));
+    assert_eq!(DumpHead::decode(b"PK"), Err(FormatError::NotADump));
+    assert_eq!(DumpHead::decode(b"NGCH"), Err(FormatError::Cut));
 }
 
 /// Runs of every kind, as the clone writes them for object 10 of 20.
@@ -131,7 +131,7 @@ fn section(tag: Tag, payload: &[u8]) -> Vec<u8> {
 
 /// A dump of two objects.
 fn small_dump() -> Vec<u8> {
-    let mut dump = Head { objects: 2, ..Head::default() }.encode().to_vec();
+    let mut dump = DumpHead { objects: 2, ..DumpHead::default() }.encode().to_vec();
     let mut types = Vec::new();
     put_varint(&mut types, 1);
     let row = TypeRow {
@@ -148,14 +148,14 @@ fn small_dump() -> Vec<u8> {
     };
     row.put(&mut types);
     put_varint(&mut types, 1);
-    Member { word: 3, name: b"items" }.put(&mut types);
+    TypeMember { word: 3, name: b"items" }.put(&mut types);
     let mut offsets = vec![dump.len() as u64];
     dump.extend(section(Tag::Types, &types));
     let mut columns: [Vec<u8>; COLUMNS] = Default::default();
     let mut before = 4096;
     for (number, address) in [(0, 4096), (1, 4160)] {
         ObjectRow { number, address, class: 0, tracked: true, size: 56, count: 1 }.encode(before, &mut columns);
-        Predicted::end(&mut columns[Column::References as usize]);
+        Predicted::end(&mut columns[DumpColumn::References as usize]);
         before = address;
     }
     let lengths = std::array::from_fn(|i| columns[i].len() as u64);
@@ -179,7 +179,7 @@ fn small_dump() -> Vec<u8> {
 
 /// Reads everything that a dump says; only errors matter.
 fn read_all(dump: &[u8]) -> Result<u32, FormatError> {
-    let head = Head::decode(dump)?;
+    let head = DumpHead::decode(dump)?;
     let mut rows = 0;
     for section in Sections::of(dump) {
         let section = section?;
@@ -189,8 +189,8 @@ fn read_all(dump: &[u8]) -> Result<u32, FormatError> {
                 TableRows::<TypeRow<'_>>::new(bytes)?.try_for_each(|row| row.map(|row| row.members.for_each(drop)))?
             }
             Some(Tag::Block) => {
-                let block = Block::decode(bytes)?;
-                let mut references = References::new(block.column(Column::References), head.objects);
+                let block = DumpBlock::decode(bytes)?;
+                let mut references = References::new(block.column(DumpColumn::References), head.objects);
                 for row in block.rows() {
                     references.object(row?.number, |_| ())?;
                     rows += 1;
@@ -207,10 +207,10 @@ fn read_all(dump: &[u8]) -> Result<u32, FormatError> {
 fn a_small_dump_comes_back() {
     let dump = small_dump();
     assert_eq!(read_all(&dump), Ok(2));
-    let foot = Section::at(&dump, foot_offset(&dump).unwrap()).unwrap();
+    let foot = DumpSection::at(&dump, foot_offset(&dump).unwrap()).unwrap();
     let foot = Foot::decode(foot.verified().unwrap()).unwrap();
     assert_eq!(foot.totals.passes_ns, [1, 2, 3, 4, 5]);
-    let tags: Vec<_> = foot.offsets().map(|offset| Section::at(&dump, offset.unwrap()).unwrap().tag).collect();
+    let tags: Vec<_> = foot.offsets().map(|offset| DumpSection::at(&dump, offset.unwrap()).unwrap().tag).collect();
     assert_eq!(tags, [Some(Tag::Types), Some(Tag::Block)]);
 }
 
@@ -235,13 +235,13 @@ proptest! {
         let at = at % dump.len();
         dump[at] = to;
         let _ = read_all(&dump);
-        let _ = foot_offset(&dump).map(|offset| Section::at(&dump, offset));
+        let _ = foot_offset(&dump).map(|offset| DumpSection::at(&dump, offset));
     }
 
     #[test]
     fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = read_all(&bytes);
-        let _ = Block::decode(&bytes).map(|block| block.rows().for_each(drop));
+        let _ = DumpBlock::decode(&bytes).map(|block| block.rows().for_each(drop));
         let _ = References::new(Cursor::new(&bytes), 100).object(5, |_| ());
         let _ = Foot::decode(&bytes).map(|foot| foot.offsets().for_each(drop));
         let mut from = Cursor::new(&bytes);

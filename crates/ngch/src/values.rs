@@ -1,11 +1,11 @@
 //! Values of strings and integers: the last column of a block.
 
-use crate::{Cursor, FormatError, Kind, Sink, put_varint, unzigzag, zigzag};
+use crate::{ByteSink, Cursor, FormatError, Kind, put_varint, unzigzag, zigzag};
 
 /// Appends the head of a string of `length` code units of `width` bytes (1, 2 or 4), of which `kept` follow. If not all
 /// are kept, `hash` is the hash of all of them.
 #[inline]
-pub fn put_text_head(to: &mut impl Sink, kept: u64, length: u64, width: u8, hash: u64) {
+pub fn put_text_head(to: &mut impl ByteSink, kept: u64, length: u64, width: u8, hash: u64) {
     let cut = kept < length;
     put_varint(to, kept << 3 | u64::from(cut) << 2 | u64::from(width >> 1));
     if cut {
@@ -16,13 +16,13 @@ pub fn put_text_head(to: &mut impl Sink, kept: u64, length: u64, width: u8, hash
 
 /// Appends, for a string, only how long it is.
 #[inline]
-pub fn put_withheld(to: &mut impl Sink, length: u64) {
+pub fn put_withheld(to: &mut impl ByteSink, length: u64) {
     put_varint(to, length << 3 | 3);
 }
 
 /// Appends an integer, or that its value is not in the dump.
 #[inline]
-pub fn put_integer(to: &mut impl Sink, value: Option<i64>) {
+pub fn put_integer(to: &mut impl ByteSink, value: Option<i64>) {
     put_varint(to, value.map_or(0, |value| zigzag(value) + 1));
 }
 

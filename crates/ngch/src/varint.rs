@@ -3,14 +3,14 @@
 use crate::FormatError;
 
 /// Where encoders write to.
-pub trait Sink {
+pub trait ByteSink {
     /// Appends one byte.
     fn push(&mut self, byte: u8);
     /// Appends bytes.
     fn put_bytes(&mut self, bytes: &[u8]);
 }
 
-impl Sink for Vec<u8> {
+impl ByteSink for Vec<u8> {
     fn push(&mut self, byte: u8) {
         Self::push(self, byte);
     }
@@ -22,7 +22,7 @@ impl Sink for Vec<u8> {
 
 /// Appends a number.
 #[inline]
-pub fn put_varint(to: &mut impl Sink, mut value: u64) {
+pub fn put_varint(to: &mut impl ByteSink, mut value: u64) {
     while value >= 0x80 {
         to.push(value as u8 | 0x80);
         value >>= 7;

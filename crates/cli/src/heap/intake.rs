@@ -66,7 +66,7 @@ impl Intake {
 
     /// Takes in a whole dump. `look` is asked now and then whether to wait on: its error ends this, and so does a dump
     /// that is complete. Gives how far it came.
-    pub(crate) fn into_file(
+    pub(crate) fn copy_to(
         &mut self,
         to: File,
         mut look: impl FnMut(&DumpStream) -> Result<bool, String>,

@@ -1,6 +1,6 @@
 //! How far a dump is that comes through a pipe: its head says how many objects there are, each block which ones it has.
 
-use neurogc_ngch::{HEAD, Head, SECTION_HEAD, TAIL, padding};
+use neurogc_ngch::{DumpHead, HEAD, SECTION_HEAD, TAIL, padding};
 
 /// What is looked at of a section: its head, and the first words of a block.
 const LOOKED_AT: usize = SECTION_HEAD + 8;
@@ -43,7 +43,7 @@ impl DumpStream {
     fn look(&mut self) {
         let seen = std::mem::take(&mut self.seen);
         if self.next == 0 {
-            self.objects = Head::decode(&seen).map_or(0, |head| head.objects);
+            self.objects = DumpHead::decode(&seen).map_or(0, |head| head.objects);
             self.next = HEAD as u64;
             return;
         }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn dump() -> Vec<u8> {
-        let mut dump = Head { objects: 10, ..Head::default() }.encode().to_vec();
+        let mut dump = DumpHead { objects: 10, ..DumpHead::default() }.encode().to_vec();
         let mut section = |tag, bytes: &[u8]| {
             dump.extend(put_section_head(tag, 0, bytes.len() as u64));
             dump.extend(bytes);

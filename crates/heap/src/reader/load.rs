@@ -1,6 +1,6 @@
 //! All objects of a dump as a graph: blocks are decoded in parallel, each into its own part of the arrays.
 
-use neurogc_ngch::{Column, FormatError, References, Section};
+use neurogc_ngch::{DumpColumn, DumpSection, FormatError, References};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -125,11 +125,11 @@ impl Dump {
     }
 
     fn decode(&self, part: &mut Part<'_>) -> Result<Filled, FormatError> {
-        Section::at(&self.source, part.place.section)?.verified()?;
+        DumpSection::at(&self.source, part.place.section)?.verified()?;
         let block = self.block(part.place)?;
         let mut filled = Filled { large: Vec::new(), carried: 0, damage: None };
         let unreadable = self.tables.unreadable();
-        let mut references = References::new(block.column(Column::References), self.head.objects);
+        let mut references = References::new(block.column(DumpColumn::References), self.head.objects);
         let skipped = part.place.first - block.head.first;
         let (mut at, mut room) = (0_usize, true);
         for row in block.rows() {

@@ -1,7 +1,7 @@
 //! References with their names, values and addresses of single objects. The first look into a block notes where each of
 //! its objects begins.
 
-use neurogc_ngch::{Column, Cursor, FormatError, Kind, Reference, References, Slot, Value};
+use neurogc_ngch::{Cursor, DumpColumn, FormatError, Kind, Reference, References, Slot, Value};
 
 use super::{BlockPlace, Dump};
 use crate::graph::NONE;
@@ -29,7 +29,7 @@ impl Dump {
         for place in self.places(object) {
             let Some((index, at)) = self.entry(place, object) else { continue };
             let Ok(block) = self.block(place) else { continue };
-            let column = block.column(Column::References).rest();
+            let column = block.column(DumpColumn::References).rest();
             let from = Cursor::new(column.get(index.references[at] as usize..).unwrap_or_default());
             // What cannot be read was told when the block was loaded.
             let mut references = References::new(from, self.head.objects);
@@ -68,7 +68,7 @@ impl Dump {
     pub fn value(&self, object: u32, kind: Kind) -> Option<Value<'_>> {
         let place = self.places(object).next()?;
         let (index, at) = self.entry(place, object)?;
-        let column = self.block(place).ok()?.column(Column::Values).rest();
+        let column = self.block(place).ok()?.column(DumpColumn::Values).rest();
         let from = index.values.get(at).filter(|from| **from != NONE)?;
         Value::read(&mut Cursor::new(column.get(*from as usize..)?), kind).ok()?
     }
@@ -110,14 +110,14 @@ impl Dump {
         let block = self.block(place)?;
         let objects = block.head.objects as usize;
         let column = |column| block.column(column).rest().len();
-        let (all, all_values) = (column(Column::References), column(Column::Values));
+        let (all, all_values) = (column(DumpColumn::References), column(DumpColumn::Values));
         let mut index = BlockIndex {
             references: Vec::with_capacity(objects),
             values: Vec::with_capacity(objects),
             addresses: Vec::with_capacity(objects),
         };
-        let mut references = References::new(block.column(Column::References), self.head.objects);
-        let mut values = block.column(Column::Values);
+        let mut references = References::new(block.column(DumpColumn::References), self.head.objects);
+        let mut values = block.column(DumpColumn::Values);
         let large = |at: usize| u32::try_from(at).map_err(|_| FormatError::Damaged("a block is larger than 4 GiB"));
         for row in block.rows() {
             let row = row?;
@@ -144,7 +144,7 @@ impl Dump {
     /// Gives each reference of each object of a block. It ends where the block is damaged.
     pub fn each_reference_of_block(&self, block: usize, mut each: impl FnMut(u32, Reference)) {
         let Some(Ok(block)) = self.blocks.get(block).map(|place| self.block(place)) else { return };
-        let mut references = References::new(block.column(Column::References), self.head.objects);
+        let mut references = References::new(block.column(DumpColumn::References), self.head.objects);
         for own in block.head.first..block.head.first + block.head.objects {
             let mut give = |reference: Reference| self.known(reference).into_iter().for_each(|it| each(own, it));
             if references.object(own, &mut give).is_err() {
@@ -156,7 +156,7 @@ impl Dump {
     /// Gives the value of each object of a block that has one. It ends where the block is damaged.
     pub fn each_value_of_block<'a>(&'a self, block: usize, mut each: impl FnMut(u32, Value<'a>)) {
         let Some(Ok(block)) = self.blocks.get(block).map(|place| self.block(place)) else { return };
-        let mut values = block.column(Column::Values);
+        let mut values = block.column(DumpColumn::Values);
         for row in block.rows().map_while(Result::ok) {
             let kind = self.tables.types.get(row.class as usize).map_or(Kind::Other, |it| it.kind);
             match Value::read(&mut values, kind) {

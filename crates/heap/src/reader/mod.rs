@@ -13,7 +13,9 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use neurogc_ngch::{Block, BlockHead, Foot, FormatError, Head, Section, Sections, Tag, Totals, foot_offset};
+use neurogc_ngch::{
+    BlockHead, DumpBlock, DumpHead, DumpSection, Foot, FormatError, Sections, Tag, Totals, foot_offset,
+};
 use thiserror::Error;
 
 pub use load::Loaded;
@@ -68,7 +70,7 @@ struct BlockPlace {
 pub struct Dump {
     source: DumpBytes,
     /// What its head says.
-    pub head: Head,
+    pub head: DumpHead,
     /// Types, frames, roots and the like.
     pub tables: DumpTables,
     /// What its foot says; none if it is cut off.
@@ -103,7 +105,7 @@ impl Dump {
     }
 
     fn read(source: DumpBytes) -> Result<Self, DumpError> {
-        let head = Head::decode(&source)?;
+        let head = DumpHead::decode(&source)?;
         let mut damage = Vec::new();
         let (sections, totals) = sections(&source, &mut damage);
         let mut tables = DumpTables::default();
@@ -111,7 +113,7 @@ impl Dump {
         let most = head.objects.min(source.len() as u64 / LEAST_BYTES).min(u64::from(u32::MAX) - 2);
         for section in &sections {
             let read = match section.tag {
-                Some(Tag::Block) => Block::decode(section.unverified())
+                Some(Tag::Block) => DumpBlock::decode(section.unverified())
                     .and_then(|block| place(block.head, section.offset, &blocks, most))
                     .map(|place| blocks.push(place)),
                 Some(Tag::Foot) | None => Ok(()),
@@ -177,19 +179,19 @@ impl Dump {
     }
 
     /// A block's columns.
-    fn block(&self, place: &BlockPlace) -> Result<Block<'_>, FormatError> {
-        Block::decode(Section::at(&self.source, place.section)?.unverified())
+    fn block(&self, place: &BlockPlace) -> Result<DumpBlock<'_>, FormatError> {
+        DumpBlock::decode(DumpSection::at(&self.source, place.section)?.unverified())
     }
 }
 
 /// All sections that can be found. With a foot each is found by itself; without, one after the other.
-fn sections<'a>(dump: &'a [u8], damage: &mut Vec<HeapDamage>) -> (Vec<Section<'a>>, Option<Totals>) {
+fn sections<'a>(dump: &'a [u8], damage: &mut Vec<HeapDamage>) -> (Vec<DumpSection<'a>>, Option<Totals>) {
     let foot = foot_offset(dump).and_then(|offset| {
-        let bytes = Section::at(dump, offset).and_then(|section| section.verified()).ok()?;
+        let bytes = DumpSection::at(dump, offset).and_then(|section| section.verified()).ok()?;
         Foot::decode(bytes).ok()
     });
     let mut found = Vec::new();
-    let mut take = |section: Result<Section<'a>, FormatError>, offset: u64| match section {
+    let mut take = |section: Result<DumpSection<'a>, FormatError>, offset: u64| match section {
         Ok(section) => found.push(section),
         // The end of what was written before the cut is no damage.
         Err(FormatError::Cut) if foot.is_none() => {}
@@ -201,7 +203,7 @@ fn sections<'a>(dump: &'a [u8], damage: &mut Vec<HeapDamage>) -> (Vec<Section<'a
             for offset in foot.offsets().map_while(Result::ok) {
                 // A foot that names a section twice is damaged.
                 if last.is_none_or(|last| last < offset) {
-                    take(Section::at(dump, offset), offset);
+                    take(DumpSection::at(dump, offset), offset);
                 }
                 last = Some(offset);
             }
@@ -209,7 +211,7 @@ fn sections<'a>(dump: &'a [u8], damage: &mut Vec<HeapDamage>) -> (Vec<Section<'a
         None => {
             let mut offset = neurogc_ngch::HEAD as u64;
             for section in Sections::of(dump) {
-                let next = section.as_ref().map_or(offset, Section::end);
+                let next = section.as_ref().map_or(offset, DumpSection::end);
                 take(section, offset);
                 offset = next;
             }

@@ -1,9 +1,9 @@
 //! A made-up heap as the bytes of a dump.
 
 use neurogc_ngch::{
-    BlockHead, COLUMNS, Column, Foot, ImageRow, Member, ObjectRow, PASSES, Predicted, RunKind, ShapeRow, Tag,
-    ThreadRow, Totals, TypeFlags, TypeRow, padding, put_integer, put_section_head, put_tail, put_text_head, put_varint,
-    put_withheld,
+    BlockHead, COLUMNS, DumpColumn, Foot, ImageRow, ObjectRow, PASSES, Predicted, RunKind, ShapeRow, Tag, ThreadRow,
+    Totals, TypeFlags, TypeMember, TypeRow, padding, put_integer, put_section_head, put_tail, put_text_head,
+    put_varint, put_withheld,
 };
 
 use super::{HeapSample, SampleObject};
@@ -203,7 +203,7 @@ impl HeapSample {
             row.put(&mut body);
             put_varint(&mut body, it.members.len() as u64);
             for (word, name) in &it.members {
-                Member { word: *word, name: name.as_bytes() }.put(&mut body);
+                TypeMember { word: *word, name: name.as_bytes() }.put(&mut body);
             }
         }
         body
@@ -265,7 +265,7 @@ impl HeapSample {
             totals.bytes += object.size;
             totals.tracked += u64::from(row.tracked);
             totals.references += self.put_references(object, &row, &mut block, file);
-            put_value(&mut block.columns[Column::Values as usize], object);
+            put_value(&mut block.columns[DumpColumn::Values as usize], object);
             if block.head.objects as usize >= self.block {
                 block.finish(file);
             }
@@ -281,19 +281,19 @@ impl HeapSample {
         for run in &object.runs {
             let references = run.targets().len();
             if here > 0 && here + references > self.most_references {
-                Predicted::end(&mut block.columns[Column::References as usize]);
+                Predicted::end(&mut block.columns[DumpColumn::References as usize]);
                 block.finish(file);
                 block.head.continues = true;
                 block.row(&ObjectRow { size: 0, ..*row });
                 predicted = Predicted::start(row.number);
                 here = 0;
             }
-            run.put(&mut block.columns[Column::References as usize], &mut predicted);
+            run.put(&mut block.columns[DumpColumn::References as usize], &mut predicted);
             block.head.references += references as u64;
             all += references as u64;
             here += references;
         }
-        Predicted::end(&mut block.columns[Column::References as usize]);
+        Predicted::end(&mut block.columns[DumpColumn::References as usize]);
         all
     }
 }

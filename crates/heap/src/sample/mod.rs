@@ -2,7 +2,7 @@
 
 mod encode;
 
-use neurogc_ngch::{FramePart, Head, Kind, RootKind, RootRow, TEXTS, TaskRow, TypeFlags};
+use neurogc_ngch::{DumpHead, FramePart, Kind, RootKind, RootRow, TEXTS, TaskRow, TypeFlags};
 
 pub use encode::{ReferenceRun, SampleValue, address};
 
@@ -35,7 +35,7 @@ pub(crate) type SampleFrame = neurogc_ngch::FrameRow;
 /// A heap that is described object by object. Objects get numbers from 0 on, in the order in which they are made.
 #[derive(Clone, Debug)]
 pub struct HeapSample {
-    pub(crate) head: Head,
+    pub(crate) head: DumpHead,
     pub(crate) types: Vec<SampleType>,
     pub(crate) objects: Vec<SampleObject>,
     pub(crate) shapes: Vec<Vec<Option<u32>>>,
@@ -104,7 +104,7 @@ impl HeapSample {
             members: members.iter().map(|(word, name)| (*word, (*name).to_owned())).collect(),
         };
         let mut sample = Self {
-            head: Head {
+            head: DumpHead {
                 python: 0x030c_01f0,
                 flags: TEXTS,
                 text_limit: 64,

@@ -20,7 +20,7 @@ const EXCEPTION_SUBCLASS: usize = 1 << 30;
 
 /// How an instance tells what it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum WalkKind {
     /// It refers to nothing.
     Nothing,
     /// It is exactly a list, tuple, dict or set.
@@ -41,7 +41,7 @@ pub(super) enum Way {
 pub(super) struct Class {
     pub(super) address: usize,
     pub(super) kind: Kind,
-    pub(super) way: Way,
+    pub(super) way: WalkKind,
     pub(super) flags: usize,
     pub(super) basic: usize,
     pub(super) item: usize,
@@ -71,7 +71,8 @@ impl Class {
             self.kind,
             Kind::List | Kind::Dict | Kind::OrderedDict | Kind::Set | Kind::Deque | Kind::ByteArray
         );
-        let native = self.way == Way::Words && self.basic > 32 || self.way == Way::Told && self.kind == Kind::Other;
+        let native =
+            self.way == WalkKind::Words && self.basic > 32 || self.way == WalkKind::Told && self.kind == Kind::Other;
         let bits = [
             (self.has(HEAP_TYPE), TypeFlags::HEAP),
             (self.has(HAVE_GC), TypeFlags::COLLECTED),
@@ -179,15 +180,15 @@ impl Classes {
             let kind = self.kind(address, flags);
             let is_exact = self.builtins.is_exact(address);
             let way = match kind {
-                _ if traverse == self.builtins.instance_traverse && flags & HAVE_GC != 0 => Way::Instance,
-                Kind::List if is_exact => Way::List,
-                Kind::Tuple if is_exact => Way::Tuple,
-                Kind::Dict if is_exact => Way::Dict,
-                Kind::Set if is_exact => Way::Set,
-                Kind::Str | Kind::Bytes | Kind::Int | Kind::Float if flags & HAVE_GC == 0 => Way::Nothing,
-                _ if flags & HAVE_GC != 0 && traverse != 0 => Way::Told,
-                Kind::Code | Kind::Ndarray | Kind::Type => Way::Told,
-                _ => Way::Words,
+                _ if traverse == self.builtins.instance_traverse && flags & HAVE_GC != 0 => WalkKind::Instance,
+                Kind::List if is_exact => WalkKind::List,
+                Kind::Tuple if is_exact => WalkKind::Tuple,
+                Kind::Dict if is_exact => WalkKind::Dict,
+                Kind::Set if is_exact => WalkKind::Set,
+                Kind::Str | Kind::Bytes | Kind::Int | Kind::Float if flags & HAVE_GC == 0 => WalkKind::Nothing,
+                _ if flags & HAVE_GC != 0 && traverse != 0 => WalkKind::Told,
+                Kind::Code | Kind::Ndarray | Kind::Type => WalkKind::Told,
+                _ => WalkKind::Words,
             };
             let native_word = |offset: usize| if native == 0 { 0 } else { raw::word(native + offset) };
             Class {

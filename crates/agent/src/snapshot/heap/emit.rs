@@ -1,8 +1,8 @@
 //! The second walk of a dump: every object with its type, size, count, references and value, block by block.
 
 use neurogc_ngch::{
-    BLOCK_OBJECTS, BlockHead, COLUMNS, Column, Foot, Head, Kind, ObjectRow, PASSES, Predicted, RunKind, TEXTS, Tag,
-    Totals, hash, put_integer, put_tail, put_text_head, put_varint, put_withheld,
+    BLOCK_OBJECTS, BlockHead, COLUMNS, DumpColumn, DumpHead, Foot, Kind, ObjectRow, PASSES, Predicted, RunKind, TEXTS,
+    Tag, Totals, hash, put_integer, put_tail, put_text_head, put_varint, put_withheld,
 };
 
 use super::super::control::WalkTrouble;
@@ -60,7 +60,7 @@ impl DumpWriter {
 
     #[inline(always)]
     pub(super) fn references(&mut self) -> &mut Array<u8> {
-        &mut self.columns[Column::References as usize]
+        &mut self.columns[DumpColumn::References as usize]
     }
 
     /// Begins an object, or goes on with one in a new block.
@@ -89,7 +89,7 @@ impl HeapWalk<'_> {
     pub(super) unsafe fn write(&mut self, to: Destination, ended: &mut [u64; PASSES + 1]) -> Result<(), WalkTrouble> {
         let facts = self.facts;
         let mut output = Output::new(to).ok_or(WalkTrouble::NoMemory)?;
-        let head = Head {
+        let head = DumpHead {
             python: facts.python,
             flags: if facts.texts { TEXTS } else { 0 },
             text_limit: TEXT as u32,
@@ -150,7 +150,7 @@ impl HeapWalk<'_> {
             let Some(writer) = &mut self.writer else { return Err(WalkTrouble::NoMemory) };
             writer.row = ObjectRow { number, address: object as u64, class: class.number, tracked, size, count };
             writer.begin();
-            if class.way != super::Way::Nothing {
+            if class.way != super::WalkKind::Nothing {
                 self.walk::<true>(object, &class)?;
             }
             if let Some(writer) = &mut self.writer {
@@ -185,7 +185,7 @@ impl HeapWalk<'_> {
                     let units = self.units(object);
                     let texts = self.facts.texts;
                     let Some(writer) = &mut self.writer else { return Err(WalkTrouble::NoMemory) };
-                    let to = &mut writer.columns[Column::Values as usize];
+                    let to = &mut writer.columns[DumpColumn::Values as usize];
                     let Some(Units { at, length, width }) = units.filter(|_| texts || is_name) else {
                         put_withheld(to, units.map_or(0, |units| units.length as u64));
                         return Ok(());
@@ -196,12 +196,12 @@ impl HeapWalk<'_> {
                     }
                     let whole = if kept < length { whole_hash(at, length * width) } else { 0 };
                     put_text_head(to, kept as u64, length as u64, width as u8, whole);
-                    neurogc_ngch::Sink::put_bytes(to, bytes(at, kept * width));
+                    neurogc_ngch::ByteSink::put_bytes(to, bytes(at, kept * width));
                 }
                 Kind::Int => {
                     let value = if self.facts.texts { self.integer(object) } else { None };
                     let Some(writer) = &mut self.writer else { return Err(WalkTrouble::NoMemory) };
-                    put_integer(&mut writer.columns[Column::Values as usize], value);
+                    put_integer(&mut writer.columns[DumpColumn::Values as usize], value);
                 }
                 _ => {}
             }
@@ -287,7 +287,7 @@ impl HeapWalk<'_> {
             let number = self.seen.number(object).unwrap_or(writer.row.number);
             writer.block.references += 1;
             let DumpWriter { columns, predicted, .. } = writer;
-            predicted.put(&mut columns[Column::References as usize], number);
+            predicted.put(&mut columns[DumpColumn::References as usize], number);
         }
     }
 
@@ -297,7 +297,7 @@ impl HeapWalk<'_> {
             let number = self.seen.number(object).unwrap_or(writer.row.number);
             writer.block.references += 1;
             let DumpWriter { columns, predicted, .. } = writer;
-            predicted.put_key(&mut columns[Column::References as usize], number);
+            predicted.put_key(&mut columns[DumpColumn::References as usize], number);
         }
     }
 
@@ -307,7 +307,7 @@ impl HeapWalk<'_> {
             let number = if object == 0 { None } else { self.seen.number(object) };
             writer.block.references += u64::from(number.is_some());
             let DumpWriter { columns, predicted, .. } = writer;
-            predicted.put_slot(&mut columns[Column::References as usize], number);
+            predicted.put_slot(&mut columns[DumpColumn::References as usize], number);
         }
     }
 

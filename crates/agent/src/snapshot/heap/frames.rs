@@ -13,7 +13,7 @@ const MOST_FRAMES: usize = 1 << 20;
 
 /// A frame.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HeapFrame {
+pub(super) struct LiveFrame {
     at: usize,
     pub(super) code: usize,
     pub(super) function: usize,
@@ -71,7 +71,7 @@ impl HeapWalk<'_> {
     ///
     /// # Safety
     /// It must be a frame.
-    pub(super) unsafe fn frame(&self, at: usize) -> Option<HeapFrame> {
+    pub(super) unsafe fn frame(&self, at: usize) -> Option<LiveFrame> {
         let (layout, heap) = (self.layout, self.heap);
         // SAFETY: the caller's promise: the fields are where the layout says.
         unsafe {
@@ -103,7 +103,7 @@ impl HeapWalk<'_> {
                     top => Some((top.saturating_sub(slots) / 8).saturating_sub(variables)),
                 },
             };
-            Some(HeapFrame {
+            Some(LiveFrame {
                 at,
                 code,
                 function: heap.frame_function.map_or(0, |function| self.untagged(word(at + function))),
@@ -128,19 +128,19 @@ impl HeapWalk<'_> {
     ///
     /// # Safety
     /// The frame must have so many.
-    pub(super) unsafe fn frame_slot(&self, frame: &HeapFrame, slot: usize) -> usize {
+    pub(super) unsafe fn frame_slot(&self, frame: &LiveFrame, slot: usize) -> usize {
         // SAFETY: the caller's promise.
         self.untagged(unsafe { word(frame.slots + 8 * slot) })
     }
 
     /// Whether a frame's variables are references of its generator, which tells of them unless it runs. Until 3.10 the
     /// frame is an object and tells of them itself; they are told of again for their names.
-    pub(super) fn is_told_by_generator(frame: &HeapFrame) -> bool {
+    pub(super) fn is_told_by_generator(frame: &LiveFrame) -> bool {
         frame.generator != 0 && !frame.runs && frame.object != frame.at
     }
 
     /// The line at which a frame is, or zero.
-    pub(super) unsafe fn line(&self, frame: &HeapFrame) -> u32 {
+    pub(super) unsafe fn line(&self, frame: &LiveFrame) -> u32 {
         let layout = self.layout;
         // SAFETY: the caller's promise: the code's table is a bytes object.
         unsafe {

@@ -24,7 +24,7 @@ mod tally;
 use std::sync::atomic::Ordering;
 
 pub(crate) use builtins::Builtins;
-use classes::{Classes, Shapes, Way};
+use classes::{Classes, Shapes, WalkKind};
 pub(crate) use images::{Image, images};
 pub(crate) use output::Destination;
 use raw::Array;
@@ -245,7 +245,7 @@ impl<'a> HeapWalk<'a> {
                 let size = self.size(object, &class) as u64;
                 self.classes.get_mut(index).bytes += size;
             }
-            if class.way != Way::Nothing {
+            if class.way != WalkKind::Nothing {
                 self.walk::<false>(object, &class)?;
                 self.note(object, &class)?;
             }

@@ -1,6 +1,6 @@
 //! Strings: their text, which of them are names, and the full names of types.
 
-use neurogc_ngch::{Kind, Sink};
+use neurogc_ngch::{ByteSink, Kind};
 
 use super::super::control::WalkTrouble;
 use super::HeapWalk;

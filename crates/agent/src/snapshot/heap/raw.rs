@@ -159,7 +159,7 @@ impl<T: Copy> Array<T> {
 
 /// Bytes in memory of their own. Room is made before they are written: without it they are dropped, and `reserve` has
 /// said so.
-impl neurogc_ngch::Sink for Array<u8> {
+impl neurogc_ngch::ByteSink for Array<u8> {
     #[inline(always)]
     fn push(&mut self, byte: u8) {
         let _ = Self::push(self, byte);

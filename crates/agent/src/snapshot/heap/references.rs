@@ -8,7 +8,7 @@ use neurogc_ngch::{Kind, RunKind, put_varint};
 
 use super::super::control::WalkTrouble;
 use super::HeapWalk;
-use super::classes::{Class, HAVE_GC, HEAP_TYPE, MANAGED_DICT, STATIC_BUILTIN, Way};
+use super::classes::{Class, HAVE_GC, HEAP_TYPE, MANAGED_DICT, STATIC_BUILTIN, WalkKind};
 use super::dicts::{Attributes, filled};
 use super::emit::PART;
 use super::raw::{int, signed, word};
@@ -38,14 +38,14 @@ impl HeapWalk<'_> {
         // SAFETY: the caller's promise: the fields are where the layout says.
         unsafe {
             match class.way {
-                Way::Nothing => Ok(()),
-                Way::List => self.list::<EMIT>(object),
-                Way::Tuple => self.tuple::<EMIT>(object),
-                Way::Dict => self.dict::<EMIT>(object),
-                Way::Set => self.set::<EMIT>(object),
-                Way::Instance => self.instance::<EMIT>(object, class),
-                Way::Told => self.told_by_type::<EMIT>(object, class),
-                Way::Words => {
+                WalkKind::Nothing => Ok(()),
+                WalkKind::List => self.list::<EMIT>(object),
+                WalkKind::Tuple => self.tuple::<EMIT>(object),
+                WalkKind::Dict => self.dict::<EMIT>(object),
+                WalkKind::Set => self.set::<EMIT>(object),
+                WalkKind::Instance => self.instance::<EMIT>(object, class),
+                WalkKind::Told => self.told_by_type::<EMIT>(object, class),
+                WalkKind::Words => {
                     if EMIT {
                         self.told.truncate(0);
                         self.words_of(object, class, 16, class.basic);

@@ -5,7 +5,7 @@ use neurogc_ngch::{FramePart, InterpreterPart, RootKind, RootRow};
 
 use super::super::control::WalkTrouble;
 use super::HeapWalk;
-use super::frames::HeapFrame;
+use super::frames::LiveFrame;
 use super::raw::{Array, word};
 use crate::sys::memory;
 
@@ -40,7 +40,7 @@ impl HeapWalk<'_> {
     }
 
     /// The parts of a frame that are objects.
-    fn frame_parts(frame: &HeapFrame) -> [(FramePart, usize); 4] {
+    fn frame_parts(frame: &LiveFrame) -> [(FramePart, usize); 4] {
         // Globals and builtins are borrowed from the function from 3.11 on, so they are no roots of their own.
         [
             (FramePart::Code, frame.code),
@@ -157,7 +157,7 @@ impl HeapWalk<'_> {
     ///
     /// # Safety
     /// As for `state_roots`.
-    pub(super) unsafe fn frame_roots(&self, frame: &HeapFrame, number: u32, roots: &mut Roots) {
+    pub(super) unsafe fn frame_roots(&self, frame: &LiveFrame, number: u32, roots: &mut Roots) {
         for (part, object) in Self::frame_parts(frame) {
             // What a generator's frame holds, the generator tells of.
             if part == FramePart::Object || !Self::is_told_by_generator(frame) {

@@ -4,7 +4,8 @@ use std::ffi::CStr;
 use std::io::Write;
 
 use neurogc_ngch::{
-    FrameRow, ImageRow, Kind, Member, Members, ShapeRow, Sink, Tag, TaskRow, TaskState, ThreadRow, TypeRow, put_varint,
+    ByteSink, FrameRow, ImageRow, Kind, Members, ShapeRow, Tag, TaskRow, TaskState, ThreadRow, TypeMember, TypeRow,
+    put_varint,
 };
 
 use super::super::control::WalkTrouble;
@@ -119,7 +120,7 @@ impl HeapWalk<'_> {
     unsafe fn members(&self, class: &Class, to: &mut Array<u8>) -> Result<(), WalkTrouble> {
         let heap = self.heap;
         let mut rows = Table::new()?;
-        let mut put = |word: usize, name: &[u8]| Member { word: word as u64, name }.put(rows.row());
+        let mut put = |word: usize, name: &[u8]| TypeMember { word: word as u64, name }.put(rows.row());
         if heap.minor >= 11 && class.has(MANAGED_DICT) {
             put(DICT_WORD as usize, b"__dict__");
         }

@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
 
     let mut bar = DumpBar::new(*pid);
     let (mut told, mut asked, began) = (None, Instant::now(), Instant::now());
-    let (stream, outcome) = intake.into_file(file, |stream| {
+    let (stream, outcome) = intake.copy_to(file, |stream| {
         bar.show(stream);
         if asked.elapsed() < ASK_EVERY {
             return Ok(true);
