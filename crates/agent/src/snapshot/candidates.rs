@@ -9,33 +9,25 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use super::control::{Candidate, Shared, WalkTrouble};
-use super::shadow::{BLACK, GREY, LEAF, MANY, NONE_LEFT, NOTHING, Shadow, place};
+use super::ranks::Ranks;
+use super::shadow::{BLACK, GREY, MANY, NONE_LEFT, NOTHING};
 use super::system;
 use super::walk::{Lists, Walk, prefetch, traverse};
 use crate::cpython::arenas;
 use crate::cpython::generations::GcHead;
 use crate::cpython::layout::Layout;
 
-/// The garbage by number, in the order of the lists. All of it lies in mappings of our own.
+/// The garbage by number, in the order of addresses. All of it lies in mappings of our own.
 struct Garbage {
-    objects: *mut usize,
+    ranks: Ranks,
     /// Another number of the same component, smaller or the same.
     leads: *mut u32,
-    /// By leaf and place: a number plus one, or zero. Objects that refer to each other mostly lie near each other, so this
-    /// is found in the processor's caches more often than a hash table is.
-    numbers: *mut u32,
-    count: usize,
-    /// Those of them that come before the objects that stay new.
-    older: u64,
+    count: u32,
 }
-
-/// A tracked object takes 32 bytes at least with its head, so of these places one at most is that of a head.
-const HEADS_APART: usize = 2;
-const NUMBERS: usize = LEAF / HEADS_APART;
 
 /// What the visitor needs.
 struct Joining<'a, 'w> {
-    walk: *mut Walk<'w>,
+    walk: &'a Walk<'w>,
     garbage: &'a Garbage,
     current: u32,
 }
@@ -50,106 +42,34 @@ pub(super) unsafe fn write(
     layout: &'static Layout,
     shared: &Shared,
 ) -> Result<(), WalkTrouble> {
-    let mut count = 0;
-    walk.each(NONE_LEFT, MANY, |_, _, _| count += 1)?;
     let older = &shared.control().older;
     older.store(walk.older, Ordering::Relaxed);
-    if count == 0 {
+    let garbage = Garbage::gather(walk)?;
+    if garbage.count == 0 {
         return Ok(());
     }
-    // Numbers have 32 bits, and one of them means none.
-    if count >= u32::MAX as usize {
-        return Err(WalkTrouble::NoMemory);
-    }
-    let mut garbage = Garbage::with_room_for(count, walk.shadow.leaves())?;
-    // SAFETY: the caller's promise.
-    unsafe {
-        garbage.gather(walk, lists, count)?;
-        older.fetch_sub(garbage.older, Ordering::Relaxed);
+    // SAFETY: the caller's promise; the shared memory has the room that it says.
+    let found_older = unsafe {
         garbage.join(walk, layout)?;
-    }
-    // SAFETY: as above; the shared memory has the room that it says.
-    unsafe { garbage.write_components(layout, shared) }
+        garbage.write_components(walk, lists, layout, shared)?
+    };
+    older.fetch_sub(found_older, Ordering::Relaxed);
+    Ok(())
 }
 
 impl Garbage {
-    fn with_room_for(count: usize, leaves: usize) -> Result<Self, WalkTrouble> {
-        let objects: *mut usize = system::map(count * size_of::<usize>()).cast();
-        let leads: *mut u32 = system::map(count * size_of::<u32>()).cast();
-        let numbers: *mut u32 = system::map(leaves * NUMBERS * size_of::<u32>()).cast();
-        if objects.is_null() || leads.is_null() || numbers.is_null() {
-            return Err(WalkTrouble::NoMemory);
+    /// Numbers all garbage. Each is a component by itself.
+    fn gather(walk: &mut Walk<'_>) -> Result<Self, WalkTrouble> {
+        let mut ranks = Ranks::new(walk.shadow.leaves()).ok_or(WalkTrouble::NoMemory)?;
+        walk.each(NONE_LEFT, MANY, |walk, head, _| ranks.add(&walk.shadow, head))?;
+        // The largest number means something else below.
+        let count = ranks.count().filter(|count| *count < u32::MAX).ok_or(WalkTrouble::NoMemory)?;
+        let leads = numbers(count)?;
+        for number in 0..count {
+            // SAFETY: there is room for so many.
+            unsafe { *leads.add(number as usize) = number };
         }
-        Ok(Self { objects, leads, numbers, count: 0, older: 0 })
-    }
-
-    /// Finds all garbage in the order of the lists.
-    unsafe fn gather(&mut self, walk: &mut Walk<'_>, lists: &Lists, count: usize) -> Result<(), WalkTrouble> {
-        let Some(heads_known) = walk.order.count() else {
-            // SAFETY: the caller's promise.
-            return unsafe { self.gather_again(walk, lists, count) };
-        };
-        for number in 0..heads_known {
-            walk.watch.step()?;
-            let (leaf, place) = walk.order.get(&walk.shadow, number);
-            // SAFETY: it is a byte of the table; no more garbage comes than was counted.
-            unsafe {
-                if is_garbage(*leaf.byte(place)) && self.count < count {
-                    self.add(&walk.shadow, leaf.head(place) + GcHead::SIZE);
-                    self.older += u64::from((number as u64) < walk.older);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The same along the lists themselves, for a heap so large that their order was not kept.
-    unsafe fn gather_again(&mut self, walk: &mut Walk<'_>, lists: &Lists, count: usize) -> Result<(), WalkTrouble> {
-        let mut number = 0;
-        for list in lists.each() {
-            // SAFETY: the caller's promise: these are well-formed lists, and `count` members of them are garbage.
-            unsafe {
-                let mut at = (*(list.from as *const GcHead)).next;
-                while at != list.head && self.count < count {
-                    let next = (*(at as *const GcHead)).next;
-                    prefetch(next);
-                    walk.watch.step()?;
-                    let byte = walk.byte_of(at + GcHead::SIZE);
-                    if !byte.is_null() && is_garbage(*byte) {
-                        self.add(&walk.shadow, at + GcHead::SIZE);
-                        self.older += u64::from(number < walk.older);
-                    }
-                    number += 1;
-                    at = next;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    unsafe fn add(&mut self, shadow: &Shadow, object: usize) {
-        let number = self.count as u32;
-        // SAFETY: there is room for one more.
-        unsafe {
-            *self.objects.add(self.count) = object;
-            *self.leads.add(self.count) = number;
-            *self.number_of(shadow, object) = number + 1;
-        }
-        self.count += 1;
-    }
-
-    /// Where the number of an object is. It must be in the table.
-    #[inline(always)]
-    unsafe fn number_of(&self, shadow: &Shadow, object: usize) -> *mut u32 {
-        let head = object - GcHead::SIZE;
-        // SAFETY: there are so many numbers for each leaf.
-        unsafe { self.numbers.add(shadow.number(head) as usize * NUMBERS + place(head) / HEADS_APART) }
-    }
-
-    fn object(&self, number: u32) -> usize {
-        debug_assert!((number as usize) < self.count);
-        // SAFETY: only numbers that `add` has given are asked for.
-        unsafe { *self.objects.add(number as usize) }
+        Ok(Self { ranks, leads, count })
     }
 
     /// The number of an object, if it is garbage.
@@ -157,17 +77,14 @@ impl Garbage {
     fn number(&self, walk: &Walk<'_>, object: usize) -> Option<u32> {
         let byte = walk.byte_of(object);
         // SAFETY: where there is a byte, it is one of the table.
-        unsafe {
-            if byte.is_null() || !is_garbage(*byte) {
-                return None;
-            }
-            (*self.number_of(&walk.shadow, object)).checked_sub(1)
-        }
+        let found = !byte.is_null() && is_garbage(unsafe { *byte });
+        found.then(|| self.ranks.get(&walk.shadow, object - GcHead::SIZE))
     }
 
     /// The smallest number of a component.
     fn first(&self, mut number: u32) -> u32 {
-        // SAFETY: leads are numbers that `add` has given.
+        debug_assert!(number < self.count);
+        // SAFETY: numbers are below the count, and so are leads.
         unsafe {
             loop {
                 let lead = self.leads.add(number as usize);
@@ -189,21 +106,16 @@ impl Garbage {
 
     /// Puts into one component what refers to each other.
     unsafe fn join(&self, walk: &mut Walk<'_>, layout: &'static Layout) -> Result<(), WalkTrouble> {
-        let mut joining = Joining { walk, garbage: self, current: 0 };
-        for number in 0..self.count as u32 {
-            joining.current = number;
+        walk.each(NONE_LEFT, MANY, |walk, head, _| {
+            let object = head + GcHead::SIZE;
+            let number = self.ranks.get(&walk.shadow, head);
+            let mut joining = Joining { walk, garbage: self, current: number };
             // SAFETY: the garbage is objects, and the visitor gets what it expects.
             unsafe {
-                (*joining.walk).watch.step()?;
-                if let Some(ahead) = number.checked_add(8).filter(|ahead| (*ahead as usize) < self.count) {
-                    prefetch(self.object(ahead));
-                }
-                let object = self.object(number);
                 traverse(layout, object, visit, (&raw mut joining).cast());
-                self.join_weak_references(&*joining.walk, object, number, layout);
+                self.join_weak_references(walk, object, number, layout);
             }
-        }
-        Ok(())
+        })
     }
 
     /// Weak references to an object that are garbage themselves belong to it.
@@ -226,52 +138,107 @@ impl Garbage {
         }
     }
 
-    /// Writes down whole components in the order of their first members, as many as there is room for.
-    unsafe fn write_components(&self, layout: &'static Layout, shared: &Shared) -> Result<(), WalkTrouble> {
+    /// Writes down whole components in the order of their first members, as many as there is room for. Gives how much of
+    /// the garbage comes before the objects that stay new.
+    unsafe fn write_components(
+        &self,
+        walk: &mut Walk<'_>,
+        lists: &Lists,
+        layout: &'static Layout,
+        shared: &Shared,
+    ) -> Result<u64, WalkTrouble> {
         const NO_ROOM: u32 = u32::MAX;
-        // For each first member: how many there are in its component, and then where the next of them goes.
-        let places: *mut u32 = system::map(self.count * size_of::<u32>()).cast();
-        if places.is_null() {
-            return Err(WalkTrouble::NoMemory);
-        }
-        let control = shared.control();
+        // For the smallest number of each component: how many there are in it; and where the next of them goes, plus one,
+        // or zero before one was met.
+        let (sizes, places) = (numbers(self.count)?, numbers(self.count)?);
         let (mut written, mut components, mut largest, mut left_out) = (0_usize, 0_usize, 0_usize, 0_usize);
-        // SAFETY: numbers are below the count; places are given so that no more than the capacity is written.
-        unsafe {
-            for number in 0..self.count as u32 {
-                *places.add(self.first(number) as usize) += 1;
-            }
-            for number in 0..self.count as u32 {
-                if self.first(number) != number {
-                    continue;
+        let mut found_older = 0;
+        for number in 0..self.count {
+            // SAFETY: numbers are below the count.
+            unsafe { *sizes.add(self.first(number) as usize) += 1 };
+        }
+        let put = |object: usize, number: u32, is_older: bool| {
+            found_older += u64::from(is_older);
+            let first = self.first(number) as usize;
+            // SAFETY: numbers are below the count; places are given so that no more than the capacity is written, and none
+            // behind what was given, even if a list had an object twice.
+            unsafe {
+                let (place, size) = (places.add(first), *sizes.add(first) as usize);
+                if *place == 0 {
+                    if written + size > shared.capacity() {
+                        *place = NO_ROOM;
+                        left_out += size;
+                    } else {
+                        *shared.sizes().add(components) = size as u32;
+                        *place = written as u32 + 1;
+                        written += size;
+                        components += 1;
+                        largest = largest.max(size);
+                    }
                 }
-                let place = places.add(number as usize);
-                let size = *place as usize;
-                if written + size > shared.capacity() {
-                    *place = NO_ROOM;
-                    left_out += size;
-                    continue;
-                }
-                *shared.sizes().add(components) = size as u32;
-                *place = written as u32;
-                written += size;
-                components += 1;
-                largest = largest.max(size);
-            }
-            for number in 0..self.count as u32 {
-                let place = places.add(self.first(number) as usize);
-                if *place != NO_ROOM {
-                    *shared.candidates().add(*place as usize) = candidate(self.object(number), layout);
+                if *place as usize <= written {
+                    *shared.candidates().add(*place as usize - 1) = candidate(object, layout);
                     *place += 1;
                 }
             }
-        }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.in_order(walk, lists, put)? };
+        let control = shared.control();
         control.components.store(components as u64, Ordering::Relaxed);
         control.largest.store(largest as u64, Ordering::Relaxed);
         control.left_out.store(left_out as u64, Ordering::Relaxed);
         control.candidates.store(written as u64, Ordering::Relaxed);
+        Ok(found_older)
+    }
+
+    /// Calls `act` for all garbage in the order of the lists, with its number and whether it comes before the objects that
+    /// stay new.
+    unsafe fn in_order(
+        &self,
+        walk: &mut Walk<'_>,
+        lists: &Lists,
+        mut act: impl FnMut(usize, u32, bool),
+    ) -> Result<(), WalkTrouble> {
+        if let Some(heads) = walk.order.count() {
+            for index in 0..heads {
+                walk.watch.step()?;
+                let (leaf, place) = walk.order.get(&walk.shadow, index);
+                // SAFETY: it is a byte of the table.
+                if is_garbage(unsafe { *leaf.byte(place) }) {
+                    let head = leaf.head(place);
+                    let number = self.ranks.get(&walk.shadow, head);
+                    act(head + GcHead::SIZE, number, (index as u64) < walk.older);
+                }
+            }
+            return Ok(());
+        }
+        // Along the lists themselves, for a heap so large that their order was not kept.
+        let mut index = 0;
+        for list in lists.each() {
+            // SAFETY: the caller's promise: these are well-formed lists.
+            unsafe {
+                let mut at = (*(list.from as *const GcHead)).next;
+                while at != list.head {
+                    let next = (*(at as *const GcHead)).next;
+                    prefetch(next);
+                    walk.watch.step()?;
+                    if let Some(number) = self.number(walk, at + GcHead::SIZE) {
+                        act(at + GcHead::SIZE, number, index < walk.older);
+                    }
+                    index += 1;
+                    at = next;
+                }
+            }
+        }
         Ok(())
     }
+}
+
+/// Room for a number for each piece of garbage, all zero.
+fn numbers(count: u32) -> Result<*mut u32, WalkTrouble> {
+    let at: *mut u32 = system::map((count as usize).max(1) * size_of::<u32>()).cast();
+    if at.is_null() { Err(WalkTrouble::NoMemory) } else { Ok(at) }
 }
 
 /// What a walk that is over has left unmarked.
@@ -284,8 +251,7 @@ fn is_garbage(byte: u8) -> bool {
 unsafe extern "C" fn visit(object: *mut c_void, joining: *mut c_void) -> c_int {
     // SAFETY: `join` passes this struct, and changes nothing in it until the traversal is over.
     let joining = unsafe { &*joining.cast::<Joining<'_, '_>>() };
-    // SAFETY: as above.
-    if let Some(number) = joining.garbage.number(unsafe { &*joining.walk }, object as usize) {
+    if let Some(number) = joining.garbage.number(joining.walk, object as usize) {
         joining.garbage.unite(joining.current, number);
     }
     0

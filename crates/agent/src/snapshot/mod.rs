@@ -20,6 +20,7 @@ mod mappings;
 mod markers;
 mod order;
 mod pools;
+mod ranks;
 pub(crate) mod reap;
 #[cfg(test)]
 mod rehearsal;
