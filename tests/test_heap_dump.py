@@ -263,11 +263,46 @@ def test_another_error_causes_none(tmp_path):
 
 
 def test_a_signal_causes_no_more_dumps_than_allowed(tmp_path):
-    python(
-        "import os, signal\nfor _ in range(5): os.kill(os.getpid(), signal.SIGUSR2)",
-        NEUROGC_HEAP_DUMP_ON="USR2", NEUROGC_HEAP_DUMP_FOLDER=tmp_path, NEUROGC_HEAP_DUMP_FILES=2,
-    )
+    python(f"""
+import os, signal, time
+deadline = time.monotonic() + 30
+def whole():
+    return [name for name in os.listdir({str(tmp_path)!r}) if name.endswith(".ngch")]
+while len(whole()) < 2:
+    assert time.monotonic() < deadline
+    os.kill(os.getpid(), signal.SIGUSR2)
+    time.sleep(0.1)
+os.kill(os.getpid(), signal.SIGUSR2)
+time.sleep(0.5)
+""", NEUROGC_HEAP_DUMP_ON="USR2", NEUROGC_HEAP_DUMP_FOLDER=tmp_path, NEUROGC_HEAP_DUMP_FILES=2)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_handler_of_the_program_is_left_alone(tmp_path):
+    python("""
+import os, signal
+import neurogc
+seen = []
+signal.signal(signal.SIGUSR2, lambda *_: seen.append(1))
+neurogc.uninstall()
+neurogc.install(heap_dump_on="USR2")
+os.kill(os.getpid(), signal.SIGUSR2)
+assert seen == [1]
+assert any("handler of its own" in reason for reason in neurogc.status()["degraded"]), neurogc.status()["degraded"]
+""", NEUROGC_HEAP_DUMP_FOLDER=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_was_there_before_is_not_written_to(tmp_path):
+    # In a shared folder another user may have made it, and may hold it open.
+    path = tmp_path / "heap.ngch"
+    before = tmp_path / "heap.ngch.part"
+    before.write_text("")
+    before.chmod(0o666)
+    with before.open() as held:
+        python(f"import neurogc; neurogc.heap.dump({str(path)!r})")
+        assert held.read() == ""
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.stat().st_size > 1000
 
 
 def test_memory_near_its_limit_causes_a_dump(tmp_path):

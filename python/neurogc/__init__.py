@@ -64,6 +64,8 @@ def _complain(complaints):
 def uninstall():
     """Stop the agent and take the adapters out again. Without an agent, nothing happens."""
     _leave_imports_alone()
+    if "_dumps" in globals():
+        _dumps.unwatch()
     _native.agent.uninstall()
 
 

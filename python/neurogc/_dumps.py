@@ -1,5 +1,6 @@
 """Heap dumps by themselves: when a thread ends with a MemoryError, and on a signal."""
 
+import contextlib
 import signal
 import sys
 import threading
@@ -7,40 +8,63 @@ import threading
 from . import _native, heap
 
 _before = {}
+_signal = 0
 
 
 def watch():
-    """Put hooks in place as the settings say."""
+    """Put hooks in place as the settings say. A handler of the program's own is left alone."""
+    global _signal
     on_oom, number, _ = _native.agent.dump_triggers()
     if on_oom and not _before:
         _before.update(main=sys.excepthook, threads=threading.excepthook)
         sys.excepthook = _main_ends
         threading.excepthook = _thread_ends
-    if number and threading.current_thread() is threading.main_thread():
+    if not number or number == _signal or threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(number) is signal.SIG_DFL:
         signal.signal(number, _signalled)
+        _signal = number
+    else:
+        name = signal.Signals(number).name
+        _native.agent.degrade(f"no heap dumps on {name}: the program has a handler of its own for it")
+
+
+def unwatch():
+    """Take back the signal, unless the program has taken it meanwhile. The hooks stay: others may be on top of them."""
+    global _signal
+    if _signal and threading.current_thread() is threading.main_thread():
+        if signal.getsignal(_signal) is _signalled:
+            signal.signal(_signal, signal.SIG_DFL)
+        _signal = 0
 
 
 def _main_ends(kind, error, traceback):
-    if isinstance(kind, type) and issubclass(kind, MemoryError):
-        _dump(urgent=True)
-    _before["main"](kind, error, traceback)
+    try:
+        if isinstance(kind, type) and issubclass(kind, MemoryError):
+            _dump()
+    finally:
+        _before["main"](kind, error, traceback)
 
 
 def _thread_ends(ended):
-    if isinstance(ended.exc_type, type) and issubclass(ended.exc_type, MemoryError):
-        _dump(urgent=True)
-    _before["threads"](ended)
+    try:
+        if isinstance(ended.exc_type, type) and issubclass(ended.exc_type, MemoryError):
+            _dump()
+    finally:
+        _before["threads"](ended)
 
 
 def _signalled(number, frame):
-    _dump(urgent=False)
+    # The program goes on: the clone is made, and looked after, at moments when this thread has nothing else to do.
+    _native.agent.dump_soon()
 
 
-def _dump(urgent):
+def _dump():
     """Write one, unless there are enough. What goes wrong is told in the status report only."""
     try:
         path = _native.agent.next_dump()
         if path is not None:
-            heap._write(path, text=True, urgent=urgent)
+            heap._write(path, text=True, urgent=True)
     except Exception as error:
-        _native.agent.degrade(f"a heap dump could not be written: {error}")
+        with contextlib.suppress(Exception):
+            _native.agent.degrade(f"a heap dump could not be written: {error}")

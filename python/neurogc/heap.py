@@ -1,5 +1,6 @@
 """What the heap consists of: dumps that a clone of the process writes, and counts by type."""
 
+import contextlib
 import os
 
 from . import _native
@@ -25,14 +26,16 @@ def _write(path, text, urgent=False):
     """The same. One that is urgent is tried also where memory is short, and takes none for the file."""
     path = os.fspath(path)
     part = path + (b".part" if isinstance(path, bytes) else ".part")
-    file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    # Never into a file that was there before: in a shared folder it may be another user's.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(part)
+    file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        os.fchmod(file, 0o600)
         # A disk may be slow, and the clone must not wait for it: every page that the program writes to meanwhile is
         # copied.
         memory = None if urgent else _memory_file()
         try:
-            limit = min(_MEMORY, _room() // 4) if memory is not None else 0
+            limit = min(_MEMORY, _native.agent.memory_room() // 4) if memory is not None else 0
             first = file if memory is None else memory
             figures = _native.agent.heap_dump(first, limit, file, bool(text), urgent)
             if memory is not None:
@@ -68,18 +71,6 @@ def _memory_file():
         return os.memfd_create("neurogc-dump", os.MFD_CLOEXEC)
     except (AttributeError, OSError):
         return None
-
-
-def _room():
-    """Free memory in bytes, as far as it is known."""
-    try:
-        with open("/proc/meminfo", "rb") as lines:
-            for line in lines:
-                if line.startswith(b"MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return 0
 
 
 def _copy(source, target, length):

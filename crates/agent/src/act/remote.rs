@@ -46,6 +46,8 @@ pub(crate) enum RemoteWork {
     Dump {
         to: Outlet,
         texts: bool,
+        /// It is tried also where memory is short.
+        urgent: bool,
     },
 }
 
@@ -160,7 +162,7 @@ fn carry_out(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Optio
     let drive = &mut job.drive;
     let failed = |failure: SnapshotFailure| Outcome::Failed(failure.to_string());
     match &mut job.work {
-        RemoteWork::Dump { to, texts } => dump(actor, vm, hooks, drive, to, *texts),
+        RemoteWork::Dump { to, texts, urgent } => dump(actor, vm, hooks, drive, to, (*texts, *urgent)),
         RemoteWork::Collect(how @ (How::Young | How::Full)) => plain(vm, *how, &mut job.held_up_since),
         RemoteWork::Collect(How::Snapshot) => step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(failed)),
         // What the policy would do: nothing that stops the program for long, where there is another way.
@@ -185,35 +187,40 @@ fn dump(
     hooks: &Hooks,
     drive: &mut Option<RequestedSnapshot>,
     to: &mut Outlet,
-    texts: bool,
+    (texts, urgent): (bool, bool),
 ) -> Option<Outcome> {
+    let failed = |reason: String| {
+        actor.complain(format!("a heap dump could not be written: {reason}"));
+        Some(Outcome::Failed(reason))
+    };
     if !drive.as_ref().is_some_and(RequestedSnapshot::is_out) {
         let first = match to.open() {
             Ok(first) => first,
-            Err(reason) => return Some(Outcome::Failed(reason)),
+            Err(reason) => return failed(reason),
         };
         let destination = Destination { first, limit: u64::MAX, rest: None };
-        let errand = HeapErrand::Dump { to: destination, texts, urgent: false };
+        let errand = HeapErrand::Dump { to: destination, texts, urgent };
         drive.get_or_insert_with(|| RequestedSnapshot::for_heap(vm, errand)).write_to(errand);
     }
     let next = drive.as_mut()?.step(actor, vm, hooks);
     // The client sees the end when the clone has ended, whenever a thread of the program comes by again.
     to.close();
-    let outcome = match next {
-        Next::Again(_) | Next::Done { .. } => return None,
-        Next::Told(report) => Outcome::Dumped {
-            objects: report.objects,
-            bytes: report.written,
-            pause_ms: report.pause.as_secs_f64() * 1e3,
-            flight_ms: report.flight.as_secs_f64() * 1e3,
-        },
-        Next::Failed(failure) => Outcome::Failed(failure.to_string()),
-    };
-    to.settle(matches!(outcome, Outcome::Dumped { .. }));
-    if let Outcome::Failed(reason) = &outcome {
-        actor.complain(format!("a heap dump could not be written: {reason}"));
+    match next {
+        Next::Again(_) | Next::Done { .. } => None,
+        Next::Told(report) => {
+            to.settle(true);
+            Some(Outcome::Dumped {
+                objects: report.objects,
+                bytes: report.written,
+                pause_ms: report.pause.as_secs_f64() * 1e3,
+                flight_ms: report.flight.as_secs_f64() * 1e3,
+            })
+        }
+        Next::Failed(failure) => {
+            to.settle(false);
+            failed(failure.to_string())
+        }
     }
-    Some(outcome)
 }
 
 fn step(

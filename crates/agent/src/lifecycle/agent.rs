@@ -140,7 +140,7 @@ impl Agent {
             hooks: Hooks::default(),
             actor,
             remote: Remote::default(),
-            dumps: OwnDumps::default(),
+            dumps: OwnDumps::new(),
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
             snapshots: SnapshotRunner::default(),

@@ -9,7 +9,9 @@ use pyo3::types::PyDict;
 use super::module::current;
 use crate::act::drive::{Next, RequestedSnapshot};
 use crate::act::vm::Vm;
-use crate::snapshot::{Destination, HeapErrand, HeapReport};
+use crate::sense::process::headroom;
+use crate::snapshot::{Destination, HeapErrand, HeapReport, SnapshotFailure};
+use crate::uplink::leave_dump;
 
 /// Writes a dump to a descriptor, from `limit` bytes on to another one, and gives figures about it.
 #[pyfunction]
@@ -50,7 +52,12 @@ fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
         match drive.step(&agent.actor, &vm, &agent.hooks) {
             Next::Again(pause) => {
                 py.detach(|| std::thread::sleep(pause));
-                py.check_signals()?;
+                if let Err(error) = py.check_signals() {
+                    if drive.is_out() {
+                        agent.snapshots.cancel(SnapshotFailure::Cancelled);
+                    }
+                    return Err(error);
+                }
                 if !current().is_some_and(|current| Arc::ptr_eq(&current, &agent)) {
                     return Err(failed("neurogc was uninstalled, or the process has forked".to_owned()));
                 }
@@ -76,4 +83,18 @@ pub(crate) fn dump_triggers() -> (bool, i32, u32) {
 pub(crate) fn next_dump() -> Option<std::path::PathBuf> {
     let agent = current()?;
     agent.dumps.next(&agent.settings)
+}
+
+/// Has the program write one soon, at a moment of its own.
+#[pyfunction]
+pub(crate) fn dump_soon() {
+    if let Some(agent) = current() {
+        leave_dump(&agent, false);
+    }
+}
+
+/// Memory that the process could still get, in bytes, as far as that is known.
+#[pyfunction]
+pub(crate) fn memory_room() -> u64 {
+    headroom().unwrap_or(0)
 }

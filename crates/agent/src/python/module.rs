@@ -74,7 +74,7 @@ mod _agent {
     #[pymodule_export]
     use crate::python::gc_functions::{collect, get_threshold, set_threshold};
     #[pymodule_export]
-    use crate::python::heap::{dump_triggers, heap_count, heap_dump, next_dump};
+    use crate::python::heap::{dump_soon, dump_triggers, heap_count, heap_dump, memory_room, next_dump};
     #[pymodule_export]
     use crate::python::mark::Mark;
     #[pymodule_export]

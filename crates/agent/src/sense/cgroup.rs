@@ -46,6 +46,8 @@ fn memory_left(limits: &[Limit]) -> Option<u64> {
         let field = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
         let kernel = if names.kernel.ends_with(' ') { field(names.kernel) } else { number(names.kernel) };
         let mapped = [kernel, field(names.anonymous), field(names.files)].into_iter().sum::<Option<u64>>();
+        // Buffers of sockets are in none of these in version 2. In version 1 they are not in the usage.
+        let mapped = mapped.map(|mapped| mapped + field("sock ").unwrap_or(0));
         let unmapped = mapped.map_or(0, |mapped| used.saturating_sub(mapped));
         let free = field(names.cached).unwrap_or(0) + unmapped;
         Some(limit.bytes.saturating_sub(used.saturating_sub(free)))
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn parts_of_huge_pages_that_are_mapped_no_more_count_as_free() {
-        let stat = "anon 300\nfile 200\nkernel 100\ninactive_file 150\n";
+        let stat = "anon 300\nfile 150\nkernel 100\nsock 50\ninactive_file 150\n";
         let files = [
             ("sys/fs/cgroup/a/memory.max", "1000\n"),
             ("sys/fs/cgroup/a/memory.current", "700\n"),

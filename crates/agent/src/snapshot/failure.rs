@@ -60,7 +60,7 @@ impl SnapshotFailure {
             Self::OtherInterpreter => "other_interpreter",
             Self::UnderWay => "under_way",
             Self::Collecting => "collecting",
-            Self::NoMemory | Self::ShortOfMemory | Self::OutOfRoom | Self::GaveUp(WalkTrouble::NoMemory) => "no_memory",
+            Self::NoMemory | Self::ShortOfMemory | Self::GaveUp(WalkTrouble::NoMemory) => "no_memory",
             Self::Clone(_) => "clone",
             Self::Killed(_) => "killed",
             Self::Missing | Self::GaveUp(WalkTrouble::Lost) => "missing",
@@ -69,7 +69,7 @@ impl SnapshotFailure {
             Self::Collected => "collected",
             Self::Frozen => "frozen",
             Self::GaveUp(WalkTrouble::TooMany | WalkTrouble::NoRoom | WalkTrouble::NotRead) => "dump",
-            Self::Cancelled | Self::GaveUp(WalkTrouble::Stopped) => "cancelled",
+            Self::Cancelled | Self::OutOfRoom | Self::GaveUp(WalkTrouble::Stopped) => "cancelled",
         }
     }
 }

@@ -40,7 +40,9 @@ impl Outlet {
         let is_pipe = self.whole.is_none();
         let mut flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
         if !is_pipe {
-            flags |= OFlag::O_CREAT | OFlag::O_TRUNC;
+            // Never into a file that was there before: in a shared folder it may be another user's.
+            let _ = std::fs::remove_file(&self.path);
+            flags |= OFlag::O_CREAT | OFlag::O_EXCL;
         }
         let file = open(&self.path, flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|error| match error {
             Errno::ENXIO | Errno::ENOENT if is_pipe => "the command that asked for the dump has ended".to_owned(),

@@ -204,7 +204,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
         },
         Ask::Collect(how) => take_on(agent, how),
         Ask::Dump { pipe, text } => match Outlet::pipe(&control::socket_folder(geteuid().as_raw()), &pipe) {
-            Ok(to) => take_on(agent, RemoteWork::Dump { to, texts: text }),
+            Ok(to) => take_on(agent, RemoteWork::Dump { to, texts: text, urgent: false }),
             Err(reason) => Answer::Refused(reason),
         },
         Ask::Outcome(ticket) => match agent.remote.outcome(ticket) {
@@ -225,11 +225,19 @@ fn take_on(agent: &Agent, work: impl Into<RemoteWork>) -> Answer {
 }
 
 /// The same, and gives the ticket.
-pub(super) fn leave_for_program(agent: &Agent, work: impl Into<RemoteWork>) -> Option<u64> {
+fn leave_for_program(agent: &Agent, work: impl Into<RemoteWork>) -> Option<u64> {
     let taken = agent.remote.take_on(work, monotonic_ns());
     call_main_thread(false);
     agent.hooks.wake();
     taken
+}
+
+/// Has the program write a dump of its own, unless there are enough. One that is urgent is tried also where memory is short.
+pub(crate) fn leave_dump(agent: &Agent, urgent: bool) {
+    let Some(path) = agent.dumps.next(&agent.settings) else { return };
+    if leave_for_program(agent, RemoteWork::Dump { to: Outlet::file(&path), texts: true, urgent }).is_none() {
+        agent.ledger().trouble("no heap dump was written: another command was under way".to_owned());
+    }
 }
 
 /// Puts another policy in force.

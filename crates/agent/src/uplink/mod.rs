@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 use neurogc_policy::Bytes;
 use nix::poll::PollFd;
 
-use crate::act::remote::RemoteWork;
 use crate::cpython::arenas::Upkeep;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::identity::ProcessRole;
@@ -35,9 +34,9 @@ use crate::sense::process::{ceiling, has_room, resident};
 use crate::snapshot::SnapshotProgress;
 use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
-use crate::sys::outlet::Outlet;
 use crate::sys::wake::{UPLINK, Waiter};
-use control::{ControlSocket, leave_for_program};
+use control::ControlSocket;
+pub(crate) use control::leave_dump;
 use listeners::Listeners;
 use trace_file::TraceFile;
 
@@ -230,16 +229,8 @@ impl<'a> Uplink<'a> {
     /// Has the program write a heap dump where the settings want one at this much memory.
     fn dump_if_due(&self, resident: u64, limit: Option<u64>) {
         let agent = &self.agent;
-        if agent.dumps.is_due(&agent.settings, resident, agent.settings.limits.ceiling.map(Bytes::get).or(limit))
-            && let Some(path) = agent.dumps.next(&agent.settings)
-        {
-            let taken = leave_for_program(agent, RemoteWork::Dump { to: Outlet::file(&path), texts: true });
-            if taken.is_none() {
-                let mut ledger = agent.ledger();
-                ledger.trouble(
-                    "no heap dump was written near the memory limit: another command was under way".to_owned(),
-                );
-            }
+        if agent.dumps.is_due(&agent.settings, resident, agent.settings.limits.ceiling.map(Bytes::get).or(limit)) {
+            leave_dump(agent, true);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use neurogc_wire::control;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::stat::Mode;
-use nix::unistd::{Uid, chown, mkfifo};
+use nix::unistd::{Uid, fchown, mkfifo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::stream::DumpStream;
@@ -35,11 +35,17 @@ impl Intake {
         let (name, path) = control::dump_pipe(folder, pid, std::process::id());
         let _ = std::fs::remove_file(&path);
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        let owner = std::fs::metadata(folder)?.uid();
-        if owner != nix::unistd::geteuid().as_raw() {
-            chown(&path, Some(Uid::from_raw(owner)), None)?;
+        let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW;
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+        // The folder is another user's, who may have put something else in its place meanwhile.
+        let (found, own) = (file.metadata()?, nix::unistd::geteuid().as_raw());
+        if !found.file_type().is_fifo() || found.uid() != own {
+            return Err(io::Error::other(format!("{} was replaced by something else", path.display())));
         }
-        let file = std::fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&path)?;
+        let owner = std::fs::metadata(folder)?.uid();
+        if owner != own {
+            fchown(&file, Some(Uid::from_raw(owner)), None)?;
+        }
         // Less to and fro between the two processes; the kernel may allow less.
         let _ = fcntl(&file, FcntlArg::F_SETPIPE_SZ(PIECE as i32));
         Ok(Self { name, path, file })

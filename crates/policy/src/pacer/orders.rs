@@ -84,7 +84,8 @@ impl Pacer {
         if far && observation.now >= self.plain_at.0 {
             return Some(Order::forced(Decision::Full, "the heap is far above its goal, and the snapshot is late"));
         }
-        let growth = ((filled - NEARLY) / THROTTLE_SPAN).clamp(0.0, 1.0);
+        // One that is not known of, such as a heap dump, frees nothing: holding the program up would bring nothing.
+        let growth = if self.out.is_some() { ((filled - NEARLY) / THROTTLE_SPAN).clamp(0.0, 1.0) } else { 0.0 };
         let copies = self.shortage_for_copies(observation);
         let pause = THROTTLE.mul_f64(growth.max(copies));
         let runs = observation.moment == Moment::CollectionEnd && !observation.paused;

@@ -44,6 +44,11 @@ impl Table {
         Ok(Self { rows: Array::new(1 << 16).ok_or(WalkTrouble::NoMemory)?, count: 0 })
     }
 
+    fn empty(&mut self) {
+        self.rows.truncate(0);
+        self.count = 0;
+    }
+
     fn row(&mut self) -> &mut Array<u8> {
         self.count += 1;
         &mut self.rows
@@ -87,7 +92,7 @@ impl HeapWalk<'_> {
 
     unsafe fn types(&mut self) -> Result<Table, WalkTrouble> {
         let order = self.classes.rank().ok_or(WalkTrouble::NoMemory)?;
-        let mut table = Table::new()?;
+        let (mut table, mut members) = (Table::new()?, Table::new()?);
         let mut name = Array::new(1 << 12).ok_or(WalkTrouble::NoMemory)?;
         for index in order.all() {
             self.watch.step()?;
@@ -110,16 +115,18 @@ impl HeapWalk<'_> {
                     members: Members::none(),
                 };
                 row.put(table.row());
-                self.members(&class, &mut table.rows)?;
+                self.members(&class, &mut members);
+                put_varint(&mut table.rows, members.count);
+                table.rows.put_bytes(members.rows.all());
             }
         }
         Ok(table)
     }
 
     /// The names of an instance's words.
-    unsafe fn members(&self, class: &Class, to: &mut Array<u8>) -> Result<(), WalkTrouble> {
+    unsafe fn members(&self, class: &Class, rows: &mut Table) {
         let heap = self.heap;
-        let mut rows = Table::new()?;
+        rows.empty();
         let mut put = |word: usize, name: &[u8]| TypeMember { word: word as u64, name }.put(rows.row());
         if heap.minor >= 11 && class.has(MANAGED_DICT) {
             put(DICT_WORD as usize, b"__dict__");
@@ -164,9 +171,6 @@ impl HeapWalk<'_> {
                 base = word(base + heap.type_base);
             }
         }
-        put_varint(to, rows.count);
-        to.put_bytes(rows.rows.all());
-        Ok(())
     }
 
     /// The members of one type that are objects.
