@@ -233,8 +233,9 @@ os.closerange(0, 1024)
 # Everything from here on gets numbers that the agent may have had.
 files = [os.open(f"{folder}/{number}", os.O_RDWR | os.O_CREAT) for number in range(24)]
 server = socket.socket(socket.AF_UNIX)
-server.bind(folder + "/socket")
+server.bind(folder + "/early")
 server.listen(64)
+os.rename(folder + "/early", folder + "/socket")
 for file in files:
     os.write(file, b"begin\\n")
 import neurogc
