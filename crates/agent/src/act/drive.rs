@@ -155,7 +155,8 @@ impl RequestedSnapshot {
     fn wait_for_report(&mut self, vm: &impl Vm, progress: &SnapshotProgress) -> Next {
         match vm.heap_told(self.flight) {
             Some(Ok(report)) => Next::Told(Box::new(report)),
-            // The next one leaves nothing out. Nothing is written yet where memory is missing.
+            // The next one leaves nothing out. Memory is nearly always missing before anything is written; text that lies by
+            // itself in memory that was left out would be the exception.
             Some(Err(SnapshotFailure::Missing)) => self.again(SnapshotFailure::Missing),
             Some(Err(failure)) => Next::Failed(failure),
             // Another thread has taken the report: two that wait for the same flight.

@@ -151,11 +151,13 @@ fn types(types: &[TypeLine], top: usize, room: Option<usize>) -> String {
         table.row([count(line.objects), bytes(line.bytes), bytes(line.retained), plain(&line.name)]);
     }
     table.fit_last(2, room, shorten_front);
-    let mut text = format!("types\n{}", table.render(2));
-    if types.len() > top {
-        text.push_str(&format!("  … and {} more; --top shows more\n", count((types.len() - top) as u64)));
-    }
-    text
+    format!("types\n{}{}", table.render(2), more(types.len(), top))
+}
+
+/// A line for what is not shown, if there is any.
+fn more(all: usize, shown: usize) -> String {
+    let left_out = all.saturating_sub(shown);
+    if left_out == 0 { String::new() } else { format!("  … and {} more; --top shows more\n", count(left_out as u64)) }
 }
 
 fn objects(title: &str, objects: &[ObjectLine], room: Option<usize>) -> String {
@@ -350,12 +352,7 @@ pub(crate) fn merged_paths(what: &str, merged: &MergedPaths, room: Option<usize>
     }
     table.fit_last(2, room, shorten_front);
     text.push_str(&table.render(2));
-    if merged.paths > merged.rows.len() {
-        text.push_str(&format!(
-            "  … and {} more; --top shows more\n",
-            count((merged.paths - merged.rows.len()) as u64)
-        ));
-    }
+    text.push_str(&more(merged.paths, merged.rows.len()));
     text
 }
 
@@ -384,12 +381,7 @@ pub(crate) fn growth(report: &GrowthReport, room: Option<usize>) -> String {
     }
     table.fit_last(2, room, shorten_front);
     text.push_str(&table.render(2));
-    if report.grown > report.rows.len() {
-        text.push_str(&format!(
-            "  … and {} more; --top shows more\n",
-            count((report.grown - report.rows.len()) as u64)
-        ));
-    }
+    text.push_str(&more(report.grown, report.rows.len()));
     text
 }
 
