@@ -20,9 +20,9 @@ pub(crate) fn kept(census: &Census) -> Census {
     let types = census.types.iter().take(MOST_ROWS);
     let containers = census.containers.iter().take(MOST_ROWS);
     Census {
-        types: types.map(|row| CensusType { type_name: name(&row.type_name), ..row.clone() }).collect(),
+        types: types.map(|row| CensusType { r#type: name(&row.r#type), ..row.clone() }).collect(),
         containers: containers
-            .map(|row| CensusContainer { name: name(&row.name), type_name: name(&row.type_name), ..row.clone() })
+            .map(|row| CensusContainer { name: name(&row.name), r#type: name(&row.r#type), ..row.clone() })
             .collect(),
         ..*census
     }
@@ -41,8 +41,7 @@ pub(crate) struct CensusCourse {
 /// One type. A value is missing where it was not among the largest.
 #[derive(Debug, Serialize)]
 struct TypeCourse {
-    #[serde(rename = "type")]
-    type_name: String,
+    r#type: String,
     count: Vec<Option<u64>>,
     bytes: Vec<Option<u64>>,
 }
@@ -51,8 +50,7 @@ struct TypeCourse {
 #[derive(Debug, Serialize)]
 struct ContainerCourse {
     name: String,
-    #[serde(rename = "type")]
-    type_name: String,
+    r#type: String,
     length: Vec<Option<u64>>,
     bytes: Vec<Option<u64>>,
 }
@@ -60,28 +58,28 @@ struct ContainerCourse {
 impl CensusCourse {
     /// Of censuses in the order of time.
     pub(crate) fn of(censuses: &[(u64, Census)]) -> Self {
-        let mut types: BTreeMap<&str, Columns> = BTreeMap::new();
-        let mut containers: BTreeMap<(&str, &str), Columns> = BTreeMap::new();
-        let columns = || Columns::new(censuses.len());
+        let mut types: BTreeMap<&str, Course> = BTreeMap::new();
+        let mut containers: BTreeMap<(&str, &str), Course> = BTreeMap::new();
+        let course = || Course::new(censuses.len());
         for (at, (_, census)) in censuses.iter().enumerate() {
             for row in &census.types {
-                types.entry(&row.type_name).or_insert_with(columns).set(at, row.count, row.bytes);
+                types.entry(&row.r#type).or_insert_with(course).set(at, row.count, row.bytes);
             }
             for row in census.containers.iter().filter(|row| !row.name.is_empty()) {
-                let key = (row.name.as_str(), row.type_name.as_str());
-                containers.entry(key).or_insert_with(columns).set(at, row.length, row.bytes);
+                let key = (row.name.as_str(), row.r#type.as_str());
+                containers.entry(key).or_insert_with(course).set(at, row.length, row.bytes);
             }
         }
-        let types = largest(types).into_iter().map(|(type_name, Columns { counts, bytes, .. })| TypeCourse {
-            type_name: type_name.to_owned(),
+        let types = largest(types).into_iter().map(|(type_name, Course { counts, bytes, .. })| TypeCourse {
+            r#type: type_name.to_owned(),
             count: counts,
             bytes,
         });
-        let containers = largest(containers).into_iter().map(|((name, type_name), columns)| ContainerCourse {
+        let containers = largest(containers).into_iter().map(|((name, type_name), course)| ContainerCourse {
             name: name.to_owned(),
-            type_name: type_name.to_owned(),
-            length: columns.counts,
-            bytes: columns.bytes,
+            r#type: type_name.to_owned(),
+            length: course.counts,
+            bytes: course.bytes,
         });
         Self {
             t: censuses.iter().map(|(t, _)| *t).collect(),
@@ -95,13 +93,13 @@ impl CensusCourse {
 
 /// Values at all moments, and the most bytes of them.
 #[derive(Debug)]
-struct Columns {
+struct Course {
     counts: Vec<Option<u64>>,
     bytes: Vec<Option<u64>>,
     most: u64,
 }
 
-impl Columns {
+impl Course {
     fn new(length: usize) -> Self {
         Self { counts: vec![None; length], bytes: vec![None; length], most: 0 }
     }
@@ -113,9 +111,9 @@ impl Columns {
 }
 
 /// Those that had the most bytes at some moment.
-fn largest<K: Ord>(all: BTreeMap<K, Columns>) -> Vec<(K, Columns)> {
+fn largest<K: Ord>(all: BTreeMap<K, Course>) -> Vec<(K, Course)> {
     let mut all: Vec<_> = all.into_iter().collect();
-    all.sort_by_key(|(_, columns)| std::cmp::Reverse(columns.most));
+    all.sort_by_key(|(_, course)| std::cmp::Reverse(course.most));
     all.truncate(MOST_ROWS);
     all
 }
@@ -126,14 +124,14 @@ mod tests {
 
     fn census(rows: &[(&str, u64)]) -> Census {
         let of = |(name, bytes): &(&str, u64)| CensusType {
-            type_name: (*name).to_owned(),
+            r#type: (*name).to_owned(),
             count: 1,
             bytes: *bytes,
             growth: None,
         };
         let container = |(name, bytes): &(&str, u64)| CensusContainer {
             name: (*name).to_owned(),
-            type_name: "dict".to_owned(),
+            r#type: "dict".to_owned(),
             length: 2,
             bytes: *bytes,
             growth: None,
@@ -162,8 +160,8 @@ mod tests {
     #[test]
     fn what_is_kept_has_a_limit() {
         let long = "x".repeat(10_000);
-        let kept = kept(&census(&[(&long, 5); 100]));
+        let kept = kept(&census(&[(long.as_str(), 5); 100]));
         assert_eq!((kept.types.len(), kept.containers.len(), kept.objects), (MOST_ROWS, MOST_ROWS, 100));
-        assert_eq!((kept.types[0].type_name.len(), kept.containers[0].name.len()), (LONGEST_NAME, LONGEST_NAME));
+        assert_eq!((kept.types[0].r#type.len(), kept.containers[0].name.len()), (LONGEST_NAME, LONGEST_NAME));
     }
 }

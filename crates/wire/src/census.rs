@@ -25,8 +25,7 @@ pub struct Census {
 #[serde(default)]
 pub struct CensusType {
     /// The type's name: `module.Class`, without the module for builtins.
-    #[serde(rename = "type")]
-    pub type_name: String,
+    pub r#type: String,
     /// How many there are.
     pub count: u64,
     /// Their bytes.
@@ -42,8 +41,7 @@ pub struct CensusContainer {
     /// Where it is: `module.name`, `module.object.attribute`; empty where that was not found.
     pub name: String,
     /// Its type.
-    #[serde(rename = "type")]
-    pub type_name: String,
+    pub r#type: String,
     /// How many entries it has.
     pub length: u64,
     /// Its bytes, without those of what it holds.

@@ -51,14 +51,14 @@ impl CensusBook {
         let passed = before.map_or(0, |before| found.at - before.at);
         let per_hour = |now: u64, then: u64| (now as f64 - then as f64) * HOUR_NS / passed.max(1) as f64;
         let types = found.types.iter().take(TOP).map(|row| CensusType {
-            type_name: row.name.clone(),
+            r#type: row.name.clone(),
             count: row.objects,
             bytes: row.bytes,
             growth: before.and_then(|before| Some(per_hour(row.bytes, before.bytes_of(&row.name)?))),
         });
         let containers = found.containers.iter().take(TOP).map(|row| CensusContainer {
             name: row.name.clone(),
-            type_name: row.kind.clone(),
+            r#type: row.kind.clone(),
             length: row.length,
             bytes: row.bytes,
             growth: before.and_then(|before| Some(per_hour(row.length, before.length_of(&row.name, row.address)?))),
@@ -168,7 +168,7 @@ mod tests {
         book.add(found(100, 1000, 5), 10 * SECOND);
         let report = book.report();
         let rows: Vec<_> =
-            report.types.iter().map(|row| (row.type_name.as_str(), row.count, row.bytes, row.growth)).collect();
+            report.types.iter().map(|row| (row.r#type.as_str(), row.count, row.bytes, row.growth)).collect();
         assert_eq!(rows, [("list", 10, 1000, None), ("dict", 20, 300, None)]);
         assert_eq!((report.at_s, report.compared_s, report.objects), (90.0, 0.0, 30));
     }

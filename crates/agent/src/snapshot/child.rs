@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use super::control::{Shared, WalkTrouble};
-use super::heap::{Census, Destination, HeapFacts, HeapWalk, TallyRoom};
+use super::heap::{Destination, HeapCensus, HeapFacts, HeapWalk, TallyRoom};
 use super::walk::{Lists, Walk, WalkWatch};
 use super::{candidates, mappings, system};
 use crate::cpython::layout::Layout;
@@ -111,7 +111,7 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
             WalkErrand::Collect(census) => {
                 let mut walk = Walk::new(layout, watch)?;
                 // Without memory for it there is no census.
-                walk.census = census.and_then(|(facts, _)| Census::new(facts, new_watch(), mission.apart).ok());
+                walk.census = census.and_then(|(facts, _)| HeapCensus::new(facts, new_watch(), mission.apart).ok());
                 walk.enlist(&lists)?;
                 ended(0);
                 walk.subtract()?;
@@ -128,7 +128,7 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
             }
             WalkErrand::Census(facts, room) => {
                 let mut walk = Walk::new(layout, watch)?;
-                walk.census = Some(Census::new(facts, new_watch(), mission.apart)?);
+                walk.census = Some(HeapCensus::new(facts, new_watch(), mission.apart)?);
                 walk.enlist(&lists)?;
                 walk.subtract()?;
                 walk.mark()?;

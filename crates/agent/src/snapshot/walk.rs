@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::control::{SharedControl, WalkTrouble};
 use super::counts::CountTable;
-use super::heap::Census;
+use super::heap::HeapCensus;
 use super::order::ListOrder;
 use super::shadow::{BLACK, GREY, LEAF, Leaf, MANY, MOST_COUNTED, NONE_LEFT, NOTHING, Shadow};
 use super::system;
@@ -149,7 +149,7 @@ pub(super) struct Walk<'a> {
     /// Objects that come before those that stay new.
     pub(super) older: u64,
     /// Counts what is reachable, if that is wanted.
-    pub(super) census: Option<Census<'a>>,
+    pub(super) census: Option<HeapCensus<'a>>,
 }
 
 impl<'a> Walk<'a> {

@@ -144,7 +144,7 @@ async fn what_was_in_the_heap_is_kept_from_time_to_time() {
         let mut sample = Sample::default();
         let census = &mut sample.status.census;
         (census.at_s, census.objects, census.bytes) = (at_s, 10, bytes);
-        census.types.push(CensusType { type_name: "list".to_owned(), count: 10, bytes, growth: None });
+        census.types.push(CensusType { r#type: "list".to_owned(), count: 10, bytes, growth: None });
         let report = Report { sample: Some(Box::new(sample)), ..about(9, 500.0 + at_s / 1e3) };
         scene.app.hub.take(Frame { report, records: vec![], blocks: &[] }, &Source::Push).unwrap();
     }
@@ -152,7 +152,7 @@ async fn what_was_in_the_heap_is_kept_from_time_to_time() {
     let found = scene.eventually(path, |body| body["t"].as_array().is_some_and(|times| times.len() == 2)).await;
     assert_eq!(found["types"], json!([{"type": "list", "count": [10, 10], "bytes": [5000, 7000]}]));
     assert_eq!((&found["bytes"], &found["containers"]), (&json!([5000, 7000]), &json!([])));
-    check_error(scene.get("/api/v1/processes/nobody/census").await, 404, "no_such_process");
+    check_error(scene.get("/api/v1/processes/nobody/census").await, 404, "not_found");
 }
 
 #[tokio::test]

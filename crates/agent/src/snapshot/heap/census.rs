@@ -6,7 +6,7 @@
 
 use super::super::control::WalkTrouble;
 use super::super::walk::WalkWatch;
-use super::places::Place;
+use super::places::ContainerPlace;
 use super::raw::{Array, word};
 use super::tally::{MOST_CONTAINERS, TallyRoom, ToldContainer};
 use super::{HeapFacts, HeapWalk};
@@ -23,7 +23,7 @@ const FILTER: usize = 64;
 
 /// A container.
 #[derive(Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct HeldContainer {
     pub(super) object: usize,
     class: u32,
     bytes: usize,
@@ -33,11 +33,11 @@ pub(super) struct Held {
 }
 
 /// What is counted.
-pub(crate) struct Census<'a> {
+pub(crate) struct HeapCensus<'a> {
     pub(super) walk: HeapWalk<'a>,
     /// Memory that the clone does not have.
     apart: &'a [(usize, usize)],
-    largest: Array<Held>,
+    largest: Array<HeldContainer>,
     /// Containers of at most so many bytes are not among the largest.
     floor: usize,
     filter: [u64; FILTER],
@@ -46,7 +46,7 @@ pub(crate) struct Census<'a> {
     given_up: bool,
 }
 
-impl<'a> Census<'a> {
+impl<'a> HeapCensus<'a> {
     pub(in super::super) fn new(
         facts: &'a HeapFacts,
         watch: WalkWatch<'a>,
@@ -86,7 +86,7 @@ impl<'a> Census<'a> {
 
     #[cold]
     fn hold(&mut self, object: usize, class: u32, bytes: usize) {
-        self.largest.push(Held { object, class, bytes, name: (0, 0), rank: u8::MAX });
+        self.largest.push(HeldContainer { object, class, bytes, name: (0, 0), rank: u8::MAX });
         if self.largest.len() >= GATHERED {
             self.drop_small();
         }
@@ -158,7 +158,7 @@ impl<'a> Census<'a> {
     ///
     /// # Safety
     /// It must be an object of the class with this number, and a container.
-    pub(super) unsafe fn meet(&mut self, object: usize, class: u32, place: Place) -> Result<(), WalkTrouble> {
+    pub(super) unsafe fn meet(&mut self, object: usize, class: u32, place: ContainerPlace) -> Result<(), WalkTrouble> {
         let (word, bit) = filter_place(object);
         let is_known = self.filter[word] & 1 << bit != 0;
         let known = if is_known { self.largest.all().iter().position(|held| held.object == object) } else { None };
@@ -174,7 +174,7 @@ impl<'a> Census<'a> {
                     if bytes <= self.floor || self.largest.len() >= GATHERED {
                         return Ok(());
                     }
-                    self.largest.push(Held { object, class, bytes, name: (0, 0), rank: u8::MAX });
+                    self.largest.push(HeldContainer { object, class, bytes, name: (0, 0), rank: u8::MAX });
                     self.note_in_filter(object);
                     self.largest.len() - 1
                 }

@@ -26,7 +26,7 @@ mod tally;
 use std::sync::atomic::Ordering;
 
 pub(crate) use builtins::Builtins;
-pub(crate) use census::Census;
+pub(crate) use census::HeapCensus;
 use classes::{Classes, Shapes, WalkKind};
 pub(crate) use images::{Image, images};
 pub(crate) use output::Destination;

@@ -5,7 +5,7 @@ use neurogc_ngch::{ByteSink, Kind};
 
 use super::super::control::WalkTrouble;
 use super::HeapWalk;
-use super::census::Census;
+use super::census::HeapCensus;
 use super::classes::{Class, MANAGED_DICT, WalkKind};
 use super::raw::{Array, c_string, int, signed, word};
 
@@ -18,7 +18,7 @@ const LONGEST: usize = 128;
 
 /// What a place begins at. The words are addresses of strings, and of types and code objects.
 #[derive(Clone, Copy)]
-pub(super) enum Base {
+pub(super) enum PlaceBase {
     Module(usize),
     Global { module: usize, name: usize },
     Class(usize),
@@ -27,7 +27,7 @@ pub(super) enum Base {
 
 /// What follows.
 #[derive(Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum PlaceStep {
     Nothing,
     Namespace,
     Attribute(usize),
@@ -43,17 +43,17 @@ pub(super) enum Step {
 
 /// A place.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    base: Base,
-    step: Step,
+pub(super) struct ContainerPlace {
+    base: PlaceBase,
+    step: PlaceStep,
 }
 
-impl Place {
+impl ContainerPlace {
     /// How good a name it is: lower is better.
     pub(super) fn rank(self) -> u8 {
         match (self.base, self.step) {
-            (Base::Local { .. }, _) => 2,
-            (_, Step::Variable(_) | Step::MethodVariable { .. } | Step::Part(_) | Step::MethodPart { .. }) => 1,
+            (PlaceBase::Local { .. }, _) => 2,
+            (_, PlaceStep::Variable(_) | PlaceStep::MethodVariable { .. } | PlaceStep::Part(_) | PlaceStep::MethodPart { .. }) => 1,
             _ => 0,
         }
     }
@@ -66,17 +66,17 @@ impl Place {
         // SAFETY: the caller's promise.
         unsafe {
             match self.base {
-                Base::Module(module) => walk.put_utf8(module, to),
-                Base::Global { module, name } => {
+                PlaceBase::Module(module) => walk.put_utf8(module, to),
+                PlaceBase::Global { module, name } => {
                     walk.put_utf8(module, to);
                     to.put_bytes(b".");
                     walk.put_utf8(name, to);
                 }
-                Base::Class(class) => {
+                PlaceBase::Class(class) => {
                     let class = walk.classes.of(class)?;
                     walk.put_type_name(walk.classes.get(class), to);
                 }
-                Base::Local { code, name } => {
+                PlaceBase::Local { code, name } => {
                     let named = walk.heap.code_qualname.unwrap_or(walk.layout.code_name);
                     walk.put_utf8(word(code + named), to);
                     to.put_bytes(b"(): ");
@@ -84,24 +84,24 @@ impl Place {
                 }
             }
             match self.step {
-                Step::Nothing => {}
-                Step::Namespace => to.put_bytes(b".__dict__"),
-                Step::Attribute(name) => {
+                PlaceStep::Nothing => {}
+                PlaceStep::Namespace => to.put_bytes(b".__dict__"),
+                PlaceStep::Attribute(name) => {
                     to.put_bytes(b".");
                     walk.put_utf8(name, to);
                 }
-                Step::Slot(name) => {
+                PlaceStep::Slot(name) => {
                     to.put_bytes(b".");
                     to.put_bytes(c_string(name, LONGEST));
                 }
-                Step::Variable(name) => Self::put_variable(walk, name, to),
-                Step::MethodVariable { method, name } => {
+                PlaceStep::Variable(name) => Self::put_variable(walk, name, to),
+                PlaceStep::MethodVariable { method, name } => {
                     to.put_bytes(b".");
                     walk.put_utf8(method, to);
                     Self::put_variable(walk, name, to);
                 }
-                Step::Part(class) => Self::put_part(walk, class, to),
-                Step::MethodPart { method, class } => {
+                PlaceStep::Part(class) => Self::put_part(walk, class, to),
+                PlaceStep::MethodPart { method, class } => {
                     to.put_bytes(b".");
                     walk.put_utf8(method, to);
                     Self::put_part(walk, class, to);
@@ -174,7 +174,7 @@ impl Iterator for Entries {
     }
 }
 
-impl Census<'_> {
+impl HeapCensus<'_> {
     /// Looks for the largest containers where programs keep them.
     ///
     /// # Safety
@@ -203,11 +203,11 @@ impl Census<'_> {
             if globals == 0 || !self.walk.is_dict(globals) {
                 return Ok(looks);
             }
-            self.meet_if_container(globals, Place { base: Base::Module(module), step: Step::Namespace })?;
+            self.meet_if_container(globals, ContainerPlace { base: PlaceBase::Module(module), step: PlaceStep::Namespace })?;
             for (name, value) in Entries::of(&self.walk, globals) {
                 looks += 1;
                 self.walk.watch.step()?;
-                self.look_at(value, Base::Global { module, name })?;
+                self.look_at(value, PlaceBase::Global { module, name })?;
             }
         }
         Ok(looks)
@@ -230,7 +230,7 @@ impl Census<'_> {
                             let value = self.walk.frame_slot(&frame, slot);
                             let value = if is_address(value) { self.content(value) } else { 0 };
                             if let Some(name) = name.filter(|_| is_address(value)) {
-                                self.look_at(value, Base::Local { code: frame.code, name })?;
+                                self.look_at(value, PlaceBase::Local { code: frame.code, name })?;
                             }
                         }
                     }
@@ -278,7 +278,7 @@ impl Census<'_> {
         if tuple == 0 { 0 } else { unsafe { signed(tuple + self.walk.layout.var_object_size).max(0) as usize } }
     }
 
-    unsafe fn meet_if_container(&mut self, object: usize, place: Place) -> Result<(), WalkTrouble> {
+    unsafe fn meet_if_container(&mut self, object: usize, place: ContainerPlace) -> Result<(), WalkTrouble> {
         if object == 0 {
             return Ok(());
         }
@@ -290,13 +290,13 @@ impl Census<'_> {
     }
 
     /// Looks at an object that has a name, and at what it holds.
-    unsafe fn look_at(&mut self, object: usize, base: Base) -> Result<(), WalkTrouble> {
+    unsafe fn look_at(&mut self, object: usize, base: PlaceBase) -> Result<(), WalkTrouble> {
         // SAFETY: the caller's promise: it is an object.
         unsafe {
             let index = self.walk.classes.of(word(object + self.walk.layout.object_type))?;
             let class = *self.walk.classes.get(index);
             if class.is_container() {
-                self.meet(object, index, Place { base, step: Step::Nothing })?;
+                self.meet(object, index, ContainerPlace { base, step: PlaceStep::Nothing })?;
             }
             match class.kind {
                 Kind::Type if self.walk.is_heap_type(object) => self.look_at_class(object),
@@ -317,14 +317,14 @@ impl Census<'_> {
             if dict == 0 || !self.walk.is_dict(dict) || !self.walk.seen.add(object)? {
                 return Ok(());
             }
-            let base = Base::Class(object);
-            self.meet_if_container(dict, Place { base, step: Step::Namespace })?;
+            let base = PlaceBase::Class(object);
+            self.meet_if_container(dict, ContainerPlace { base, step: PlaceStep::Namespace })?;
             for (name, value) in Entries::of(&self.walk, dict) {
                 self.walk.watch.step()?;
                 let index = self.walk.classes.of(word(value + self.walk.layout.object_type))?;
                 let class = *self.walk.classes.get(index);
                 if class.is_container() {
-                    self.meet(value, index, Place { base, step: Step::Attribute(name) })?;
+                    self.meet(value, index, ContainerPlace { base, step: PlaceStep::Attribute(name) })?;
                 } else if class.kind == Kind::Function {
                     self.look_at_closure(value, base, Some(name))?;
                 } else if class.kind == Kind::Other && class.way == WalkKind::Told {
@@ -336,7 +336,7 @@ impl Census<'_> {
     }
 
     /// Looks at the attributes of an instance of a class that is written in Python.
-    unsafe fn look_at_instance(&mut self, object: usize, class: &Class, base: Base) -> Result<(), WalkTrouble> {
+    unsafe fn look_at_instance(&mut self, object: usize, class: &Class, base: PlaceBase) -> Result<(), WalkTrouble> {
         // SAFETY: the caller's promise, and so for its bases.
         unsafe {
             let mut at = class.address;
@@ -351,7 +351,7 @@ impl Census<'_> {
                 if let (Some(attributes), Some(keys)) = (attributes, self.walk.shared_keys(class)) {
                     for slot in 0..attributes.count {
                         let name = HeapWalk::key_at(&keys, slot);
-                        let place = Place { base, step: Step::Attribute(name) };
+                        let place = ContainerPlace { base, step: PlaceStep::Attribute(name) };
                         self.meet_if_container(word(attributes.at + 8 * slot), place)?;
                     }
                     return Ok(());
@@ -360,10 +360,10 @@ impl Census<'_> {
                 dict = word(place);
             }
             if dict != 0 && self.walk.is_dict(dict) {
-                self.meet_if_container(dict, Place { base, step: Step::Namespace })?;
+                self.meet_if_container(dict, ContainerPlace { base, step: PlaceStep::Namespace })?;
                 for (name, value) in Entries::of(&self.walk, dict) {
                     self.walk.watch.step()?;
-                    self.meet_if_container(value, Place { base, step: Step::Attribute(name) })?;
+                    self.meet_if_container(value, ContainerPlace { base, step: PlaceStep::Attribute(name) })?;
                 }
             }
         }
@@ -371,7 +371,7 @@ impl Census<'_> {
     }
 
     /// Looks at the slots that a class gives its instances.
-    unsafe fn look_at_slots(&mut self, object: usize, class: usize, base: Base) -> Result<(), WalkTrouble> {
+    unsafe fn look_at_slots(&mut self, object: usize, class: usize, base: PlaceBase) -> Result<(), WalkTrouble> {
         const MEMBER: usize = 40;
         const OBJECT_EX: i32 = 16;
         let layout = self.walk.layout;
@@ -382,7 +382,7 @@ impl Census<'_> {
             for member in (0..count).map(|at| members + MEMBER * at) {
                 if int(member + 8) == OBJECT_EX {
                     let value = word(object.wrapping_add_signed(signed(member + 16)));
-                    self.meet_if_container(value, Place { base, step: Step::Slot(word(member)) })?;
+                    self.meet_if_container(value, ContainerPlace { base, step: PlaceStep::Slot(word(member)) })?;
                 }
             }
         }
@@ -393,7 +393,7 @@ impl Census<'_> {
     unsafe fn look_at_closure(
         &mut self,
         function: usize,
-        base: Base,
+        base: PlaceBase,
         method: Option<usize>,
     ) -> Result<(), WalkTrouble> {
         let heap = self.walk.heap;
@@ -411,8 +411,8 @@ impl Census<'_> {
             for cell in 0..cells {
                 let name = word(names + heap.tuple_items + 8 * (first + cell));
                 let value = self.content(word(closure + heap.tuple_items + 8 * cell));
-                let step = method.map_or(Step::Variable(name), |method| Step::MethodVariable { method, name });
-                self.meet_if_container(value, Place { base, step })?;
+                let step = method.map_or(PlaceStep::Variable(name), |method| PlaceStep::MethodVariable { method, name });
+                self.meet_if_container(value, ContainerPlace { base, step })?;
             }
         }
         Ok(())
@@ -423,7 +423,7 @@ impl Census<'_> {
         &mut self,
         object: usize,
         class: &Class,
-        base: Base,
+        base: PlaceBase,
         method: Option<usize>,
     ) -> Result<(), WalkTrouble> {
         // SAFETY: the caller's promise: it is an object of this class, whose type tells what it refers to.
@@ -435,8 +435,8 @@ impl Census<'_> {
             self.walk.traverse::<true>(object, class.traverse);
             while let Some(part) = self.walk.told.pop() {
                 let class = self.walk.classes.of(word(part + self.walk.layout.object_type))?;
-                let step = method.map_or(Step::Part(class), |method| Step::MethodPart { method, class });
-                self.meet_if_container(part, Place { base, step })?;
+                let step = method.map_or(PlaceStep::Part(class), |method| PlaceStep::MethodPart { method, class });
+                self.meet_if_container(part, ContainerPlace { base, step })?;
             }
         }
         Ok(())

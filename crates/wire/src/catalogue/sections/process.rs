@@ -169,7 +169,7 @@ pub(crate) const CENSUS: &[Figure] = &[
         .prometheus("neurogc_census_type_objects")
         .each(&["type"], |sample, to| {
             for row in &sample.status.census.types {
-                to(&[("type", &row.type_name)], row.count as f64);
+                to(&[("type", &row.r#type)], row.count as f64);
             }
         }),
     item!("census.types[].bytes")
@@ -177,7 +177,7 @@ pub(crate) const CENSUS: &[Figure] = &[
         .prometheus("neurogc_census_type_bytes")
         .each(&["type"], |sample, to| {
             for row in &sample.status.census.types {
-                to(&[("type", &row.type_name)], row.bytes as f64);
+                to(&[("type", &row.r#type)], row.bytes as f64);
             }
         }),
     item!("census.types[].growth")
