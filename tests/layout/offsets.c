@@ -165,6 +165,9 @@ static void heap(void)
     FIELD("list.items", PyListObject, ob_item);
     FIELD("list.allocated", PyListObject, allocated);
     FIELD("tuple.items", PyTupleObject, ob_item);
+    FIELD("cell.value", PyCellObject, ob_ref);
+    FIELD("function.closure", PyFunctionObject, func_closure);
+    FIELD("function.code", PyFunctionObject, func_code);
     FIELD("set.used", PySetObject, used);
     FIELD("set.mask", PySetObject, mask);
     FIELD("set.table", PySetObject, table);

@@ -237,6 +237,10 @@ impl Hub {
                 self.take_events(its, &events, batch);
             }
         }
+        if let Some((t, census)) = news.change.census {
+            let bytes = weight(&*census) as u64;
+            self.keep(its, StoreEntry::Census(t, census), bytes, 0);
+        }
         let Some(row) = news.change.row else { return };
         let conduct = news.sample.as_ref().map(|sample| &sample.status.conduct);
         let id = its.facts.id.as_str();

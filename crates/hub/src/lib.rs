@@ -8,6 +8,7 @@
 mod api;
 mod assets;
 mod budget;
+mod census;
 mod clock;
 mod event;
 mod export;

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use neurogc_wire::census::Census;
 use neurogc_wire::control::Answer;
 use neurogc_wire::report::{Report, Sample, Wanted};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use crate::census::{KEEP_EVERY_MS, kept};
 use crate::facts::{ProcessFacts, cut};
 use crate::peer::{Owner, Peer};
 use crate::row::FigureRow;
@@ -100,6 +102,8 @@ pub(crate) struct KnownProcess {
     pub(crate) sample: Option<(f64, Arc<Sample>)>,
     pub(crate) sample_ms: u64,
     pub(crate) row: Option<Arc<FigureRow>>,
+    /// The moment of the last census that was kept.
+    census_ms: u64,
     /// What the figures take of memory, and how many were dropped because they would take too much.
     pub(crate) weight: usize,
     pub(crate) dropped_figures: u64,
@@ -120,6 +124,8 @@ pub(crate) struct SampleChange {
     pub(crate) row: Option<Arc<FigureRow>>,
     /// Another policy: before and after.
     pub(crate) policy: Option<(String, String)>,
+    /// A census to be kept, and its moment.
+    pub(crate) census: Option<(u64, Box<Census>)>,
 }
 
 impl KnownProcess {
@@ -136,6 +142,7 @@ impl KnownProcess {
             sample: None,
             sample_ms: 0,
             row: None,
+            census_ms: 0,
             weight: 0,
             dropped_figures: 0,
             waiting_bytes: Arc::default(),
@@ -202,9 +209,20 @@ impl KnownProcess {
             self.row = Some(Arc::clone(&row));
             change.row = Some(row);
         }
+        change.census = self.new_census(&sample.status.census, now_ms);
         self.sample = Some((report.at_s, sample));
         self.sample_ms = now_ms;
         change
+    }
+
+    /// A census that is new, and long enough after the last one that was kept.
+    fn new_census(&mut self, census: &Census, now_ms: u64) -> Option<(u64, Box<Census>)> {
+        let t = (self.epoch_ms + census.at_s * 1e3) as u64;
+        if census.objects == 0 || t > now_ms || t < self.census_ms + KEEP_EVERY_MS {
+            return None;
+        }
+        self.census_ms = t;
+        Some((t, Box::new(kept(census))))
     }
 
     /// The end of the second that a sample closes. Samples are late by a little, each by another; seconds are not.

@@ -43,6 +43,8 @@ pub struct Settings {
     pub heap_dump_folder: PathBuf,
     /// See `heap_dump_on`.
     pub heap_dump_files: u32,
+    /// How often a process that takes no snapshots has what is in its heap counted; never, also in snapshots, if not set.
+    pub census: Option<Duration>,
     /// What the policy is told.
     pub tuning: Tuning,
     /// What holds whatever the policy says.
@@ -104,6 +106,7 @@ impl Default for Settings {
             heap_dump_on: HeapDumpOn::default(),
             heap_dump_folder: PathBuf::from("."),
             heap_dump_files: 2,
+            census: Some(Duration::from_secs(600)),
             tuning: Tuning::default(),
             limits: Limits::default(),
         }
@@ -332,6 +335,17 @@ pub const CATALOGUE: &[Setting] = &[
             Ok(())
         },
         show: |settings| settings.heap_dump_files.to_string(),
+    },
+    Setting {
+        name: "census_s",
+        help: "how often what is in the heap is counted by type in a process that takes no snapshots, in seconds (0 to 86400); 0 switches it off, also in snapshots",
+        kind: SettingKind::Number(0.0, 86_400.0),
+        apply: |settings, text| {
+            let seconds = number(text)?;
+            settings.census = (seconds > 0.0).then(|| Duration::from_secs_f64(seconds));
+            Ok(())
+        },
+        show: |settings| settings.census.map_or(0.0, |every| every.as_secs_f64()).to_string(),
     },
     Setting {
         name: "pause_ms",

@@ -8,6 +8,7 @@
 pub mod allocations;
 pub mod buckets;
 pub mod catalogue;
+pub mod census;
 pub mod control;
 pub mod finding;
 pub mod report;

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::allocations::Allocations;
+use crate::census::Census;
 use crate::finding::Finding;
 use crate::stacks::StallStack;
 use crate::window::{TimeByCause, Window};
@@ -50,6 +51,8 @@ pub struct Status {
     pub memory: Memory,
     /// Where live memory was allocated.
     pub allocations: Allocations,
+    /// What is in the heap.
+    pub census: Census,
     /// Requests and training steps.
     pub requests: Requests,
     /// Times in which the program wanted to run and could not.

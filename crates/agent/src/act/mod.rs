@@ -1,6 +1,7 @@
 //! What the agent does to the program, in the program's own threads.
 
 pub(crate) mod actor;
+pub(crate) mod census;
 pub(crate) mod drive;
 pub(crate) mod dumps;
 #[cfg(test)]

@@ -41,6 +41,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
     let (library, tables) = (library_size(), alloc::resident());
     let state = agent.actor.policy_state();
     let allocations = alloc::summary(&agent.sampling, &lock(&agent.sites), agent.installed, monotonic_ns());
+    let census = lock(&agent.census).report();
     let now = monotonic_ns();
     let uptime = now.saturating_sub(agent.installed);
     let ledger = agent.ledger();
@@ -71,6 +72,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
         gil: ledger.gaps.report(),
         memory: ledger.seen.memory,
         allocations,
+        census,
         requests: ledger.requests.report(&agent.hooks.routes, in_flight, agent.installed, second),
         stalls: ledger.stalls.report(),
         cpu: ledger.seen.cpu,

@@ -181,7 +181,7 @@ impl<'a> Attendant<'a> {
     fn call_if_due(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {
         let (actor, job) = (&self.agent.actor, self.agent.remote.is_waiting());
         let ready = actor.waits() && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
-        if !job && !actor.waits() {
+        if !job && !actor.waits() && !self.agent.own_census.is_wanted() {
             return None;
         }
         let patience = match () {

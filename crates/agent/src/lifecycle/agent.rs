@@ -15,10 +15,12 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
 
 use crate::act::actor::Actor;
+use crate::act::census::OwnCensus;
 use crate::act::dumps::OwnDumps;
 use crate::act::loans::Loans;
 use crate::act::remote::Remote;
 use crate::alloc::{Sampling, SiteHistory, site_table};
+use crate::book::census::CensusBook;
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
 use crate::cpython::vm::ThisProcess;
@@ -67,6 +69,9 @@ pub(crate) struct Agent {
     pub(crate) actor: Actor,
     pub(crate) remote: Remote,
     pub(crate) dumps: OwnDumps,
+    /// When a census is due that no snapshot takes, and what the latest ones have found.
+    pub(crate) own_census: OwnCensus,
+    pub(crate) census: Mutex<CensusBook>,
     /// The policy in force, and how often it was changed.
     policy: Mutex<Name>,
     switches: AtomicU32,
@@ -128,6 +133,8 @@ impl Agent {
         let installed = monotonic_ns();
         let ledger = Ledger::new(installed, settings.trace.is_some());
         let policy = settings.policy.clone();
+        let own_census = OwnCensus::new(settings.census.filter(|_| settings.snapshots), installed);
+        let snapshots = SnapshotRunner::new(settings.census.is_some());
         let actor = Actor::new(installed, settings.tuning.pause_budget, settings.snapshots, Loans::default());
         Self {
             settings,
@@ -141,9 +148,11 @@ impl Agent {
             actor,
             remote: Remote::default(),
             dumps: OwnDumps::new(),
+            own_census,
+            census: Mutex::default(),
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
-            snapshots: SnapshotRunner::default(),
+            snapshots,
             sampling: host.sampling,
             sites: Mutex::default(),
             blocks: ArrayQueue::new(BLOCKS),

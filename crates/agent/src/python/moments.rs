@@ -14,6 +14,7 @@ use crate::act::actor::{EndedCollection, Lowered};
 use crate::act::vm::Vm;
 use crate::cpython::pending::call_soon;
 use crate::lifecycle::agent::{Agent, lock};
+use crate::sys::wake::UPLINK;
 
 /// What stands in `gc.callbacks`.
 #[pyfunction]
@@ -123,9 +124,13 @@ fn stand_last(py: Python<'_>) {
     let _ = stand();
 }
 
-/// Does the next step of what was asked for from outside.
+/// Does the next step of what was asked for from outside, or sends a census out that is due.
 fn serve(py: Python<'_>, agent: &Agent) {
     agent.remote.step(&agent.actor, &agent.vm(py), &agent.hooks);
+    if agent.own_census.step(&agent.actor, &agent.vm(py), &agent.hooks) {
+        // It looks for the end of the flight.
+        UPLINK.wake();
+    }
 }
 
 /// Asks the main thread to come by as soon as it runs Python code; `idle` says that the program has nothing to do. The
@@ -146,6 +151,7 @@ impl Agent {
     /// Whether a thread that has come to a gap should use it.
     pub(crate) fn is_due(&self, py: Python<'_>) -> bool {
         self.remote.is_waiting()
+            || self.own_census.is_wanted()
             || self.actor.is_due(self.interpreter.collector.map_or(0, |collector| collector.gathered(py)))
     }
 }

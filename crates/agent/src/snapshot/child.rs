@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use super::control::{Shared, WalkTrouble};
-use super::heap::{Destination, HeapFacts, HeapWalk, TallyRoom};
+use super::heap::{Destination, HeapCensus, HeapFacts, HeapWalk, TallyRoom};
 use super::walk::{Lists, Walk, WalkWatch};
 use super::{candidates, mappings, system};
 use crate::cpython::layout::Layout;
@@ -17,8 +17,10 @@ use crate::sys::native::process_cpu_ns;
 /// What the process has to find out.
 #[derive(Clone, Copy)]
 pub(super) enum WalkErrand<'a> {
-    /// Which objects are garbage.
-    Collect,
+    /// Which objects are garbage, and what the others are, if that is wanted.
+    Collect(Option<(&'a HeapFacts, &'a TallyRoom)>),
+    /// What is reachable.
+    Census(&'a HeapFacts, &'a TallyRoom),
     /// How many objects of each type there are.
     Count(&'a HeapFacts, &'a TallyRoom),
     /// All objects, for a dump.
@@ -67,7 +69,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
         mission.shared.control().say_trouble(WalkTrouble::NoMemory);
         system::exit(1)
     }
-    let collects = matches!(mission.errand, WalkErrand::Collect);
+    let collects = matches!(mission.errand, WalkErrand::Collect(_));
     let looks = mission.looks && collects && has_own_files && mappings::lock_away();
     withdraw(mission.nicer);
     end_at_last(mission.deadline);
@@ -99,14 +101,17 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
             ended.store(system::now(), Ordering::Relaxed);
         }
     };
-    let mut watch = WalkWatch::new(control, parent, deadline, stack);
+    let new_watch = || WalkWatch::new(control, parent, deadline, stack);
+    let mut watch = new_watch();
     watch.look()?;
     // SAFETY: the heads are those of the lists of the interpreter with this layout. The program held the GIL when this
     // process was cloned, and the clone has only this thread, so nothing changes them.
     unsafe {
         match mission.errand {
-            WalkErrand::Collect => {
+            WalkErrand::Collect(census) => {
                 let mut walk = Walk::new(layout, watch)?;
+                // Without memory for it there is no census.
+                walk.census = census.and_then(|(facts, _)| HeapCensus::new(facts, new_watch(), mission.apart).ok());
                 walk.enlist(&lists)?;
                 ended(0);
                 walk.subtract()?;
@@ -115,7 +120,19 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
                 ended(2);
                 candidates::write(&mut walk, &lists, layout, shared)?;
                 ended(3);
+                if let (Some(mut counted), Some((_, room))) = (walk.census.take(), census) {
+                    // What was found stands without it.
+                    let _ = counted.tell(room);
+                }
                 Ok(())
+            }
+            WalkErrand::Census(facts, room) => {
+                let mut walk = Walk::new(layout, watch)?;
+                walk.census = Some(HeapCensus::new(facts, new_watch(), mission.apart)?);
+                walk.enlist(&lists)?;
+                walk.subtract()?;
+                walk.mark()?;
+                walk.census.take().map_or(Ok(()), |mut counted| counted.tell(room))
             }
             WalkErrand::Count(facts, room) => HeapWalk::new(facts, watch)?.count(&lists, room),
             WalkErrand::Dump(facts, to) => HeapWalk::new(facts, watch)?.dump(&lists, to),
@@ -136,7 +153,7 @@ fn let_go_of_files(errand: &WalkErrand<'_>) -> bool {
             closed &= high <= low + 1 || close_range(low + 1, high - 1, 0);
             closed || close_one_by_one(low, high)
         }
-        WalkErrand::Collect | WalkErrand::Count(..) => {
+        WalkErrand::Collect(_) | WalkErrand::Census(..) | WalkErrand::Count(..) => {
             const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
             close_range(0, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE)
         }

@@ -39,14 +39,16 @@ pub(super) struct Flight {
 /// What a flight is for.
 #[derive(Debug)]
 pub(super) enum FlightErrand {
-    Collect,
+    /// It may also count what is reachable.
+    Collect(Option<(Box<HeapFacts>, TallyRoom)>),
+    Census(Box<HeapFacts>, TallyRoom),
     Count(Box<HeapFacts>, TallyRoom),
     Dump(Box<HeapFacts>, Destination),
 }
 
 impl FlightErrand {
     pub(super) fn collects(&self) -> bool {
-        matches!(self, Self::Collect)
+        matches!(self, Self::Collect(_))
     }
 }
 
@@ -108,7 +110,10 @@ impl Flight {
         let guard = apart.set();
         let mission = child::Mission {
             errand: match &errand {
-                FlightErrand::Collect => child::WalkErrand::Collect,
+                FlightErrand::Collect(census) => {
+                    child::WalkErrand::Collect(census.as_ref().map(|(facts, room)| (&**facts, room)))
+                }
+                FlightErrand::Census(facts, room) => child::WalkErrand::Census(facts, room),
                 FlightErrand::Count(facts, room) => child::WalkErrand::Count(facts, room),
                 FlightErrand::Dump(facts, to) => child::WalkErrand::Dump(facts, *to),
             },

@@ -1,5 +1,6 @@
 //! Flights that do not collect: they count all objects by type, or write them to a dump.
 
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pyo3::ffi;
@@ -17,6 +18,8 @@ use crate::lifecycle::agent::lock;
 pub(crate) enum HeapErrand {
     /// A count by type.
     Count,
+    /// A census, which no thread waits for.
+    Census,
     /// A dump, with or without the values of strings and integers. One that is urgent is tried where memory is short.
     Dump { to: Destination, texts: bool, urgent: bool },
 }
@@ -61,6 +64,9 @@ impl SnapshotRunner {
             HeapErrand::Count => {
                 FlightErrand::Count(Box::new(facts), TallyRoom::new().ok_or(SnapshotFailure::NoMemory)?)
             }
+            HeapErrand::Census => {
+                FlightErrand::Census(Box::new(facts), TallyRoom::new().ok_or(SnapshotFailure::NoMemory)?)
+            }
             HeapErrand::Dump { to, .. } => FlightErrand::Dump(Box::new(facts), to),
         };
         let sortie = Sortie { polite: true, ..Sortie::default() };
@@ -95,11 +101,15 @@ impl State {
     /// Such a flight has ended well.
     pub(super) fn heap_landed(&mut self) {
         let Phase::Flying(flight) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        if self.census_landed(&flight) {
+            self.retired = Some(flight.shared);
+            return arenas::release();
+        }
         let control = flight.shared.control();
         let read = |number: &std::sync::atomic::AtomicU64| number.load(std::sync::atomic::Ordering::Relaxed);
         let counted = match &flight.errand {
             FlightErrand::Count(_, room) => room.read(),
-            FlightErrand::Collect | FlightErrand::Dump(..) => Vec::new(),
+            FlightErrand::Collect(_) | FlightErrand::Census(..) | FlightErrand::Dump(..) => Vec::new(),
         };
         let report = HeapReport {
             pause: Duration::from_nanos(flight.clone_ns),
@@ -116,20 +126,35 @@ impl State {
     /// Such a flight has come to nothing. That says nothing about collections.
     pub(super) fn heap_failed(&mut self, failure: SnapshotFailure) {
         let Phase::Flying(flight) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
-        self.told = Some(HeapTold { number: self.heap_flights, outcome: Err(failure) });
+        if !matches!(flight.errand, FlightErrand::Census(..)) {
+            self.told = Some(HeapTold { number: self.heap_flights, outcome: Err(failure) });
+        }
         self.retired = Some(flight.shared);
         arenas::release();
     }
 }
 
+/// The addresses of CPython's types, which stay what they are.
+static BUILTINS: OnceLock<Builtins> = OnceLock::new();
+
 /// What the clone has to know.
-fn facts(py: Python<'_>, interpreter: &Interpreter, errand: HeapErrand) -> Result<HeapFacts, SnapshotFailure> {
+pub(super) fn facts(
+    py: Python<'_>,
+    interpreter: &Interpreter,
+    errand: HeapErrand,
+) -> Result<HeapFacts, SnapshotFailure> {
     let unsupported = |reason: String| SnapshotFailure::Unsupported(reason);
     let (Some(layout), Some(heap)) = (interpreter.layout, heap_layout_for(&interpreter.version)) else {
         let reason = interpreter.degraded.first().cloned();
         return Err(unsupported(reason.unwrap_or_else(|| "the interpreter is not understood".to_owned())));
     };
-    let builtins = Builtins::find(py, layout).map_err(|error| unsupported(error.to_string()))?;
+    let builtins = match BUILTINS.get() {
+        Some(known) => *known,
+        None => {
+            let found = Builtins::find(py, layout).map_err(|error| unsupported(error.to_string()))?;
+            *BUILTINS.get_or_init(|| found)
+        }
+    };
     let version = &interpreter.version;
     // SAFETY: this thread holds the GIL, so it has a state and an interpreter.
     let (state, thread) = unsafe { (ffi::PyInterpreterState_Get() as usize, ffi::PyThreadState_Get() as usize) };

@@ -6,6 +6,7 @@
 
 mod apart;
 mod candidates;
+mod censuses;
 mod child;
 mod control;
 mod counts;
@@ -39,7 +40,7 @@ pub(crate) use failure::SnapshotFailure;
 pub(crate) use figures::{Latest, SnapshotFigures};
 use flight::{Flight, FlightErrand, FlightPlan, Standing};
 use harvest::{Harvest, Portion};
-pub(crate) use heap::Destination;
+pub(crate) use heap::{CensusFound, Counted, CountedContainer, Destination};
 pub(crate) use heap_flights::{HeapErrand, HeapReport, HeapTold};
 use markers::{Markers, Places};
 use neurogc_policy::Scope;
@@ -68,6 +69,8 @@ pub(crate) struct SnapshotRunner {
     aside_by: AtomicUsize,
     /// Where new objects begin.
     markers: Mutex<Option<Markers>>,
+    /// Whether flights that collect also count.
+    counts: bool,
 }
 
 /// A list's head that is only touched with the GIL held.
@@ -92,6 +95,8 @@ struct State {
     /// What the last flight that did not collect has told, and how many of those there were.
     told: Option<HeapTold>,
     heap_flights: u64,
+    /// The latest census, until it is taken.
+    census: Option<Box<CensusFound>>,
     /// Memory of snapshots that are over. It is unmapped later, when no thread of the program waits for it.
     retired: Option<Shared>,
 }
@@ -191,6 +196,7 @@ impl Default for SnapshotRunner {
             called_off: false,
             told: None,
             heap_flights: 0,
+            census: None,
             retired: None,
         };
         let pid = std::process::id();
@@ -202,6 +208,7 @@ impl Default for SnapshotRunner {
             aside: Box::new(Aside(UnsafeCell::new(GcHead { next: 0, previous: 0 }))),
             aside_by: AtomicUsize::new(0),
             markers: Mutex::new(None),
+            counts: false,
         }
     }
 }
@@ -214,8 +221,9 @@ impl SnapshotRunner {
         interpreter: &Interpreter,
         sortie: Sortie,
     ) -> Result<Launched, SnapshotFailure> {
+        let errand = FlightErrand::Collect(self.census_plan(py, interpreter, sortie));
         let mut state = lock(&self.state);
-        let launched = self.try_launch(py, interpreter, &mut state, sortie, FlightErrand::Collect);
+        let launched = self.try_launch(py, interpreter, &mut state, sortie, errand);
         match &launched {
             Ok(_) => state.figures.launched += 1,
             Err(SnapshotFailure::UnderWay | SnapshotFailure::Collecting) => {}
@@ -341,6 +349,7 @@ impl SnapshotRunner {
         let Phase::Flying(flight) = std::mem::replace(&mut state.phase, Phase::Idle) else { return };
         state.figures.landed(Latest::of(&flight, state.apart.bytes()));
         state.apart.landed(flight.looks, &flight.shared.untouched());
+        state.census_landed(&flight);
         // Also with nothing found: the slice that frees nothing notes how large the heap is.
         let (scope, full) = (flight.scope, flight.full);
         state.phase = Phase::Landed(Harvest::new(flight.shared, flight.collector, scope, full));

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::control::{SharedControl, WalkTrouble};
 use super::counts::CountTable;
+use super::heap::HeapCensus;
 use super::order::ListOrder;
 use super::shadow::{BLACK, GREY, LEAF, Leaf, MANY, MOST_COUNTED, NONE_LEFT, NOTHING, Shadow};
 use super::system;
@@ -147,6 +148,8 @@ pub(super) struct Walk<'a> {
     pub(super) order: ListOrder,
     /// Objects that come before those that stay new.
     pub(super) older: u64,
+    /// Counts what is reachable, if that is wanted.
+    pub(super) census: Option<HeapCensus<'a>>,
 }
 
 impl<'a> Walk<'a> {
@@ -154,7 +157,7 @@ impl<'a> Walk<'a> {
         let stack: *mut usize = system::map(STACK * size_of::<usize>()).cast();
         match (Shadow::new(), CountTable::new(), ListOrder::new()) {
             (Some(shadow), Some(counts), Some(order)) if !stack.is_null() => {
-                Ok(Self { shadow, watch, layout, counts, stack, height: 0, order, older: u64::MAX })
+                Ok(Self { shadow, watch, layout, counts, stack, height: 0, order, older: u64::MAX, census: None })
             }
             _ => Err(WalkTrouble::NoMemory),
         }
@@ -325,7 +328,12 @@ impl<'a> Walk<'a> {
                 return;
             }
             // SAFETY: only enlisted objects are put on the stack.
-            unsafe { self.traverse(object, mark) };
+            unsafe {
+                self.traverse(object, mark);
+                if let Some(census) = &mut self.census {
+                    census.count(object);
+                }
+            }
         }
     }
 

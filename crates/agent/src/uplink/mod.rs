@@ -48,6 +48,9 @@ const LIMITED_LOOK_NS: u64 = 1_000_000_000;
 /// Memory is held ready for the program where it could still get this share of what it has.
 const ROOM_TO_SPARE: f64 = 0.25;
 
+/// How often the end of a census is looked for.
+const CENSUS_LOOK_NS: u64 = 20_000_000;
+
 /// How long a report waits for the sampler to book what has happened. It takes no longer than the sampler needs
 /// to get a processor.
 const BOOKED: Duration = Duration::from_millis(5);
@@ -178,6 +181,7 @@ impl<'a> Uplink<'a> {
             }
             self.control = Some(control);
         }
+        self.see_to_census(now);
         lock(&self.agent.sites).attend(now);
         self.listeners.round(self.agent, now);
         while let Some(block) = self.agent.blocks.pop() {
@@ -234,11 +238,28 @@ impl<'a> Uplink<'a> {
         }
     }
 
+    /// Books a census that has landed, and asks for one that is due.
+    fn see_to_census(&self, now: u64) {
+        let agent = self.agent;
+        let own = &agent.own_census;
+        if own.is_out() && !matches!(agent.snapshots.look(), SnapshotProgress::InFlight { .. }) {
+            own.has_ended();
+        }
+        if let Some(found) = agent.snapshots.take_census() {
+            own.taken(found.at);
+            lock(&agent.census).add(*found, agent.installed);
+        }
+        if let Some(collector) = agent.interpreter.collector.filter(|_| now >= own.due()) {
+            own.ask_if_due(now, &agent.snapshots.look(), || collector.tracked_estimate());
+        }
+    }
+
     /// How long the next round may wait where no peer moves. A thread that closes a block of the trace wakes this one.
     fn pause(&self) -> Duration {
         let now = monotonic_ns();
         let sites_due = self.trace.as_ref().map(|trace| trace.sites_due);
-        let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now), sites_due];
+        let census_due = self.agent.own_census.is_out().then_some(now + CENSUS_LOOK_NS);
+        let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now), sites_due, census_due];
         let due = due.into_iter().flatten().fold(self.look_due, u64::min);
         Duration::from_nanos(due.saturating_sub(now))
     }

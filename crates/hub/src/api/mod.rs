@@ -83,6 +83,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(&format!("{one}/series"), get(processes::series))
         .route(&format!("{one}/latency"), get(processes::latency))
         .route(&format!("{one}/events"), get(processes::events))
+        .route(&format!("{one}/census"), get(processes::census))
         .route(&format!("{one}/sites"), get(sites::sites))
         .route(&format!("{one}/pprof"), get(sites::heap_of))
         .route(&format!("{one}/policy"), post(orders::policy))

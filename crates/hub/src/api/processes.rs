@@ -14,6 +14,7 @@ use super::error::ApiError;
 use super::heat::LatencyHeat;
 use super::parameters::QueryParameters;
 use super::{App, blocking, json_text};
+use crate::census::CensusCourse;
 use crate::clock::unix_ms;
 use crate::event::Event;
 use crate::facts::ProcessFacts;
@@ -51,6 +52,16 @@ pub(super) struct HeatAnswer<'l> {
     pub(super) id: &'l str,
     #[serde(flatten)]
     pub(super) heat: LatencyHeat,
+}
+
+/// What was in the heap, as it is told.
+#[derive(Serialize)]
+struct CensusAnswer<'c> {
+    id: &'c str,
+    from_ms: u64,
+    to_ms: u64,
+    #[serde(flatten)]
+    course: CensusCourse,
 }
 
 /// Events as they are told, of processes and of recordings.
@@ -158,6 +169,20 @@ pub(super) async fn events(
         let found = app.hub.store.events(&id, &wish).map_err(ApiError::unavailable)?;
         let (from_ms, to_ms) = (wish.from_ms, wish.to_ms);
         Ok(json_text(to_text(&Events { id: &id, from_ms, to_ms, left_out: found.left_out, events: found.events })))
+    })
+    .await
+}
+
+pub(super) async fn census(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: QueryParameters,
+) -> Result<Response, ApiError> {
+    let (from_ms, to_ms) = parameters.bounds_until_now()?;
+    known(&app, &id).await?;
+    blocking(move || {
+        let censuses = app.hub.store.censuses(&id, (from_ms, to_ms)).map_err(ApiError::unavailable)?;
+        Ok(json_text(to_text(&CensusAnswer { id: &id, from_ms, to_ms, course: CensusCourse::of(&censuses) })))
     })
     .await
 }

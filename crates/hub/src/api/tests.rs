@@ -3,6 +3,7 @@
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
+use neurogc_wire::census::CensusType;
 use neurogc_wire::control::Ask;
 use neurogc_wire::report::{Frame, Report, Sample, encode};
 use neurogc_wire::stop::StopKind;
@@ -133,6 +134,25 @@ async fn a_process_that_reports_is_listed_drawn_and_told_of() {
         (&event["kind"], &event["class"], &event["ms"]),
         (&json!("collection"), &json!("in_request"), &json!(3.0))
     );
+}
+
+#[tokio::test]
+async fn what_was_in_the_heap_is_kept_from_time_to_time() {
+    let scene = TestHub::new();
+    // The second one comes too soon after the first one to be kept.
+    for (at_s, bytes) in [(100.0, 5000), (200.0, 6000), (400.0, 7000)] {
+        let mut sample = Sample::default();
+        let census = &mut sample.status.census;
+        (census.at_s, census.objects, census.bytes) = (at_s, 10, bytes);
+        census.types.push(CensusType { r#type: "list".to_owned(), count: 10, bytes, growth: None });
+        let report = Report { sample: Some(Box::new(sample)), ..about(9, 500.0 + at_s / 1e3) };
+        scene.app.hub.take(Frame { report, records: vec![], blocks: &[] }, &Source::Push).unwrap();
+    }
+    let path = "/api/v1/processes/there-9-5/census?range=1h";
+    let found = scene.eventually(path, |body| body["t"].as_array().is_some_and(|times| times.len() == 2)).await;
+    assert_eq!(found["types"], json!([{"type": "list", "count": [10, 10], "bytes": [5000, 7000]}]));
+    assert_eq!((&found["bytes"], &found["containers"]), (&json!([5000, 7000]), &json!([])));
+    check_error(scene.get("/api/v1/processes/nobody/census").await, 404, "not_found");
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use neurogc_wire::census::Census;
 use rusqlite::Connection;
 use serde::Serialize;
 
@@ -167,6 +168,11 @@ impl Store {
     /// What happened in a process.
     pub(crate) fn events(&self, id: &str, wish: &Wish) -> rusqlite::Result<Found> {
         self.read(|db| reader::events(db, id, wish))
+    }
+
+    /// The censuses of a process between two moments.
+    pub(crate) fn censuses(&self, id: &str, span: (u64, u64)) -> rusqlite::Result<Vec<(u64, Census)>> {
+        self.read(|db| reader::censuses(db, id, span))
     }
 
     fn read<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use neurogc_wire::census::Census;
 use neurogc_wire::report::read_blocks;
 
 use super::schema::{Layouts, layouts};
@@ -163,6 +164,25 @@ pub(super) fn events(db: &Connection, id: &str, wish: &Wish) -> rusqlite::Result
         }
     }
     Ok(choice.made())
+}
+
+/// The censuses of a process between two moments, in the order of time. One that cannot be read is left out.
+pub(super) fn censuses(
+    db: &Connection,
+    id: &str,
+    (from_ms, to_ms): (u64, u64),
+) -> rusqlite::Result<Vec<(u64, Census)>> {
+    let Some(process) = key_of(db, id)? else { return Ok(Vec::new()) };
+    let mut select =
+        db.prepare_cached("SELECT t, rows FROM census WHERE process = ?1 AND t >= ?2 AND t <= ?3 ORDER BY t")?;
+    let mut found = select.query(params![process, from_ms as i64, to_ms as i64])?;
+    let mut censuses = Vec::new();
+    while let Some(row) = found.next()? {
+        let t = row.get::<_, i64>(0)? as u64;
+        let census = serde_json::from_str(row.get_ref(1)?.as_str()?);
+        censuses.extend(census.ok().map(|census| (t, census)));
+    }
+    Ok(censuses)
 }
 
 /// The longest of many events; those without a duration count as longer than all.

@@ -10,7 +10,7 @@ use crate::series::{CATALOGUE, position};
 
 /// What each version of the database adds to the one before it: the first one makes the tables. A file of an older version
 /// gets what it lacks when it is opened. What stands here is never changed, only added to.
-const STEPS: &[&str] = &[TABLES, SERVICES];
+const STEPS: &[&str] = &[TABLES, SERVICES, CENSUS];
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
@@ -30,6 +30,11 @@ const TABLES: &str = "
 const SERVICES: &str = "
     ALTER TABLE processes ADD COLUMN service TEXT NOT NULL DEFAULT '';
     ALTER TABLE processes ADD COLUMN role TEXT NOT NULL DEFAULT '';
+";
+
+const CENSUS: &str = "
+    CREATE TABLE census (
+        process INTEGER NOT NULL, t INTEGER NOT NULL, rows TEXT NOT NULL, PRIMARY KEY (process, t)) WITHOUT ROWID;
 ";
 
 /// How values were ordered when rows were written: for each, its place in the catalogue of this version.
@@ -146,7 +151,7 @@ mod tests {
         }
         assert_eq!(check_version(&db, &later).unwrap(), later.len());
         // This NeuroGC does not know what the later one has added.
-        assert!(matches!(migrate(&mut db, STEPS), Err(Unfit::Newer { version: 3, known: 2 })));
+        assert!(matches!(migrate(&mut db, STEPS), Err(Unfit::Newer { version: 4, known: 3 })));
     }
 
     #[test]

@@ -92,6 +92,7 @@ pub(super) fn expire(db: &Connection, now_ms: u64) -> rusqlite::Result<()> {
     }
     let before = now_ms.saturating_sub(MAX_AGE_S * 1000) as i64;
     db.execute("DELETE FROM events WHERE last < ?1", params![before])?;
+    db.execute("DELETE FROM census WHERE t < ?1", params![before])?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use neurogc_wire::census::Census;
 use rusqlite::{Connection, params};
 
 use super::batch::{Batch, merge_minute};
@@ -15,6 +16,7 @@ use super::tiers::{TIERS, expire, insert, roll_up};
 use crate::budget::Held;
 use crate::clock::unix_ms;
 use crate::facts::ProcessFacts;
+use crate::hub::to_text;
 use crate::row::FigureRow;
 
 /// How often is committed. What is lost when the hub is killed is at most this.
@@ -45,6 +47,8 @@ pub(crate) struct Write {
 pub(crate) enum StoreEntry {
     Row(Arc<FigureRow>),
     Events(Batch),
+    /// A census of this moment.
+    Census(u64, Box<Census>),
     /// For tests: tells when everything before it has been dealt with.
     #[cfg(test)]
     Mark(std::sync::mpsc::Sender<()>),
@@ -199,6 +203,7 @@ impl Writer {
                     seen.insert(key, row.t);
                 }
                 StoreEntry::Events(batch) => batches.entry(key).or_default().push(batch),
+                StoreEntry::Census(t, census) => insert_census(&transaction, key, *t, census)?,
                 #[cfg(test)]
                 StoreEntry::Mark(_) => {}
             }
@@ -282,10 +287,16 @@ impl Writer {
             self.db.execute("DELETE FROM samples WHERE step = 1 AND t <= ?1", params![middle])?;
         } else {
             self.db.execute("DELETE FROM samples WHERE process = ?1", params![key])?;
+            self.db.execute("DELETE FROM census WHERE process = ?1", params![key])?;
             self.db.execute("DELETE FROM processes WHERE key = ?1", params![key])?;
         }
         Ok(())
     }
+}
+
+fn insert_census(db: &Connection, process: i64, t: u64, census: &Census) -> rusqlite::Result<()> {
+    let mut insert = db.prepare_cached("INSERT OR REPLACE INTO census (process, t, rows) VALUES (?1, ?2, ?3)")?;
+    insert.execute(params![process, t as i64, to_text(census)]).map(drop)
 }
 
 fn upsert(db: &Connection, facts: &ProcessFacts) -> rusqlite::Result<i64> {

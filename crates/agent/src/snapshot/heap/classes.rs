@@ -65,12 +65,15 @@ impl Class {
         self.flags & flag != 0
     }
 
+    /// Whether its instances hold as many others as the program puts into them.
+    #[inline(always)]
+    pub(super) fn is_container(&self) -> bool {
+        use Kind::{ByteArray, Deque, Dict, List, OrderedDict, Set};
+        matches!(self.kind, List | Dict | OrderedDict | Set | Deque | ByteArray)
+    }
+
     /// What the dump says of it.
     pub(super) fn facts(&self, finalizer: bool) -> TypeFlags {
-        let container = matches!(
-            self.kind,
-            Kind::List | Kind::Dict | Kind::OrderedDict | Kind::Set | Kind::Deque | Kind::ByteArray
-        );
         let native =
             self.way == WalkKind::Words && self.basic > 32 || self.way == WalkKind::Told && self.kind == Kind::Other;
         let bits = [
@@ -78,7 +81,7 @@ impl Class {
             (self.has(HAVE_GC), TypeFlags::COLLECTED),
             (native, TypeFlags::NATIVE),
             (finalizer, TypeFlags::FINALIZER),
-            (container, TypeFlags::CONTAINER),
+            (self.is_container(), TypeFlags::CONTAINER),
         ];
         TypeFlags(bits.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum())
     }
@@ -238,14 +241,14 @@ impl Classes {
         Kind::Other
     }
 
-    /// Numbers the types, those with most objects first, and gives their order.
-    pub(super) fn rank(&mut self) -> Option<Array<u32>> {
+    /// Numbers the types, those with the most of something first, and gives their order.
+    pub(super) fn rank(&mut self, by: impl Fn(&Class) -> u64) -> Option<Array<u32>> {
         let mut order = Array::new(self.len().max(1))?;
         for index in 0..self.len() as u32 {
             order.push(index);
         }
         // Sorting in place takes no memory.
-        order.all_mut().sort_unstable_by_key(|index| std::cmp::Reverse(self.get(*index).objects));
+        order.all_mut().sort_unstable_by_key(|index| std::cmp::Reverse(by(self.get(*index))));
         for (number, index) in order.all().iter().enumerate() {
             self.all.all_mut()[*index as usize].number = number as u32;
         }

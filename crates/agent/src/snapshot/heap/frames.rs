@@ -192,7 +192,7 @@ impl HeapWalk<'_> {
         }
     }
 
-    unsafe fn kind_of(&mut self, object: usize) -> Option<Kind> {
+    pub(super) unsafe fn kind_of(&mut self, object: usize) -> Option<Kind> {
         // SAFETY: the caller's promise: it is an object.
         let class = unsafe { self.classes.of(word(object + self.layout.object_type)) }.ok()?;
         Some(self.classes.get(class).kind)

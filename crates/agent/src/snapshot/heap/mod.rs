@@ -5,6 +5,7 @@
 //! second walk. As everything in the clone, this writes to no object, allocates nothing but mappings and takes no lock.
 
 mod builtins;
+mod census;
 mod classes;
 mod dicts;
 mod emit;
@@ -13,6 +14,7 @@ mod frames;
 mod images;
 mod names;
 mod output;
+mod places;
 mod raw;
 mod references;
 mod roots;
@@ -24,12 +26,13 @@ mod tally;
 use std::sync::atomic::Ordering;
 
 pub(crate) use builtins::Builtins;
+pub(crate) use census::HeapCensus;
 use classes::{Classes, Shapes, WalkKind};
 pub(crate) use images::{Image, images};
 pub(crate) use output::Destination;
 use raw::Array;
 use seen::{Region, Seen};
-pub(crate) use tally::{Counted, TallyRoom};
+pub(crate) use tally::{CensusFound, Counted, CountedContainer, TallyRoom};
 
 use super::control::WalkTrouble;
 use super::system;
@@ -128,7 +131,7 @@ impl<'a> HeapWalk<'a> {
             self.enlist(lists)?;
             self.discover()?;
         }
-        self.tell_counts(room)
+        self.tell_counts(room, usize::MAX, |class| class.objects)
     }
 
     /// Writes all objects.

@@ -449,7 +449,7 @@ impl HeapWalk<'_> {
     }
 
     /// Has a type tell what an object refers to.
-    unsafe fn traverse<const EMIT: bool>(&mut self, object: usize, traverse: usize) {
+    pub(super) unsafe fn traverse<const EMIT: bool>(&mut self, object: usize, traverse: usize) {
         let visit: Visit = if EMIT { told } else { met };
         // SAFETY: the caller's promise: it is the object's own function, which calls `visit` and returns.
         unsafe {

@@ -91,7 +91,7 @@ impl HeapWalk<'_> {
     }
 
     unsafe fn types(&mut self) -> Result<Table, WalkTrouble> {
-        let order = self.classes.rank().ok_or(WalkTrouble::NoMemory)?;
+        let order = self.classes.rank(|class| class.objects).ok_or(WalkTrouble::NoMemory)?;
         let (mut table, mut members) = (Table::new()?, Table::new()?);
         let mut name = Array::new(1 << 12).ok_or(WalkTrouble::NoMemory)?;
         for index in order.all() {

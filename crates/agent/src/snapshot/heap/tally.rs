@@ -1,26 +1,61 @@
-//! Counts by type, in memory that the program and the clone share.
+//! Counts by type and the largest containers, in memory that the program and the clone share.
 
 use super::super::control::WalkTrouble;
 use super::super::system;
 use super::HeapWalk;
+use super::classes::Class;
 use super::raw::Array;
 
-/// Longer names of types are cut.
+/// Longer names of types and of containers are cut.
 const NAME: usize = 108;
-/// Types beyond that, which are those with the fewest objects, are left out.
+const PLACE: usize = 220;
+/// Types beyond that are left out.
 const MOST: usize = 16_384;
+/// Containers that are told of.
+pub(super) const MOST_CONTAINERS: usize = 64;
+
+/// A text in shared memory.
+#[repr(C)]
+struct SharedText<const MOST: usize> {
+    length: u32,
+    bytes: [u8; MOST],
+}
+
+impl<const MOST: usize> SharedText<MOST> {
+    fn write(&mut self, text: &[u8]) {
+        let length = text.len().min(MOST);
+        self.bytes[..length].copy_from_slice(&text[..length]);
+        self.length = length as u32;
+    }
+
+    fn read(&self) -> String {
+        String::from_utf8_lossy(&self.bytes[..(self.length as usize).min(MOST)]).into_owned()
+    }
+}
 
 #[repr(C)]
 struct Row {
     objects: u64,
     bytes: u64,
-    length: u32,
-    name: [u8; NAME],
+    name: SharedText<NAME>,
+}
+
+#[repr(C)]
+struct ContainerRow {
+    address: u64,
+    length: u64,
+    bytes: u64,
+    place: SharedText<PLACE>,
+    kind: SharedText<NAME>,
 }
 
 #[repr(C)]
 struct Tally {
+    objects: u64,
+    bytes: u64,
     rows: u64,
+    containers: u64,
+    largest: [ContainerRow; MOST_CONTAINERS],
     all: [Row; MOST],
 }
 
@@ -43,6 +78,30 @@ pub(crate) struct Counted {
     pub(crate) bytes: u64,
 }
 
+/// One container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CountedContainer {
+    pub(crate) address: u64,
+    /// How Python code would name it; empty where no name was found.
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) length: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What a census has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CensusFound {
+    /// When, by the monotonic clock.
+    pub(crate) at: u64,
+    /// All objects and their bytes.
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+    /// Those of the types with the most bytes, and the largest containers.
+    pub(crate) types: Vec<Counted>,
+    pub(crate) containers: Vec<CountedContainer>,
+}
+
 impl TallyRoom {
     pub(crate) fn new() -> Option<Self> {
         let at = system::map_shared(size_of::<Tally>()).cast::<Tally>();
@@ -50,16 +109,37 @@ impl TallyRoom {
     }
 
     /// What the clone has written, after it has ended.
-    pub(crate) fn read(&self) -> Vec<Counted> {
+    fn tally(&self) -> &Tally {
         // SAFETY: the mapping is as long as a tally, of which any bytes are valid; the clone no longer writes to it.
-        let tally = unsafe { &*self.at };
+        unsafe { &*self.at }
+    }
+
+    /// The counts by type.
+    pub(crate) fn read(&self) -> Vec<Counted> {
+        let tally = self.tally();
         let rows = usize::try_from(tally.rows).unwrap_or(0).min(MOST);
-        let row = |row: &Row| Counted {
-            name: String::from_utf8_lossy(&row.name[..(row.length as usize).min(NAME)]).into_owned(),
-            objects: row.objects,
+        let row = |row: &Row| Counted { name: row.name.read(), objects: row.objects, bytes: row.bytes };
+        tally.all[..rows].iter().map(row).collect()
+    }
+
+    /// The census of a clone that was made at this moment; nothing where it was given up.
+    pub(crate) fn census(&self, at: u64) -> Option<CensusFound> {
+        let tally = self.tally();
+        let rows = usize::try_from(tally.containers).unwrap_or(0).min(MOST_CONTAINERS);
+        let container = |row: &ContainerRow| CountedContainer {
+            address: row.address,
+            name: row.place.read(),
+            kind: row.kind.read(),
+            length: row.length,
             bytes: row.bytes,
         };
-        tally.all[..rows].iter().map(row).collect()
+        (tally.objects > 0).then(|| CensusFound {
+            at,
+            objects: tally.objects,
+            bytes: tally.bytes,
+            types: self.read(),
+            containers: tally.largest[..rows].iter().map(container).collect(),
+        })
     }
 }
 
@@ -70,23 +150,55 @@ impl Drop for TallyRoom {
     }
 }
 
+/// A container that the clone tells of.
+pub(super) struct ToldContainer<'a> {
+    pub(super) address: usize,
+    pub(super) class: Class,
+    pub(super) length: usize,
+    pub(super) bytes: usize,
+    pub(super) place: &'a [u8],
+}
+
 impl HeapWalk<'_> {
-    /// Writes the counts for the program.
-    pub(super) fn tell_counts(&mut self, room: &TallyRoom) -> Result<(), WalkTrouble> {
-        let order = self.classes.rank().ok_or(WalkTrouble::NoMemory)?;
+    /// Writes the counts for the program: those of so many types, with the most of something first.
+    pub(super) fn tell_counts(
+        &mut self,
+        room: &TallyRoom,
+        most: usize,
+        by: impl Fn(&Class) -> u64,
+    ) -> Result<(), WalkTrouble> {
+        let order = self.classes.rank(by).ok_or(WalkTrouble::NoMemory)?;
         let mut name = Array::new(4096).ok_or(WalkTrouble::NoMemory)?;
         // SAFETY: the mapping is shared, and the program does not read it yet.
         let tally = unsafe { &mut *room.at };
-        for (row, index) in tally.all.iter_mut().zip(order.all()) {
+        for (row, index) in tally.all.iter_mut().zip(order.all()).take(most) {
             let class = *self.classes.get(*index);
             name.truncate(0);
             // SAFETY: the class is a type that was met.
             unsafe { self.put_type_name(&class, &mut name) };
-            let length = name.len().min(NAME);
-            row.name[..length].copy_from_slice(&name.all()[..length]);
-            (row.objects, row.bytes, row.length) = (class.objects, class.bytes, length as u32);
+            row.name.write(name.all());
+            (row.objects, row.bytes) = (class.objects, class.bytes);
             tally.rows += 1;
         }
+        for index in order.all() {
+            let class = self.classes.get(*index);
+            tally.objects += class.objects;
+            tally.bytes += class.bytes;
+        }
         Ok(())
+    }
+
+    /// Writes one more container for the program, as long as there is room.
+    pub(super) fn tell_container(&self, room: &TallyRoom, told: &ToldContainer<'_>, name: &mut Array<u8>) {
+        // SAFETY: as in `tell_counts`.
+        let tally = unsafe { &mut *room.at };
+        let Some(row) = tally.largest.get_mut(tally.containers as usize) else { return };
+        name.truncate(0);
+        // SAFETY: the class is a type that was met.
+        unsafe { self.put_type_name(&told.class, name) };
+        row.kind.write(name.all());
+        row.place.write(told.place);
+        (row.address, row.length, row.bytes) = (told.address as u64, told.length as u64, told.bytes as u64);
+        tally.containers += 1;
     }
 }

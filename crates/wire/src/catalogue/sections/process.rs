@@ -143,6 +143,62 @@ pub(crate) const ALLOCATIONS: &[Figure] = &[
         .across(Across::Apart),
 ];
 
+/// What is in the heap.
+pub(crate) const CENSUS: &[Figure] = &[
+    figure!(census.at_s)
+        .latest(Unit::Seconds, "When the census was taken, in seconds since the agent was installed")
+        .note("0 where there has been none.")
+        .across(Across::Apart),
+    figure!(census.compared_s)
+        .latest(Unit::Seconds, "How much earlier the census was taken that growth is measured from")
+        .note("That is the latest one that is at least a minute older, else the first one. 0 where there is none.")
+        .across(Across::Apart),
+    figure!(census.objects)
+        .peak(Unit::Count, "Reachable objects that the collector tracks")
+        .series("census.objects")
+        .prometheus("neurogc_census_objects"),
+    figure!(census.bytes)
+        .peak(Unit::Bytes, "Their bytes")
+        .note("Strings, numbers and other objects that the collector does not track are not in it.")
+        .series("census.bytes")
+        .prometheus("neurogc_census_bytes"),
+    figure!(census.types).list("The 20 types with the most bytes").note("`neurogc.heap.count()` counts all types."),
+    item!("census.types[].type").text("The type: `module.Class`, without the module for builtins"),
+    item!("census.types[].count")
+        .peak(Unit::Count, "Reachable objects of the type")
+        .prometheus("neurogc_census_type_objects")
+        .each(&["type"], |sample, to| {
+            for row in &sample.status.census.types {
+                to(&[("type", &row.r#type)], row.count as f64);
+            }
+        }),
+    item!("census.types[].bytes")
+        .peak(Unit::Bytes, "Bytes of the objects of the type")
+        .prometheus("neurogc_census_type_bytes")
+        .each(&["type"], |sample, to| {
+            for row in &sample.status.census.types {
+                to(&[("type", &row.r#type)], row.bytes as f64);
+            }
+        }),
+    item!("census.types[].growth")
+        .latest(Unit::Bytes, "Growth of these bytes per hour, since the census of `compared_s` before")
+        .note("`null` where that had no such type, or there is none.")
+        .across(Across::Apart),
+    figure!(census.containers)
+        .list("The 20 largest lists, dicts, sets, deques and bytearrays")
+        .note("Of those that the collector does not track, only the ones with a name are found."),
+    item!("census.containers[].name")
+        .text("Where it is: `module.name`, `module.object.attribute`, `module.Class.attribute`, `function(): variable`")
+        .note("Empty where it is none of these; a heap dump tells more."),
+    item!("census.containers[].type").text("Its type"),
+    item!("census.containers[].length").peak(Unit::Count, "How many entries it has"),
+    item!("census.containers[].bytes").peak(Unit::Bytes, "Its bytes, without those of what it holds"),
+    item!("census.containers[].growth")
+        .latest(Unit::Count, "Growth of its length per hour, since the census of `compared_s` before")
+        .note("`null` where it was not among the largest then, or there is none.")
+        .across(Across::Apart),
+];
+
 /// What being observed costs.
 pub(crate) const AGENT: &[Figure] = &[
     figure!(agent.cpu_ms)
