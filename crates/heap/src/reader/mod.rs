@@ -29,6 +29,10 @@ const MOST_REFERENCES: u64 = u32::MAX as u64 - 1;
 /// Each object takes a byte at least in each of five columns, so that no file has more objects than this share of it.
 const LEAST_BYTES: u64 = 5;
 
+/// What an object and a reference take in memory at most while a dump is analysed.
+const BYTES_AN_OBJECT: u64 = 68;
+const BYTES_A_REFERENCE: u64 = 16;
+
 /// Why a dump cannot be read at all.
 #[derive(Debug, Error)]
 pub enum DumpError {
@@ -149,6 +153,13 @@ impl Dump {
     #[must_use]
     pub fn objects(&self) -> u32 {
         self.objects
+    }
+
+    /// The memory that an analysis takes at most, paths and places included: 100 bytes for an object with two references.
+    #[must_use]
+    pub fn analysis_bytes(&self) -> u64 {
+        let references: u64 = self.blocks.iter().map(|place| place.head.references).sum();
+        BYTES_AN_OBJECT * u64::from(self.objects) + BYTES_A_REFERENCE * references
     }
 
     /// The size of the file.
