@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags, Uid, fchown, mkfifoat};
+use rustix::fs::{CWD, Mode, OFlags, fchown, mkfifoat};
 use rustix::pipe::fcntl_setpipe_size;
-use rustix::process::geteuid;
+use rustix::process::{Uid, geteuid};
 
 pub use stream::DumpStream;
 

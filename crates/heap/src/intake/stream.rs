@@ -66,7 +66,7 @@ impl DumpStream {
     /// Whether all of it is there.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.foot && self.bytes >= self.next + TAIL as u64
+        self.foot && self.bytes >= self.next.saturating_add(TAIL as u64)
     }
 
     /// The share that is there.
