@@ -89,8 +89,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     }
     const wanted = own.find((entry) => entry.id === view.get("heap")) ?? own[0];
     if (wanted && wanted.id !== shown) await open(wanted.id);
-    else if (wanted) offer();
-    else close();
+    else if (!wanted) close();
   }
 
   /** What a dump costs this process, by what is known of it. */
@@ -144,11 +143,12 @@ function mount(root: HTMLElement, context: Context): () => void {
     view.set({ heap: null });
   }
 
-  /** The dumps that the shown one can be compared with. */
-  function offer(chosen = ""): void {
-    const others = own.filter((entry) => entry.id !== shown);
-    since.element.hidden = others.length === 0;
-    since.fill([{ value: "", label: "not compared" }, ...others.map((entry) => ({ value: entry.id, label: title(entry) }))], chosen);
+  /** The earlier dumps that the shown one can be compared with. */
+  function offer(): void {
+    const taken = own.find((entry) => entry.id === shown)?.taken_ms ?? 0;
+    const earlier = own.filter((entry) => entry.taken_ms < taken);
+    since.element.hidden = earlier.length === 0;
+    since.fill([{ value: "", label: "not compared" }, ...earlier.map((entry) => ({ value: entry.id, label: title(entry) }))], "");
   }
 
   async function open(heap: string): Promise<void> {
