@@ -34,6 +34,7 @@ function mount(root: HTMLElement, context: Context): () => void {
   let stop = new AbortController();
   let own: HeapEntry[] = [];
   let shown: string | null = null;
+  let compared = "";
   let by = ORDERS.find((order) => order.value === view.get("by"))?.value ?? "retained";
 
   const picker = new Picker("Process", context, id, (other) => (location.hash = link("heap", { id: other })), name);
@@ -89,7 +90,8 @@ function mount(root: HTMLElement, context: Context): () => void {
     }
     const wanted = own.find((entry) => entry.id === view.get("heap")) ?? own[0];
     if (wanted && wanted.id !== shown) await open(wanted.id);
-    else if (!wanted) close();
+    else if (wanted) offer();
+    else close();
   }
 
   /** What a dump costs this process, by what is known of it. */
@@ -147,8 +149,13 @@ function mount(root: HTMLElement, context: Context): () => void {
   function offer(): void {
     const taken = own.find((entry) => entry.id === shown)?.taken_ms ?? 0;
     const earlier = own.filter((entry) => entry.taken_ms < taken);
+    // One that was removed is no longer compared with.
+    if (!earlier.some((entry) => entry.id === compared)) {
+      compared = "";
+      growth.hidden = true;
+    }
     since.element.hidden = earlier.length === 0;
-    since.fill([{ value: "", label: "not compared" }, ...earlier.map((entry) => ({ value: entry.id, label: title(entry) }))], "");
+    since.fill([{ value: "", label: "not compared" }, ...earlier.map((entry) => ({ value: entry.id, label: title(entry) }))], compared);
   }
 
   async function open(heap: string): Promise<void> {
@@ -157,6 +164,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     view.set({ heap });
     say(state, "Analysing the heap dump…");
     growth.hidden = true;
+    compared = "";
     paths.clear();
     try {
       const answer = await get<HeapAnswer>(`heaps/${part(heap)}`, { by }, stop.signal);
@@ -204,6 +212,7 @@ function mount(root: HTMLElement, context: Context): () => void {
 
   async function compare(before: string): Promise<void> {
     growth.hidden = true;
+    compared = before;
     if (!before || !shown) return;
     say(state, "Comparing the heap dumps…");
     try {
