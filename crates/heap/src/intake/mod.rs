@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, fchown, mkfifoat};
+use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Uid, geteuid};
 
@@ -62,7 +63,11 @@ impl Intake {
     /// Reads what is there, after a short wait if that is nothing. Nothing, if nothing came or the other end is closed.
     fn read(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
         let mut polled = [PollFd::new(&self.file, PollFlags::IN)];
-        poll(&mut polled, Some(&WAIT))?;
+        if let Err(error) = poll(&mut polled, Some(&WAIT))
+            && error != Errno::INTR
+        {
+            return Err(error.into());
+        }
         into.resize(PIECE, 0);
         let mut filled = 0;
         while filled < PIECE {

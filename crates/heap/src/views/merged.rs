@@ -12,6 +12,9 @@ use crate::paths::Paths;
 /// Direct holders of an object that are named.
 const HOLDERS: usize = 10;
 
+/// Objects whose steps are in memory together.
+const AT_A_TIME: usize = 1 << 20;
+
 /// Names of beginnings that are kept, and how long one becomes before the rest of it is left out.
 const MOST_WAYS: usize = 1 << 20;
 const LONGEST_WAY: usize = 300;
@@ -94,30 +97,27 @@ struct Way {
 pub fn merged_paths(heap: &Heap, paths: &Paths, objects: &[u32], top: usize) -> MergedPaths {
     let names = Names::of(heap);
     let mut ways: FxHashMap<u32, Way> = FxHashMap::default();
-    let steps = wanted_steps(heap, paths, objects);
     let mut sums: FxHashMap<String, (MergedPath, u32)> = FxHashMap::default();
     let mut garbage = 0;
-    for object in objects {
-        let Some(text) = folded(&names, paths, *object, &steps, &mut ways) else {
-            garbage += 1;
-            continue;
-        };
-        let entry = sums.entry(text.clone()).or_insert_with(|| {
-            let empty = MergedPath {
-                path: text,
-                objects: 0,
-                bytes: 0,
-                retained: 0,
-                example: String::new(),
-                address: String::new(),
+    for part in objects.chunks(AT_A_TIME) {
+        let steps = wanted_steps(heap, paths, part);
+        for object in part {
+            let Some(text) = folded(&names, paths, *object, &steps, &mut ways) else {
+                garbage += 1;
+                continue;
             };
-            (empty, *object)
-        });
-        entry.0.objects += 1;
-        entry.0.bytes += heap.graph.sizes.of(*object);
-        entry.0.retained = entry.0.retained.saturating_add(heap.retained(*object));
-        if heap.retained(*object) > heap.retained(entry.1) {
-            entry.1 = *object;
+            let entry = sums.entry(text).or_insert_with_key(|text| {
+                let (path, none) = (text.clone(), String::new());
+                let empty =
+                    MergedPath { path, objects: 0, bytes: 0, retained: 0, example: none.clone(), address: none };
+                (empty, *object)
+            });
+            entry.0.objects += 1;
+            entry.0.bytes += heap.graph.sizes.of(*object);
+            entry.0.retained = entry.0.retained.saturating_add(heap.retained(*object));
+            if heap.retained(*object) > heap.retained(entry.1) {
+                entry.1 = *object;
+            }
         }
     }
     let all = sums.len();
