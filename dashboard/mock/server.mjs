@@ -9,6 +9,7 @@ import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { WebSocketServer } from "ws";
+import * as heaps from "./heaps.mjs";
 import { sites } from "./sites.mjs";
 import { EMPTY, POLICIES, SERIES, events, fold, processes, services, values } from "./data.mjs";
 
@@ -257,6 +258,15 @@ function play(id, rest, query) {
   return { id, name: entry.name, kind: "trace", process: { pid, command, python, neurogc, policy }, from_ms: life[0], to_ms: life[1], damage: [] };
 }
 
+function opened(method, id, rest, query) {
+  const dump = heaps.find(id);
+  if (!dump) throw new Refused(404, "not_found", "there is no such heap dump; GET /api/v1/heaps lists them");
+  if (method === "DELETE") return heaps.remove(id);
+  const found = heaps.ask(dump, rest, query);
+  if (!found) throw new Refused(404, "not_found", `the dump has no type and no module \`${query.get("what")}\``);
+  return found;
+}
+
 function change(process, body) {
   if (!POLICIES.some((policy) => policy.name === String(body.policy).split(":")[0])) {
     throw new Refused(422, "refused", `there is no policy ${body.policy}`);
@@ -289,6 +299,7 @@ async function answer(request, url) {
   if (what === "recordings" && request.method === "POST") return keep(query.get("name"), body, true);
   if (what === "recordings" && request.method === "DELETE") return void recordings.splice(recordings.indexOf(recording(id)), 1);
   if (what === "recordings") return id ? play(id, rest, query) : { recordings: recordings.map((each) => each.entry) };
+  if (what === "heaps") return id ? opened(request.method, id, rest, query) : heaps.list(query);
   if (what === "services" && rest === "latency") return { id, ...heat(known.find((process) => process.service === id) ?? known[0], ...asked(query), Number(query.get("points") ?? 600)) };
   if (what !== "processes") throw new Refused(404, "not_found", `there is no ${url.pathname}`);
   if (!id) {
@@ -303,6 +314,7 @@ async function answer(request, url) {
   if (rest === "sites") return sites(id, process.pid, query, (Date.now() - process.started_ms) / 1000);
   if (rest === "pprof") return Buffer.from([0x1f, 0x8b]);
   if (rest === "policy") return change(process, JSON.parse(body));
+  if (rest === "heap") return heaps.take(process, JSON.parse(body));
   if (rest === "collect") return { how: "snapshot", found: 812, pause_ms: 1.9 };
   return { ...described(process), status: process.ended_ms ? null : status(process), status_ms: Date.now() };
 }
@@ -319,7 +331,7 @@ const server = createServer(async (request, response) => {
       if (!allowed(request)) throw new Refused(401, "unauthorized", "this hub wants a token");
       said = await answer(request, url);
       if (said === undefined) code = 204;
-      else if (request.method === "POST" && url.pathname.endsWith("/recordings")) code = 201;
+      else if (request.method === "POST" && /\/(recordings|heap)$/.test(url.pathname)) code = 201;
     } catch (error) {
       code = error.status ?? 500;
       said = { error: { code: error.code ?? "error", message: error.message } };

@@ -5,12 +5,14 @@ import "./colours.css";
 import "./style.css";
 import "./process.css";
 import "./flame/flame.css";
+import "./heap/heap.css";
 import { forgetToken, get, keepToken, whenUnauthorized } from "./api";
 import { type Page, Processes } from "./context";
 import { h, mark, say, unique } from "./dom";
 import { bytes, count } from "./format";
 import { Live } from "./live";
 import { compare } from "./pages/compare";
+import { heap } from "./pages/heap";
 import { memory } from "./pages/memory";
 import { overview } from "./pages/overview";
 import { policy } from "./pages/policy";
@@ -20,7 +22,7 @@ import { Theme } from "./theme";
 import type { Hub } from "./types";
 import { View, link } from "./view";
 
-const PAGES: Page[] = [overview, process, memory, compare, replay, policy];
+const PAGES: Page[] = [overview, process, memory, heap, compare, replay, policy];
 
 const theme = new Theme();
 const live = new Live();
@@ -76,7 +78,7 @@ function keep(view: View): void {
     const page = tab.dataset.page as string;
     const { id: process = null, ...window } = kept;
     // A comparison begins with this process as the second one; the page finds the other.
-    if (page === "memory") tab.setAttribute("href", link(page, { id: process }));
+    if (page === "memory" || page === "heap") tab.setAttribute("href", link(page, { id: process }));
     else if (page === "process" || page === "policy") tab.setAttribute("href", link(page, { id: process, ...window }));
     else if (page === "compare") tab.setAttribute("href", link(page, view.page === "compare" ? { a: view.get("a"), b: view.get("b"), ...window } : { b: process, ...window }));
   }

@@ -37,6 +37,8 @@ export async function pictures(browser, backend, folder) {
   await take("overview", backend.real ? `${backend.overview}&find=${backend.service}` : backend.overview);
   await take("process", `#/process?id=${backend.without}&range=1m&slo=50`, opened);
   await take("memory", `#/memory?id=${backend.without}&since=30s`);
+  const heap = await dumped(backend);
+  if (heap) await take("heap", `#/heap?id=${backend.with}&heap=${heap}`, (page) => page.locator(".heap").waitFor());
   await take("compare", `#/compare?a=${backend.without}&b=${backend.with}&range=1m`);
   if (trace) await take("replay", `#/replay?rec=${trace}&window=all`, (page) => page.getByRole("button", { name: "End" }).click().then(() => page.waitForTimeout(500)));
   if (bench) await take("replay-bench", `#/replay?rec=${bench}`);
@@ -50,6 +52,12 @@ export async function pictures(browser, backend, folder) {
   if (smaller.error) console.log("pngquant is not here: the pictures are larger than they need be");
   // The cases that follow expect the usual window.
   await browser.fresh();
+}
+
+/** Takes a heap dump and gives its id; nothing where the process cannot be dumped. */
+async function dumped(backend) {
+  const answer = await fetch(`${backend.base}/api/v1/processes/${backend.with}/heap`, { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" });
+  return answer.ok ? (await answer.json()).id : null;
 }
 
 /** The slowest request that is listed, open. */

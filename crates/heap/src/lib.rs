@@ -2,7 +2,8 @@
 //! person would call it.
 //!
 //! The way of a dump: reader → graph → roots and reachability → dominators → retained sizes → names → views. There is
-//! no Python here, no clock and no recursion, and the only unsafe code is the one that maps a file.
+//! no Python here, no clock and no recursion, and the only unsafe code is the one that maps a file. `intake` brings a dump
+//! from a process to a file.
 
 #![deny(unsafe_code)]
 
@@ -10,6 +11,7 @@ mod array;
 mod dominators;
 mod graph;
 mod heap;
+mod intake;
 mod names;
 mod paths;
 mod places;
@@ -28,6 +30,7 @@ mod tests;
 pub use array::Numbers;
 pub use graph::{Graph, Links, NONE, ShallowSizes};
 pub use heap::{Heap, HeapProgress, HeapStep};
+pub use intake::{DumpStream, Intake};
 pub use names::{FindError, HeapTarget, Names, PathStep};
 pub use neurogc_ngch::RootKind;
 pub use paths::{PathStart, Paths};

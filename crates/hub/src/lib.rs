@@ -1,7 +1,7 @@
 //! Collects from many agents, keeps their history, and serves it to people and programs.
 //!
-//! `follow` and `api` bring reports in, `hub` knows who reports and tells browsers, `store` keeps history, `export` has
-//! figures for other systems. Nothing here waits for an agent, a browser or a disk.
+//! `follow` and `api` bring reports in, `hub` knows who reports and tells browsers, `store` keeps history, `heaps` takes
+//! and analyses heap dumps, `export` has figures for other systems. Nothing here waits for an agent, a browser or a disk.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod export;
 mod facts;
 mod follow;
 mod gate;
+mod heaps;
 mod hub;
 mod live;
 mod message;

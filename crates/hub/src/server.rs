@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -17,6 +17,7 @@ use crate::api::{App, router};
 use crate::export::otlp::{OtlpCollector, export};
 use crate::follow::{Sockets, follow_all};
 use crate::gate::Gate;
+use crate::heaps::Heaps;
 use crate::hub::Hub;
 use crate::patient::Patient;
 use crate::peer::host_name;
@@ -31,8 +32,12 @@ const CONNECTIONS: usize = 2048;
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 32 * 1024;
 
-/// Threads that read the store and recordings, write answers, and take an upload and two downloads.
-const READERS: usize = 7;
+/// Threads that read the store and recordings, write answers, take an upload and two downloads, and take and analyse a heap
+/// dump.
+const READERS: usize = 9;
+
+/// How often the memory of an idle analysis is looked for.
+const FORGET_EVERY: Duration = Duration::from_secs(20);
 
 /// What a hub is told at its start.
 #[derive(Clone)]
@@ -145,7 +150,7 @@ async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), Hub
     let address = listener.local_addr()?;
     let hub = Arc::new(Hub::new(host_name(), store));
     let (gate, shelf) = (Gate::new(tokens.clone(), address), Shelf::new(&config.data, config.recordings));
-    let app = Arc::new(App::new(Arc::clone(&hub), gate, shelf));
+    let app = Arc::new(App::new(Arc::clone(&hub), gate, shelf, Heaps::new(&config.data)));
     ready(&Listening { address, tokens });
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
@@ -154,7 +159,8 @@ async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), Hub
     let collector = config.collector;
     let exported = Arc::clone(&hub);
     tokio::select! {
-        () = accept_all(listener, router(app)) => {}
+        () = accept_all(listener, router(Arc::clone(&app))) => {}
+        () = forget_heaps(app) => {}
         () = tick(&hub) => {}
         () = follow_all(Arc::clone(&hub), config.sockets) => {}
         () = async move { match collector {
@@ -183,6 +189,15 @@ async fn tick(hub: &Arc<Hub>) {
                 hub.clients.tell_list(list);
             }
         }
+    }
+}
+
+/// Gives back the memory of heap dumps that are not looked at any more.
+async fn forget_heaps(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(FORGET_EVERY).await;
+        let app = Arc::clone(&app);
+        let _ = tokio::task::spawn_blocking(move || app.heaps.forget_idle(Instant::now())).await;
     }
 }
 

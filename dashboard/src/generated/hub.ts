@@ -1,4 +1,4 @@
-// Written by `cargo run -p xtask -- docs` from crates/hub, crates/sites and crates/cli: what the hub answers. Change it there.
+// Written by `cargo run -p xtask -- docs` from crates/hub, crates/heap, crates/sites and crates/cli: what the hub answers. Change it there.
 
 import type { Cause, Conduct, Status } from "./status";
 
@@ -122,9 +122,155 @@ export type FlameNode = {
 /** What sites of one group have in common. */
 export type GroupBy = "line" | "function" | "file" | "stack" | "domain";
 
+/** A place that grew. */
+export type GrowthLine = {
+  /** What it is called. */
+  place: string;
+  /** The type of what is there. */
+  type: string;
+  /** More objects. */
+  objects: number;
+  /** More bytes that they retain. */
+  retained: number;
+  /** Objects before. */
+  objects_before: number;
+  /** Objects after. */
+  objects_after: number;
+  /** With three dumps: how many of the new objects are still there in the last. */
+  kept: number | null;
+  /** What else is new below. */
+  parts: GrowthPart[];
+};
+
+/** A part of what was added. */
+export type GrowthPart = {
+  /** Where, seen from what was added. */
+  place: string;
+  /** The type. */
+  type: string;
+  /** More objects. */
+  objects: number;
+  /** More bytes of their own. */
+  bytes: number;
+};
+
+/** What grew. */
+export type GrowthReport = {
+  /** The process of the later dump. */
+  pid: number;
+  /** Milliseconds between the two. */
+  between_ms: number;
+  /** More objects in all. */
+  objects: number;
+  /** More bytes in all. */
+  bytes: number;
+  /** The places that grew, by what they retain more. */
+  rows: GrowthLine[];
+  /** How many places grew. */
+  grown: number;
+  /** The two dumps are of different processes. */
+  other_process: boolean;
+};
+
+/** What is shown of a dump first. */
+export type HeapAnswer = {
+  entry: HeapEntry;
+  summary: HeapSummary;
+  types: TypeLine[];
+  /** How many types there are. */
+  all_types: number;
+  suspects: Suspect[];
+  largest: ObjectLine[];
+};
+
+/** One level of the tree of who holds what. */
+export type HeapBranches = {
+  rows: TreeLine[];
+  /** How many objects the holder holds alone. */
+  all: number;
+};
+
+/** A dump that is kept. */
+export type HeapEntry = {
+  id: string;
+  /** The process that it is of. */
+  process: string;
+  taken_ms: number;
+  bytes: number;
+};
+
+/** What grew since an earlier dump. */
+export type HeapGrowth = {
+  before: HeapEntry;
+  after: HeapEntry;
+  growth: GrowthReport;
+};
+
+/** The dumps that the hub keeps. */
+export type HeapList = {
+  heaps: HeapEntry[];
+  /** What all of them take on disk. */
+  bytes: number;
+  /** What they may take. */
+  most_bytes: number;
+  /** How many there may be. */
+  most_heaps: number;
+};
+
+/** Paths to one object, or to all objects of a type. */
+export type HeapPaths = {
+  what: string;
+  object: ObjectPath | null;
+  merged: MergedPaths | null;
+};
+
+/** What a dump is of, and how much of it is held by what. */
+export type HeapSummary = {
+  /** The process. */
+  pid: number;
+  /** CPython's version, for instance 3.12.1. */
+  python: string;
+  /** When the dump was taken, in milliseconds since 1970. */
+  taken_unix_ms: number;
+  /** When the program began, or zero. */
+  started_unix_ms: number;
+  /** Objects. */
+  objects: number;
+  /** References. */
+  references: number;
+  /** Bytes of all objects. */
+  bytes: number;
+  /** Bytes below a root that has a name. */
+  named_bytes: number;
+  /** Bytes that only native code holds, without a name. */
+  from_c_bytes: number;
+  /** Objects that nothing reaches: garbage that is not collected yet. */
+  garbage_objects: number;
+  /** Their bytes. */
+  garbage_bytes: number;
+  /** Objects that may own memory which their sizes leave out. */
+  native_objects: number;
+  /** How long the program stood still for the dump, or zero if that is not known. */
+  pause_ms: number;
+  /** Whether strings have their text. */
+  texts: boolean;
+  /** What could not be read, in a sentence. */
+  missing: string | null;
+};
+
 /** Latencies as they are told. */
 export type HeatAnswer = LatencyHeat & {
   id: string;
+};
+
+/** An object that refers to another. */
+export type HolderLine = {
+  /** The path to the object through this holder. */
+  path: string;
+  /** What the holder is. */
+  what: string;
+  /** What it retains. */
+  retained: number;
 };
 
 /** What the hub says about itself. */
@@ -246,6 +392,64 @@ export type Measured = {
   entries: ContenderTrials[];
 };
 
+/** Paths to objects that are called the same, positions and keys left out. */
+export type MergedPath = {
+  /** What they are called: `app.cache[…].items[…]`. */
+  path: string;
+  /** How many of the objects. */
+  objects: number;
+  /** Their own bytes. */
+  bytes: number;
+  /** What they retain, nested ones counted twice. */
+  retained: number;
+  /** The path to the one that retains most. */
+  example: string;
+  /** The address of that. */
+  address: string;
+};
+
+/** All paths to objects of a type. */
+export type MergedPaths = {
+  /** How many objects there are. */
+  objects: number;
+  /** Objects that nothing reaches. */
+  garbage: number;
+  /** How many different paths there are. */
+  paths: number;
+  /** The paths, the one with most objects first. */
+  rows: MergedPath[];
+};
+
+/** An object. */
+export type ObjectLine = {
+  /** Its address, as `id()` gives it in the program. */
+  address: string;
+  /** What it is. */
+  what: string;
+  /** Its type. */
+  type: string;
+  /** Its own bytes. */
+  bytes: number;
+  /** What it retains. */
+  retained: number;
+  /** The share of all that is reached. */
+  share: number;
+  /** The shortest path to it. */
+  path: string | null;
+};
+
+/** The path to one object. */
+export type ObjectPath = {
+  /** The object. */
+  object: ObjectLine;
+  /** The steps, the root first; empty for garbage. */
+  steps: PathLine[];
+  /** All that refer to it, some of them by name. */
+  holders: HolderLine[];
+  /** How many refer to it. */
+  referred: number;
+};
+
 export type One = ProcessSummary & {
   status: Status | null;
   status_ms: number | null;
@@ -255,6 +459,18 @@ export type Pair<T> = {
   a: T;
   b: T;
   diff: T;
+};
+
+/** A step of the path to an object. */
+export type PathLine = {
+  /** The path so far. */
+  path: string;
+  /** What is there. */
+  what: string;
+  /** Its own bytes. */
+  bytes: number;
+  /** What it retains. */
+  retained: number;
 };
 
 /** What a collection is coloured by. */
@@ -415,6 +631,32 @@ export type StoreReport = {
   tiers: Tier[];
 };
 
+/** Something that holds much. */
+export type Suspect = {
+  /** What it retains. */
+  retained: number;
+  /** The share of all that is reached. */
+  share: number;
+  /** The object; none if it is many objects of a type. */
+  holder: ObjectLine | null;
+  /** Where below it the memory gathers. */
+  gathers: ObjectLine | null;
+  /** The largest groups of objects there, by type. */
+  parts: SuspectPart[];
+  /** The same in a sentence, without figures that a terminal writes better. */
+  text: string;
+};
+
+/** Objects of one type below something. */
+export type SuspectPart = {
+  /** The type. */
+  type: string;
+  /** How many. */
+  objects: number;
+  /** What they retain. */
+  retained: number;
+};
+
 /** The process, the moments, and how it was sampled. */
 export type TableHead = {
   /** Process id. */
@@ -457,6 +699,26 @@ export type TracedProcess = {
   policy: string;
 };
 
+/** An object below its holder. */
+export type TreeLine = {
+  /** The object's number in the dump. */
+  object: number;
+  /** Its address. */
+  address: string;
+  /** How it is reached from its holder, as a programmer would write it; empty if the holder does not refer to it itself. */
+  step: string;
+  /** What it is. */
+  what: string;
+  /** Its own bytes. */
+  bytes: number;
+  /** What it retains. */
+  retained: number;
+  /** The share of all that is reached. */
+  share: number;
+  /** How many objects it holds alone. */
+  children: number;
+};
+
 /** One run of one contender in one scenario. */
 export type Trial = {
   /** Which repetition: trials of the same number are compared with each other. */
@@ -472,6 +734,18 @@ export type Trial = {
   ended_early?: string | null;
   /** What makes it less than trustworthy. */
   doubts: string[];
+};
+
+/** A type and its objects. */
+export type TypeLine = {
+  /** The full name. */
+  type: string;
+  /** Objects of exactly this type. */
+  objects: number;
+  /** Their own bytes. */
+  bytes: number;
+  /** What they retain together, nested ones counted once. */
+  retained: number;
 };
 
 /** The kinds of events; docs/api.md describes their fields. */

@@ -9,6 +9,7 @@ const PAGES = (backend) => [
   ["#/replay", ".recordings tbody tr"],
   [`#/policy?id=${backend.with}`, ".due"],
   [`#/memory?id=${backend.with}`, ".memory-bar"],
+  [`#/heap?id=${backend.with}`, ".heap-bar"],
 ];
 
 export default {

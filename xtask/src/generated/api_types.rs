@@ -14,8 +14,14 @@ pub(crate) const SOURCES: &[&str] = &[
     "crates/cli/src/bench/course.rs",
     "crates/cli/src/bench/machine.rs",
     "crates/cli/src/bench/record.rs",
+    "crates/heap/src/views/diff.rs",
+    "crates/heap/src/views/merged.rs",
+    "crates/heap/src/views/mod.rs",
+    "crates/heap/src/views/suspects.rs",
+    "crates/heap/src/views/tree.rs",
     "crates/hub/src/api/chart.rs",
     "crates/hub/src/api/compare.rs",
+    "crates/hub/src/api/heaps.rs",
     "crates/hub/src/api/heat.rs",
     "crates/hub/src/api/orders.rs",
     "crates/hub/src/api/own.rs",
@@ -24,6 +30,7 @@ pub(crate) const SOURCES: &[&str] = &[
     "crates/hub/src/api/sites.rs",
     "crates/hub/src/event.rs",
     "crates/hub/src/facts.rs",
+    "crates/hub/src/heaps/mod.rs",
     "crates/hub/src/message.rs",
     "crates/hub/src/process.rs",
     "crates/hub/src/services.rs",
@@ -54,6 +61,11 @@ const ANSWERS: &[&str] = &[
     "Run",
     "Sites",
     "LiveMessage",
+    "HeapList",
+    "HeapAnswer",
+    "HeapBranches",
+    "HeapPaths",
+    "HeapGrowth",
 ];
 
 /// Types that write themselves as values by the names of series.
@@ -79,7 +91,7 @@ pub(super) fn types(now: impl Fn(&str) -> Option<String>) -> Result<String, Stri
             place.insert(text);
         }
     }
-    let mut text = "// Written by `cargo run -p xtask -- docs` from crates/hub, crates/sites and crates/cli: what the hub answers. Change it there.\n\n".to_owned();
+    let mut text = "// Written by `cargo run -p xtask -- docs` from crates/hub, crates/heap, crates/sites and crates/cli: what the hub answers. Change it there.\n\n".to_owned();
     let imports: Vec<_> = writer.imports.into_iter().collect();
     let _ = writeln!(text, "import type {{ {} }} from \"./status\";", imports.join(", "));
     let _ =
@@ -180,7 +192,8 @@ impl Writer<'_> {
                 parts.push(written);
             } else {
                 let optional = if serde.optional { "?" } else { "" };
-                let _ = writeln!(own, "{}  {}{optional}: {written};", doc(&field.attrs, "  "), field_name(field)?);
+                let name = serde.rename.map_or_else(|| field_name(field), Ok)?;
+                let _ = writeln!(own, "{}  {name}{optional}: {written};", doc(&field.attrs, "  "));
             }
         }
         parts.push(format!("{{\n{own}}}"));
@@ -251,6 +264,7 @@ struct Serde {
     skip: bool,
     optional: bool,
     tag: Option<String>,
+    rename: Option<String>,
     rename_all: Option<String>,
 }
 
@@ -266,6 +280,7 @@ impl Serde {
                     "skip" => serde.skip = true,
                     "skip_serializing_if" => serde.optional = !text()?.is_empty(),
                     "tag" => serde.tag = Some(text()?),
+                    "rename" => serde.rename = Some(text()?),
                     "rename_all" => serde.rename_all = Some(text()?),
                     // This is about reading only.
                     "default" => {}
@@ -332,6 +347,7 @@ mod tests {
             "P",
             "export type P<T> = {\n  a: T;\n  type: Record<string, P<T[]>>;\n  f?: Record<string, number>;\n};",
         );
+        check("struct A { #[serde(rename = \"type\")] a: u8 }", "A", "export type A = {\n  type: number;\n};");
         check(
             "#[serde(rename_all = \"snake_case\")] enum E { InGap, Gone }",
             "E",
@@ -346,7 +362,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_an_error() {
-        check("struct A { #[serde(rename = \"b\")] a: u8 }", "A", "this attribute is not understood");
+        check("struct A { #[serde(with = \"b\")] a: u8 }", "A", "this attribute is not understood");
         check("enum E { A }", "E", "an enum must have `rename_all = \"snake_case\"`");
         check("struct A { a: fn() }", "A", "a field has a type that is not understood");
         check("struct A { a: u8 }", "B", "it is in none of the files that are read");

@@ -21,7 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-agent", &["neurogc-diagnose", "neurogc-ngch", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),
     ("neurogc-heap", &["neurogc-ngch"]),
-    ("neurogc-hub", &["neurogc-policy", "neurogc-sites", "neurogc-wire"]),
+    ("neurogc-hub", &["neurogc-heap", "neurogc-policy", "neurogc-sites", "neurogc-wire"]),
     (
         "neurogc-cli",
         &[

@@ -1,10 +1,8 @@
 //! Heap dumps: a file that is analysed with progress, and its views as text and as a flame graph.
 
 pub(crate) mod flame;
-pub(crate) mod intake;
 pub(crate) mod listing;
 mod progress;
-pub(crate) mod stream;
 
 use std::io::Write;
 use std::path::Path;

@@ -17,6 +17,9 @@ use crate::heap::Heap;
 /// Characters of a string that are shown.
 const SHOWN: usize = 60;
 
+/// Characters of a string that are read. A dump has 64 at most, and may be damaged.
+const LONGEST_TEXT: usize = 1024;
+
 /// Elements of a tuple that are shown where it is a key.
 const ELEMENTS: usize = 4;
 
@@ -40,7 +43,10 @@ impl<'h> Names<'h> {
     #[must_use]
     pub fn text(&self, object: u32) -> Option<(String, bool)> {
         match self.heap.dump.value(object, self.heap.kind(object))? {
-            Value::Text(text) if text.width > 0 => Some((text.characters().collect(), text.hash.is_none())),
+            Value::Text(text) if text.width > 0 => {
+                let whole = text.hash.is_none() && text.length <= LONGEST_TEXT as u64;
+                Some((text.characters().take(LONGEST_TEXT).collect(), whole))
+            }
             _ => None,
         }
     }

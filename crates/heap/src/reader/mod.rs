@@ -29,6 +29,11 @@ const MOST_REFERENCES: u64 = u32::MAX as u64 - 1;
 /// Each object takes a byte at least in each of five columns, so that no file has more objects than this share of it.
 const LEAST_BYTES: u64 = 5;
 
+/// What an object, a reference and a byte of a table take in memory at most while a dump is analysed.
+const BYTES_AN_OBJECT: u64 = 68;
+const BYTES_A_REFERENCE: u64 = 16;
+const BYTES_OF_TABLES: u64 = 8;
+
 /// Why a dump cannot be read at all.
 #[derive(Debug, Error)]
 pub enum DumpError {
@@ -79,6 +84,7 @@ pub struct Dump {
     pub damage: Vec<HeapDamage>,
     blocks: Vec<BlockPlace>,
     objects: u32,
+    table_bytes: u64,
 }
 
 impl Dump {
@@ -110,6 +116,7 @@ impl Dump {
         let (sections, totals) = sections(&source, &mut damage);
         let mut tables = DumpTables::default();
         let mut blocks: Vec<BlockPlace> = Vec::new();
+        let mut table_bytes = 0;
         let most = head.objects.min(source.len() as u64 / LEAST_BYTES).min(u64::from(u32::MAX) - 2);
         for section in &sections {
             let read = match section.tag {
@@ -117,7 +124,10 @@ impl Dump {
                     .and_then(|block| place(block.head, section.offset, &blocks, most))
                     .map(|place| blocks.push(place)),
                 Some(Tag::Foot) | None => Ok(()),
-                Some(tag) => section.verified().and_then(|bytes| tables.read(tag, bytes)),
+                Some(tag) => {
+                    table_bytes += section.unverified().len() as u64;
+                    section.verified().and_then(|bytes| tables.read(tag, bytes))
+                }
             };
             if let Err(error) = read {
                 damage.push(HeapDamage { offset: section.offset, reason: error.to_string() });
@@ -142,13 +152,21 @@ impl Dump {
             damage.push(HeapDamage { offset: 0, reason });
         }
         tables.finish(objects);
-        Ok(Self { source, head, tables, totals, damage, blocks, objects })
+        Ok(Self { source, head, tables, totals, damage, blocks, objects, table_bytes })
     }
 
     /// How many objects it has.
     #[must_use]
     pub fn objects(&self) -> u32 {
         self.objects
+    }
+
+    /// The memory that an analysis takes at most, paths and places included: 100 bytes for an object with two references.
+    #[must_use]
+    pub fn analysis_bytes(&self) -> u64 {
+        let references: u64 = self.blocks.iter().map(|place| place.head.references).sum();
+        let graph = BYTES_AN_OBJECT * u64::from(self.objects) + BYTES_A_REFERENCE * references;
+        graph.saturating_add(BYTES_OF_TABLES * self.table_bytes)
     }
 
     /// The size of the file.

@@ -69,8 +69,11 @@ pub struct DumpTables {
     pub roots: Vec<RootRow>,
 }
 
+/// The longest name or path that is taken from a table.
+const LONGEST_TEXT: usize = 4096;
+
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_TEXT)]).into_owned()
 }
 
 impl DumpTables {

@@ -176,6 +176,26 @@ fn paths_to_all_objects_of_a_type_are_merged() {
 }
 
 #[test]
+fn paths_to_all_nodes_of_a_long_list_pass_each_node_once() {
+    let mut sample = HeapSample::new();
+    let (even, odd) = (sample.class("app.Even", &["next"]), sample.class("app.Odd", &["after"]));
+    let mut head = sample.list(&[]);
+    for number in 0..400_000 {
+        head = sample.instance(if number % 2 == 0 { even } else { odd }, &[head]);
+    }
+    sample.module("app", &[("head", head)]);
+    let (heap, paths) = with_paths(&sample);
+    let of_list = |it: &u32| heap.graph.types[*it as usize] >= even;
+    let objects: Vec<u32> = (0..heap.graph.objects() as u32).filter(of_list).collect();
+    // From the far end on, so that no node's beginning is known.
+    let merged = views::merged_paths(&heap, &paths, &objects, 5);
+    assert_eq!((merged.objects, merged.garbage), (400_000, 0));
+    let first = &merged.rows[0];
+    assert!(first.path.starts_with("app.head.after.next.after") && first.path.ends_with('…'), "{}", first.path);
+    assert!(first.path.len() < 320 && first.objects > 399_000, "{first:?}");
+}
+
+#[test]
 fn the_path_to_one_object_has_its_steps_and_its_other_holders() {
     let mut sample = HeapSample::new();
     let blob = sample.object(types::BYTES, 5000, vec![]);

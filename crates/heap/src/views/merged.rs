@@ -12,6 +12,13 @@ use crate::paths::Paths;
 /// Direct holders of an object that are named.
 const HOLDERS: usize = 10;
 
+/// Objects whose steps are in memory together.
+const AT_A_TIME: usize = 1 << 20;
+
+/// Names of beginnings that are kept, and how long one becomes before the rest of it is left out.
+const MOST_WAYS: usize = 1 << 20;
+const LONGEST_WAY: usize = 300;
+
 /// Paths to objects that are called the same, positions and keys left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MergedPath {
@@ -90,32 +97,27 @@ struct Way {
 pub fn merged_paths(heap: &Heap, paths: &Paths, objects: &[u32], top: usize) -> MergedPaths {
     let names = Names::of(heap);
     let mut ways: FxHashMap<u32, Way> = FxHashMap::default();
-    let steps = wanted_steps(heap, paths, objects);
     let mut sums: FxHashMap<String, (MergedPath, u32)> = FxHashMap::default();
     let mut garbage = 0;
-    for object in objects {
-        let path = paths.to(*object);
-        if path.is_empty() {
-            garbage += 1;
-            continue;
-        }
-        let text = folded(&names, paths, &path, &steps, &mut ways);
-        let entry = sums.entry(text.clone()).or_insert_with(|| {
-            let empty = MergedPath {
-                path: text,
-                objects: 0,
-                bytes: 0,
-                retained: 0,
-                example: String::new(),
-                address: String::new(),
+    for part in objects.chunks(AT_A_TIME) {
+        let steps = wanted_steps(heap, paths, part);
+        for object in part {
+            let Some(text) = folded(&names, paths, *object, &steps, &mut ways) else {
+                garbage += 1;
+                continue;
             };
-            (empty, *object)
-        });
-        entry.0.objects += 1;
-        entry.0.bytes += heap.graph.sizes.of(*object);
-        entry.0.retained = entry.0.retained.saturating_add(heap.retained(*object));
-        if heap.retained(*object) > heap.retained(entry.1) {
-            entry.1 = *object;
+            let entry = sums.entry(text).or_insert_with_key(|text| {
+                let (path, none) = (text.clone(), String::new());
+                let empty =
+                    MergedPath { path, objects: 0, bytes: 0, retained: 0, example: none.clone(), address: none };
+                (empty, *object)
+            });
+            entry.0.objects += 1;
+            entry.0.bytes += heap.graph.sizes.of(*object);
+            entry.0.retained = entry.0.retained.saturating_add(heap.retained(*object));
+            if heap.retained(*object) > heap.retained(entry.1) {
+                entry.1 = *object;
+            }
         }
     }
     let all = sums.len();
@@ -158,25 +160,28 @@ fn wanted_steps(heap: &Heap, paths: &Paths, objects: &[u32]) -> FxHashMap<u32, R
     steps
 }
 
-/// The name of a path. Names of its beginnings are kept, because most paths share them.
+/// The name of the path to an object; none for garbage. Names of its beginnings are kept, because most paths share them: of
+/// a long list each node is passed once, not once for each node behind it.
 fn folded(
     names: &Names<'_>,
     paths: &Paths,
-    path: &[u32],
+    object: u32,
     steps: &FxHashMap<u32, Reference>,
     ways: &mut FxHashMap<u32, Way>,
-) -> String {
-    let known = path.iter().rposition(|object| ways.contains_key(object));
-    let first = known.map_or(0, |place| place + 1);
-    for place in first..path.len() {
-        let object = path[place];
-        let way = match place.checked_sub(1) {
-            None => {
-                let start = paths.start(object).map(|start| names.beginning(start, object)).unwrap_or_default();
-                Way { text: start, last: None }
-            }
+) -> Option<String> {
+    if ways.len() > MOST_WAYS {
+        ways.clear();
+    }
+    let (mut at, mut unnamed) = (object, Vec::new());
+    while !ways.contains_key(&at) {
+        unnamed.push(at);
+        let Some(before) = paths.before(at) else { break };
+        at = before;
+    }
+    while let Some(object) = unnamed.pop() {
+        let way = match paths.before(object) {
+            None => Way { text: names.beginning(paths.start(object)?, object), last: None },
             Some(before) => {
-                let before = path[before];
                 let above = ways.get(&before);
                 let (text, last) = above.map(|it| (it.text.clone(), it.last.clone())).unwrap_or_default();
                 let step = steps.get(&object).map(|it| names.slot_step(before, it.slot, object));
@@ -185,7 +190,7 @@ fn folded(
         };
         ways.insert(object, way);
     }
-    path.last().and_then(|object| ways.get(object)).map(|way| way.text.clone().finish()).unwrap_or_default()
+    ways.get(&object).map(|way| way.text.clone().finish())
 }
 
 fn next(
@@ -197,7 +202,12 @@ fn next(
     object: u32,
 ) -> Way {
     // A linked list is written once.
-    if last.as_ref() != Some(&step) || !matches!(step, PathStep::Attribute(_)) {
+    let repeats = last.as_ref() == Some(&step) && matches!(step, PathStep::Attribute(_));
+    if text.text.len() > LONGEST_WAY {
+        if !text.text.ends_with('…') {
+            text.text.push('…');
+        }
+    } else if !repeats {
         text.push(names, before, &step, object, true);
     }
     Way { text, last: Some(step) }

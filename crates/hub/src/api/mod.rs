@@ -3,6 +3,7 @@
 mod chart;
 mod compare;
 mod error;
+mod heaps;
 mod heat;
 mod orders;
 mod own;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use neurogc_wire::report::INGEST_PATH;
@@ -26,10 +27,12 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 pub(crate) use error::ApiError;
+pub(crate) use orders::reached;
 
 use crate::assets;
 use crate::export::prometheus;
 use crate::gate::Gate;
+use crate::heaps::Heaps;
 use crate::hub::Hub;
 use crate::shelf::Shelf;
 
@@ -45,6 +48,9 @@ pub(crate) struct App {
     pub(crate) hub: Arc<Hub>,
     pub(crate) gate: Gate,
     pub(crate) shelf: Shelf,
+    pub(crate) heaps: Heaps,
+    pub(crate) dumping: Semaphore,
+    pub(crate) analysing: Arc<Semaphore>,
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) uploading: Semaphore,
     pub(crate) downloading: Arc<Semaphore>,
@@ -52,10 +58,21 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// Each recording may be large: one is read at a time, and one is uploaded. A download keeps a thread.
-    pub(crate) fn new(hub: Arc<Hub>, gate: Gate, shelf: Shelf) -> Self {
-        let (reading, downloading) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(2)));
-        Self { hub, gate, shelf, reading, uploading: Semaphore::new(1), downloading, asking_sites: Semaphore::new(4) }
+    /// Each recording may be large: one is read at a time, and one is uploaded. A download keeps a thread. The same is so
+    /// of heap dumps: one is taken at a time, and one is analysed.
+    pub(crate) fn new(hub: Arc<Hub>, gate: Gate, shelf: Shelf, heaps: Heaps) -> Self {
+        Self {
+            hub,
+            gate,
+            shelf,
+            heaps,
+            dumping: Semaphore::new(1),
+            analysing: Arc::new(Semaphore::new(1)),
+            reading: Arc::new(Semaphore::new(1)),
+            uploading: Semaphore::new(1),
+            downloading: Arc::new(Semaphore::new(2)),
+            asking_sites: Semaphore::new(4),
+        }
     }
 }
 
@@ -88,6 +105,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(&format!("{one}/pprof"), get(sites::heap_of))
         .route(&format!("{one}/policy"), post(orders::policy))
         .route(&format!("{one}/collect"), post(orders::collect))
+        .route(&format!("{one}/heap"), post(heaps::take))
+        .route("/api/v1/heaps", get(heaps::list))
         .route("/api/v1/services/{name}/latency", get(processes::service_latency))
         .route("/api/v1/series", get(processes::catalogue))
         .route("/api/v1/policies", get(orders::policies))
@@ -99,6 +118,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(&format!("{recording}/series"), get(recordings::series))
         .route(&format!("{recording}/latency"), get(recordings::latency))
         .route(&format!("{recording}/events"), get(recordings::events))
+        .merge(one_heap())
         .layer(DefaultBodyLimit::max(SHORT_BODY))
         .route("/api/v1/recordings", get(recordings::list).post(recordings::add))
         .route(INGEST_PATH, post(own::ingest))
@@ -109,6 +129,17 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .with_state(app)
+}
+
+/// What is in a heap dump. Texts of the program are in it, so that the token for looking is not enough.
+fn one_heap() -> Router<Arc<App>> {
+    let heap = "/api/v1/heaps/{id}";
+    Router::new()
+        .route(heap, get(heaps::one).delete(heaps::remove))
+        .route(&format!("{heap}/tree"), get(heaps::tree))
+        .route(&format!("{heap}/path"), get(heaps::path))
+        .route(&format!("{heap}/growth"), get(heaps::growth))
+        .route_layer(from_fn(heaps::with_full_token))
 }
 
 /// The gate, and the headers of every answer. Refusals by the framework become errors of ours.
@@ -167,6 +198,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::unavailable("the question failed")))
 }
 
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod heap_tests;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]

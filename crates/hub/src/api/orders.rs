@@ -83,7 +83,7 @@ pub(super) async fn collect(
     }
 }
 
-fn body_error(rejection: JsonRejection) -> ApiError {
+pub(super) fn body_error(rejection: JsonRejection) -> ApiError {
     match rejection {
         JsonRejection::MissingJsonContentType(_) => {
             ApiError::bad_request("the body must be JSON, with `Content-Type: application/json`")
@@ -101,20 +101,25 @@ async fn have_it_done(app: &Arc<App>, id: &str, ask: Ask) -> Result<Outcome, Api
     }
 }
 
-/// Puts a question to the agent of a process, whichever way it is reached, and waits for the answer.
-pub(super) async fn put_to(app: &Arc<App>, id: &str, ask: Ask) -> Result<Answer, ApiError> {
-    let gone = || ApiError::gone("the process has ended, or does not answer");
+/// How a live process is reached.
+pub(crate) async fn reached(app: &Arc<App>, id: &str) -> Result<Source, ApiError> {
     let source = {
         let processes = app.hub.processes();
         processes.get(id).map(|process| (process.source.clone(), process.state(crate::clock::unix_ms())))
     };
-    let Some((source, state)) = source else {
-        known(app, id).await?;
-        return Err(gone());
-    };
-    if state != Presence::Live {
-        return Err(gone());
+    match source {
+        Some((source, Presence::Live)) => Ok(source),
+        Some(_) => Err(gone()),
+        None => {
+            known(app, id).await?;
+            Err(gone())
+        }
     }
+}
+
+/// Puts a question to the agent of a process, whichever way it is reached, and waits for the answer.
+pub(super) async fn put_to(app: &Arc<App>, id: &str, ask: Ask) -> Result<Answer, ApiError> {
+    let source = reached(app, id).await?;
     let answer = async {
         match source {
             Source::Socket { path, peer, .. } => have_done(&path, peer.owner, ask)
@@ -124,6 +129,10 @@ pub(super) async fn put_to(app: &Arc<App>, id: &str, ask: Ask) -> Result<Answer,
         }
     };
     tokio::time::timeout(LONGEST, answer).await.map_err(|_| late())?
+}
+
+fn gone() -> ApiError {
+    ApiError::gone("the process has ended, or does not answer")
 }
 
 fn late() -> ApiError {

@@ -41,7 +41,7 @@ impl QueryParameters {
         matches!(self.get(name), Some("true" | "1" | "yes"))
     }
 
-    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, ApiError> {
+    pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, ApiError> {
         let read = |text: &str| text.parse().map_err(|_| ApiError::bad_request(format!("{name} must be a number")));
         self.get(name).map(read).transpose()
     }
@@ -93,6 +93,20 @@ impl QueryParameters {
             count if (1..=most).contains(&count) => Ok(count),
             _ => Err(ApiError::bad_request(format!("{name} must be from 1 to {most}"))),
         }
+    }
+
+    /// One of some words; the first one where nothing is said.
+    pub(crate) fn one_of<T: Copy, const N: usize>(
+        &self,
+        name: &str,
+        all: [(T, &'static str); N],
+    ) -> Result<T, ApiError> {
+        let Some(given) = self.get(name) else { return Ok(all[0].0) };
+        let found = all.iter().find(|(_, word)| *word == given).map(|(value, _)| *value);
+        found.ok_or_else(|| {
+            let words = all.map(|(_, word)| word).join(", ");
+            ApiError::bad_request(format!("{name} must be one of {words}"))
+        })
     }
 
     /// Places of the series that are wanted, each once.

@@ -37,8 +37,8 @@ pub(super) async fn sites(
     parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let choice = SiteChoice {
-        by: one_of(&parameters, "by", GroupBy::ALL)?,
-        measure: one_of(&parameters, "measure", Measure::ALL)?,
+        by: parameters.one_of("by", GroupBy::ALL)?,
+        measure: parameters.one_of("measure", Measure::ALL)?,
         keep: if parameters.is_on("native") { SiteFilter::Native } else { SiteFilter::All },
         top: parameters.count("top", TOP, MOST_TOP)?,
     };
@@ -106,18 +106,4 @@ fn named(app: &App, name: Option<&str>) -> Result<String, ApiError> {
         ([], None) => Err(ApiError::not_found("no process is observed")),
         _ => Err(ApiError::bad_request("name one process: ?process=ID; GET /api/v1/processes lists them")),
     }
-}
-
-/// A parameter that is one of some words; the first one where it is not given.
-fn one_of<T: Copy, const N: usize>(
-    parameters: &QueryParameters,
-    name: &str,
-    all: [(T, &'static str); N],
-) -> Result<T, ApiError> {
-    let Some(given) = parameters.get(name) else { return Ok(all[0].0) };
-    let found = all.iter().find(|(_, word)| *word == given).map(|(value, _)| *value);
-    found.ok_or_else(|| {
-        let words = all.map(|(_, word)| word).join(", ");
-        ApiError::bad_request(format!("{name} must be one of {words}"))
-    })
 }

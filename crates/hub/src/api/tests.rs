@@ -37,7 +37,7 @@ impl TestHub {
         let others = |name: &str| format!("{name}-0123456789abcdef");
         let tokens = token.map(|full| Tokens { full: full.to_owned(), read: others("read"), report: others("report") });
         let gate = Gate::new(tokens, "127.0.0.1:7077".parse().unwrap());
-        let app = Arc::new(App::new(hub, gate, Shelf::new(folder.path(), None)));
+        let app = Arc::new(App::new(hub, gate, Shelf::new(folder.path(), None), Heaps::new(folder.path())));
         Self { router: router(Arc::clone(&app)), app, _folder: folder }
     }
 

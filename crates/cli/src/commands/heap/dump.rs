@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use neurogc_wire::control::{Ask, Outcome};
+use neurogc_heap::{DumpStream, Intake};
+use neurogc_wire::control::{Ask, Outcome, dump_pipe};
 use serde_json::json;
 
 use crate::agents::Rendezvous;
 use crate::failure::{CommandResult, Failure};
 use crate::figures;
-use crate::heap::intake::Intake;
-use crate::heap::stream::DumpStream;
 use crate::process;
 
 /// How long the agent may take to answer, and a thread of the program to come by and make the clone.
@@ -24,6 +23,9 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// How often the agent is asked whether there will be a dump, and how long for its figures afterwards.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 const FIGURES: Duration = Duration::from_secs(5);
+
+/// How much of a dump waits in memory for the disk at most.
+const WAITING: usize = 1 << 30;
 
 /// Write all objects of a running process to a file
 ///
@@ -59,11 +61,12 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let socket = rendezvous.socket(*pid).map_err(Failure::failed)?;
     let path = arguments.output.clone().unwrap_or_else(|| free_name(*pid));
     let failed = |what: &str, error: io::Error| Failure::failed(format!("{what}: {error}"));
-    let mut intake = Intake::make(&socket, *pid)
+    let (pipe, at) = dump_pipe(socket.parent().unwrap_or(Path::new("/")), *pid, std::process::id());
+    let mut intake = Intake::make(&at)
         .map_err(|error| failed(&format!("no pipe for the dump beside {}", socket.display()), error))?;
     let part = PathBuf::from(format!("{}.part", path.display()));
     let file = private_file(&part).map_err(|error| failed(&part.display().to_string(), error))?;
-    let ask = Ask::Dump { pipe: intake.name.clone(), text: !no_text };
+    let ask = Ask::Dump { pipe, text: !no_text };
     let ticket = rendezvous.have_begun(*pid, ask, PATIENCE).map_err(|reason| {
         let _ = std::fs::remove_file(&part);
         Failure::failed(reason)
@@ -71,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
 
     let mut bar = DumpBar::new(*pid);
     let (mut told, mut asked, began) = (None, Instant::now(), Instant::now());
-    let (stream, outcome) = intake.copy_to(file, |stream| {
+    let (stream, outcome) = intake.copy_to(file, WAITING, |stream| {
         bar.show(stream);
         if asked.elapsed() < ASK_EVERY {
             return Ok(true);

@@ -7,12 +7,13 @@ const LOOKED_AT: usize = SECTION_HEAD + 8;
 
 /// A dump that is read from the front.
 #[derive(Debug, Default)]
-pub(crate) struct DumpStream {
+pub struct DumpStream {
     /// Bytes so far.
-    pub(crate) bytes: u64,
-    /// Objects that the dump will have, and those that came.
-    pub(crate) objects: u64,
-    pub(crate) came: u64,
+    pub bytes: u64,
+    /// Objects that the dump will have.
+    pub objects: u64,
+    /// Those that came.
+    pub came: u64,
     /// Where the next thing to look at begins, and what came of it.
     next: u64,
     seen: Vec<u8>,
@@ -21,7 +22,7 @@ pub(crate) struct DumpStream {
 
 impl DumpStream {
     /// Takes in what came next.
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
+    pub fn take(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while at < bytes.len() {
             let here = self.bytes + at as u64;
@@ -63,12 +64,14 @@ impl DumpStream {
     }
 
     /// Whether all of it is there.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.foot && self.bytes >= self.next + TAIL as u64
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.foot && self.bytes >= self.next.saturating_add(TAIL as u64)
     }
 
     /// The share that is there.
-    pub(crate) fn share(&self) -> f64 {
+    #[must_use]
+    pub fn share(&self) -> f64 {
         if self.objects == 0 { 0.0 } else { (self.came as f64 / self.objects as f64).min(1.0) }
     }
 }
