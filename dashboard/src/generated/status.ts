@@ -70,6 +70,45 @@ export interface ByCause {
 
 export type Cause = "gc" | "gil_native" | "python" | "cpu_starved" | "unknown";
 
+export interface Census {
+  /** When the census was taken, in seconds since the agent was installed. */
+  at_s: number;
+  /** How much earlier the census was taken that growth is measured from. */
+  compared_s: number;
+  /** Reachable objects that the collector tracks. */
+  objects: number;
+  /** Their bytes. */
+  bytes: number;
+  /** The 20 types with the most bytes. */
+  types: CensusType[];
+  /** The 20 largest lists, dicts, sets, deques and bytearrays. */
+  containers: CensusContainer[];
+}
+
+export interface CensusContainer {
+  /** Where it is: `module.name`, `module.object.attribute`, `module.Class.attribute`, `function(): variable`. */
+  name: string;
+  /** Its type. */
+  type: string;
+  /** How many entries it has. */
+  length: number;
+  /** Its bytes, without those of what it holds. */
+  bytes: number;
+  /** Growth of its length per hour, since the census of `compared_s` before. */
+  growth: number | null;
+}
+
+export interface CensusType {
+  /** The type: `module.Class`, without the module for builtins. */
+  type: string;
+  /** Reachable objects of the type. */
+  count: number;
+  /** Bytes of the objects of the type. */
+  bytes: number;
+  /** Growth of these bytes per hour, since the census of `compared_s` before. */
+  growth: number | null;
+}
+
 export interface Child {
   /** Its process id. */
   pid: number;
@@ -460,6 +499,7 @@ export interface Status {
   gil: Gil;
   memory: Memory;
   allocations: Allocations;
+  census: Census;
   requests: Requests;
   stalls: Stalls;
   cpu: Cpu;
@@ -577,6 +617,8 @@ export type SeriesName =
   | "children"
   | "allocations.rate"
   | "allocations.live"
+  | "census.objects"
+  | "census.bytes"
   | "agent.dropped"
   | "agent.cpu_percent"
   | "gil.busy_percent";
