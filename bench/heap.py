@@ -1,15 +1,16 @@
 """What a heap dump costs: the pause, the flight, and bytes per object, for heaps as built and shuffled.
 
     python bench/heap.py [--objects 1000000,5000000,10000000] [--shuffled] [--runs 3] [--huge]
-    python bench/heap.py --service [--objects 5000000] [--rate 150] [--seconds 15] [--runs 4] [--huge]
+    python bench/heap.py --service [--objects 5000000] [--rate 150] [--seconds 15] [--runs 4] [--huge] [--rest 2]
 
-`--service` measures the latency of a service under load, with one dump after the other and without, in turn. Its client is an open
-loop (crates/load, example `open_loop`). Run it on a quiet machine, with `python/` on PYTHONPATH. Each size runs in a process of
-its own.
+`--service` measures the latency of a service under load, with dumps and without, in turn. Its client is an open loop (crates/load,
+example `open_loop`). `--save` puts the results into the tables of docs/benchmarks.md. Where guppy3 is installed, its count by type is
+measured on the same heap. Run it on a quiet machine, with `python/` on PYTHONPATH. Each size runs in a process of its own.
 """
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -22,7 +23,11 @@ import threading
 import time
 from pathlib import Path
 
-BUILT = Path(__file__).resolve().parent.parent / "target" / "fast"
+HERE = Path(__file__).resolve().parent
+BUILT = HERE.parent / "target" / "fast"
+sys.path.insert(0, str(HERE))
+
+import results  # noqa: E402
 
 
 class Order:
@@ -72,6 +77,15 @@ def one(objects, shuffled, huge):
         began = time.perf_counter()
         neurogc.heap.count()
         figures["count_ms"] = (time.perf_counter() - began) * 1e3
+        began = time.perf_counter()
+        subprocess.run([str(BUILT / "neurogc"), "heap", "show", path], check=True, capture_output=True)
+        figures["show_ms"] = (time.perf_counter() - began) * 1e3
+    with contextlib.suppress(ImportError):
+        from guppy import hpy
+
+        began = time.perf_counter()
+        hpy().heap()
+        figures["guppy_ms"] = (time.perf_counter() - began) * 1e3
     figures["rss_mb"] = int(open("/proc/self/statm").read().split()[1]) * 4096 / 1e6
     assert kept
     print(json.dumps(figures))
@@ -120,14 +134,15 @@ def load(port, rate, seconds):
     return found["latency"]
 
 
-def dumping(pid, folder, ended, done):
-    """Takes one dump after the other."""
+def dumping(pid, folder, ended, done, rest):
+    """Takes one dump after the other, with a rest in between."""
     path = os.path.join(folder, "heap.ngch")
     while not ended.is_set():
         words = [str(BUILT / "neurogc"), "heap", "dump", str(pid), "-o", path]
         subprocess.run(words, check=True, capture_output=True)
         done.append(path)
         os.unlink(path)
+        ended.wait(rest)
 
 
 def service(options, objects):
@@ -143,19 +158,26 @@ def service(options, objects):
             for _ in range(options.runs):
                 without = load(port, options.rate, options.seconds)
                 ended, dumps = threading.Event(), []
-                beside = threading.Thread(target=dumping, args=(process.pid, folder, ended, dumps))
+                beside = threading.Thread(target=dumping, args=(process.pid, folder, ended, dumps, options.rest))
                 beside.start()
                 rows.append((without, load(port, options.rate, options.seconds), len(dumps)))
                 ended.set()
-                beside.join()
+                # A dump needs a thread that runs Python code.
+                while beside.is_alive():
+                    load(port, options.rate, 1)
     finally:
         process.kill()
-    print(f"{objects / 1e6:.1f} M objects, {options.rate} requests/s; ms without and with one dump after the other")
+    print(f"{objects / 1e6:.1f} M objects, {options.rate} requests/s; ms without dumps and with them")
     for without, during, dumps in rows:
         cells = [f"{name[:-3]} {without[name]:.2f} {during[name]:.2f}" for name in ("p50_ms", "p99_ms", "p999_ms")]
         print(", ".join([*cells, f"{dumps} dumps"]))
     ratios = [during["p999_ms"] / without["p999_ms"] for without, during, _ in rows]
-    print(f"p99.9 with ÷ without: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+    ratio = statistics.median(ratios)
+    print(f"p99.9 with ÷ without: median {ratio:.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+    middle = [statistics.median(row[which]["p999_ms"] for row in rows) for which in (0, 1)]
+    pages = "huge" if options.huge else "4 KiB"
+    every = options.seconds * options.runs / max(1, sum(row[2] for row in rows))
+    return [f"{objects / 1e6:.0f} M", pages, f"{every:.1f} s", f"{middle[0]:.1f} ms", f"{middle[1]:.1f} ms", results.bold(f"{ratio:.2f}", ratio > 1.3)]
 
 
 def main():
@@ -167,6 +189,8 @@ def main():
     parser.add_argument("--service", action="store_true", help="the latency of a service while it is dumped")
     parser.add_argument("--rate", type=float, default=150, help="requests a second, with --service")
     parser.add_argument("--seconds", type=float, default=15, help="of each load, with --service")
+    parser.add_argument("--rest", type=float, default=2, help="seconds between dumps, with --service")
+    parser.add_argument("--save", action="store_true", help="put the results into the tables of docs/benchmarks.md")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -174,24 +198,31 @@ def main():
     if options.serve:
         return serve(sizes[0], options.shuffled, options.huge)
     if options.service:
-        for size in sizes:
-            service(options, size)
+        rows = [service(options, size) for size in sizes]
+        if options.save:
+            columns = ["objects", "pages", "one dump in", "p99.9 without", "p99.9 with", "ratio"]
+            results.save("heap-service", "python bench/heap.py --service --save", columns, rows, keys=3, measured=results.today())
         return None
     if options.one:
         return one(sizes[0], options.shuffled, options.huge)
-    print("| objects | order | pause ms | flight s | file | bytes per object | count s |")
-    print("|---|---|---|---|---|---|---|")
+    columns = ["objects", "order", "pages", "pause", "dump", "bytes per object on disk", "count by type", "`heap show`", "guppy3's count"]
+    rows = []
     for size in sizes:
         command = [sys.executable, __file__, "--one", "--objects", str(size)]
         command += ["--shuffled"] * options.shuffled + ["--huge"] * options.huge
         runs = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(options.runs)]
-        best = {name: min(run[name] for run in runs) for name in runs[0]}
-        most = max(run["pause_ms"] for run in runs)
-        print(
-            f"| {best['objects'] / 1e6:.2f} M | {'shuffled' if options.shuffled else 'as built'} | "
-            f"{best['pause_ms']:.1f} to {most:.1f} | {best['flight_ms'] / 1e3:.2f} | {best['bytes'] / 1e6:.0f} MB | "
-            f"{best['bytes'] / best['objects']:.1f} | {best['count_ms'] / 1e3:.2f} |"
-        )
+        least, most = ({name: which(run[name] for run in runs) for name in runs[0]} for which in (min, max))
+        seconds = lambda name: f"{least[name] / 1e3:.2f} to {most[name] / 1e3:.2f} s"  # noqa: E731
+        rows.append([
+            f"{size / 1e6:.0f} M", "shuffled" if options.shuffled else "as built", "huge" if options.huge else "4 KiB",
+            f"{least['pause_ms']:.1f} to {most['pause_ms']:.1f} ms", seconds("whole_ms"),
+            f"{least['bytes'] / least['objects']:.1f}", seconds("count_ms"), seconds("show_ms"),
+            seconds("guppy_ms") if "guppy_ms" in least else "–",
+        ])
+        print(", ".join(f"{column} {cell}" for column, cell in zip(columns, rows[-1])), flush=True)
+    if options.save:
+        results.save("heap", "python bench/heap.py --save", columns, rows, keys=3, measured=results.today())
+    return None
 
 
 if __name__ == "__main__":

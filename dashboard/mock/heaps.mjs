@@ -59,7 +59,7 @@ function heap({ entry, pid, sessions, text }) {
   ];
   const summary = {
     pid, python: "3.12.1", taken_unix_ms: entry.taken_ms, started_unix_ms: entry.taken_ms - 600_000, objects: 380_000 + 4 * sessions, references: 900_000, bytes, named_bytes: bytes, from_c_bytes: 0,
-    garbage_objects: 120, garbage_bytes: 9600, native_objects: 4616, pause_ms: 1.9, texts: text, missing: null,
+    garbage_objects: 120, garbage_bytes: 9600, native_objects: 4616, resident_bytes: 412e6, pause_ms: 1.9, texts: text, missing: null,
   };
   return { held, bytes, types, summary, sessions };
 }

@@ -161,6 +161,7 @@ pub(crate) fn service() -> Status {
             },
             ..Gc::default()
         },
+        census: neurogc_wire::census::Census::default(),
         bound: Bound {
             goal_bytes: 900 << 20,
             live_bytes: 720 << 20,

@@ -28,6 +28,8 @@ pub struct DumpHead {
     pub taken_ns: u64,
     /// How many objects the dump describes if it is complete.
     pub objects: u64,
+    /// Resident memory of the process in bytes, or zero.
+    pub resident: u64,
 }
 
 impl DumpHead {
@@ -45,6 +47,7 @@ impl DumpHead {
         bytes[24..32].copy_from_slice(&self.started_ns.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.taken_ns.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.objects.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.resident.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -69,8 +72,9 @@ impl DumpHead {
             started_ns: fields.u64()?,
             taken_ns: fields.u64()?,
             objects: fields.u64()?,
+            resident: fields.u64()?,
         };
-        fields.bytes(12)?;
+        fields.bytes(4)?;
         if crc32fast::hash(&head[..60]) != fields.u32()? {
             return Err(FormatError::Checksum);
         }

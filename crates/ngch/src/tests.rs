@@ -30,8 +30,16 @@ fn a_number_longer_than_64_bits_is_damage() {
 
 #[test]
 fn the_head_comes_back() {
-    let head =
-        DumpHead { python: 0x030c_01f0, flags: TEXTS, text_limit: 64, pid: 7, started_ns: 1, taken_ns: 2, objects: 3 };
+    let head = DumpHead {
+        python: 0x030c_01f0,
+        flags: TEXTS,
+        text_limit: 64,
+        pid: 7,
+        started_ns: 1,
+        taken_ns: 2,
+        objects: 3,
+        resident: 4,
+    };
     let mut bytes = head.encode();
     assert_eq!(DumpHead::decode(&bytes), Ok(head));
     bytes[40] ^= 1;

@@ -274,6 +274,8 @@ export type HeapSummary = {
   garbage_bytes: number;
   /** Objects that may own memory which their sizes leave out. */
   native_objects: number;
+  /** Resident memory of the process, or zero if that is not known. */
+  resident_bytes: number;
   /** How long the program stood still for the dump, or zero if that is not known. */
   pause_ms: number;
   /** Whether strings have their text. */

@@ -189,6 +189,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     if (summary.pause_ms > 0) parts.push(`the program stood still for ${ms(summary.pause_ms)}`);
     if (summary.garbage_objects > 0) parts.push(`${count(summary.garbage_objects)} objects (${bytes(summary.garbage_bytes)}) are garbage`);
     if (summary.from_c_bytes > 0) parts.push(`${bytes(summary.from_c_bytes)} held from C without a name`);
+    if (summary.resident_bytes > summary.bytes) parts.push(`${bytes(summary.resident_bytes - summary.bytes)} of the ${bytes(summary.resident_bytes)} resident are not in these sizes`);
     if (!summary.texts) parts.push("without texts");
     say(said, parts.join(" · "));
     missing.hidden = summary.missing === null;

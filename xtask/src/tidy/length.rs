@@ -5,14 +5,14 @@ use super::tree::Tree;
 
 const MOST_LINES: usize = 600;
 
-/// Files that may be longer. It is empty, and a name added here needs its reason beside it.
-const ALLOWED: &[&str] = &[];
+/// Folders of files that may be longer: xtask writes them, they are not edited.
+const GENERATED: &[&str] = &["dashboard/src/generated/"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.files
         .iter()
         .filter(|file| file.has_extension(&["rs", "py", "pyi", "c", "h", "sh", "ts", "tsx", "js"]))
-        .filter(|file| !ALLOWED.contains(&file.path.as_str()))
+        .filter(|file| !GENERATED.iter().any(|folder| file.path.starts_with(folder)))
         .filter_map(|file| {
             let lines = file.text.lines().count();
             let message = || format!("{lines} lines; over {MOST_LINES} a file is asking to be two");
@@ -30,6 +30,7 @@ mod tests {
     fn a_long_file_is_found() {
         assert!(check_one(check, "a.rs", &"x\n".repeat(600)).is_empty());
         assert_eq!(check_one(check, "a.rs", &"x\n".repeat(601)).len(), 1);
+        assert!(check_one(check, "dashboard/src/generated/hub.ts", &"x\n".repeat(601)).is_empty());
         assert!(check_one(check, "Cargo.lock", &"x\n".repeat(9000)).is_empty());
     }
 }

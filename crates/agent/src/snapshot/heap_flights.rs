@@ -12,6 +12,7 @@ use super::{Phase, SnapshotFailure, SnapshotRunner, Sortie, State, system};
 use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::{Interpreter, arenas};
 use crate::lifecycle::agent::lock;
+use crate::sense::process::resident;
 use crate::sys::native::{process_age_ns, unix_ns};
 
 /// What such a flight is for.
@@ -170,6 +171,7 @@ pub(super) fn facts(
         pid: std::process::id(),
         started_ns: process_age_ns().map_or(0, |age| now.saturating_sub(age)),
         taken_ns: now,
+        resident: if matches!(errand, HeapErrand::Dump { .. }) { resident().unwrap_or(0) } else { 0 },
         texts: !matches!(errand, HeapErrand::Dump { texts: false, .. }),
         // The clone of a census may not have their memory.
         tensors: if matches!(errand, HeapErrand::Census) { None } else { TensorLayout::learn(py) },

@@ -40,7 +40,9 @@ pub(crate) use failure::SnapshotFailure;
 pub(crate) use figures::{Latest, SnapshotFigures};
 use flight::{Flight, FlightErrand, FlightPlan, Standing};
 use harvest::{Harvest, Portion};
-pub(crate) use heap::{CensusFound, Counted, CountedContainer, Destination};
+#[cfg(test)]
+pub(crate) use heap::CountedContainer;
+pub(crate) use heap::{CensusFound, Counted, Destination};
 pub(crate) use heap_flights::{HeapErrand, HeapReport, HeapTold};
 use markers::{Markers, Places};
 use neurogc_policy::Scope;

@@ -111,11 +111,16 @@ fn head(summary: &HeapSummary) -> String {
         share(summary.from_c_bytes),
         share(summary.garbage_bytes)
     ));
-    if summary.native_objects > 0 {
+    if summary.resident_bytes > summary.bytes {
         text.push_str(&format!(
-            "  {} objects may own native memory that is not in these sizes\n",
-            count(summary.native_objects)
+            "  {} of the {} resident are not in these sizes: libraries, free memory, native memory",
+            bytes(summary.resident_bytes - summary.bytes),
+            bytes(summary.resident_bytes)
         ));
+        text.push_str(&match summary.native_objects {
+            0 => "\n".to_owned(),
+            objects => format!(", which {} objects may own\n", count(objects)),
+        });
     }
     text
 }

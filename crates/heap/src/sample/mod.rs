@@ -112,6 +112,7 @@ impl HeapSample {
                 started_ns: 1_790_000_000_000_000_000,
                 taken_ns: 1_790_000_600_000_000_000,
                 objects: 0,
+                resident: 900_000_000,
             },
             types: vec![
                 builtin("str", Kind::Str, &[]),

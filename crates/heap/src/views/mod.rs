@@ -53,6 +53,8 @@ pub struct HeapSummary {
     pub garbage_bytes: u64,
     /// Objects that may own memory which their sizes leave out.
     pub native_objects: u64,
+    /// Resident memory of the process, or zero if that is not known.
+    pub resident_bytes: u64,
     /// How long the program stood still for the dump, or zero if that is not known.
     pub pause_ms: f64,
     /// Whether strings have their text.
@@ -134,6 +136,7 @@ pub fn summary(heap: &Heap) -> HeapSummary {
         garbage_objects: garbage,
         garbage_bytes: heap.bytes.saturating_sub(heap.reached_bytes()),
         native_objects: heap.graph.types.iter().filter(|of| native(of)).count() as u64,
+        resident_bytes: head.resident,
         pause_ms: heap.dump.totals.map_or(0.0, |totals| totals.pause_ns as f64 / 1e6),
         texts: head.flags & neurogc_ngch::TEXTS != 0,
         missing: heap.dump.missing(),

@@ -152,7 +152,7 @@ async fn what_was_in_the_heap_is_kept_from_time_to_time() {
     let found = scene.eventually(path, |body| body["t"].as_array().is_some_and(|times| times.len() == 2)).await;
     assert_eq!(found["types"], json!([{"type": "list", "count": [10, 10], "bytes": [5000, 7000]}]));
     assert_eq!((&found["bytes"], &found["containers"]), (&json!([5000, 7000]), &json!([])));
-    check_error(scene.get("/api/v1/processes/nobody/census").await, 404, "not_found");
+    check_error(scene.get("/api/v1/processes/unknown/census").await, 404, "not_found");
 }
 
 #[tokio::test]

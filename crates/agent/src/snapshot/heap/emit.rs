@@ -97,6 +97,7 @@ impl HeapWalk<'_> {
             started_ns: facts.started_ns,
             taken_ns: facts.taken_ns,
             objects: self.seen.count(),
+            resident: facts.resident,
         };
         output.write(&head.encode(), &mut self.watch)?;
         // SAFETY: the caller's promise.

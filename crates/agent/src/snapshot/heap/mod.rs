@@ -33,7 +33,9 @@ pub(crate) use images::{Image, images};
 pub(crate) use output::Destination;
 use raw::Array;
 use seen::{Region, Seen};
-pub(crate) use tally::{CensusFound, Counted, CountedContainer, TallyRoom};
+#[cfg(test)]
+pub(crate) use tally::CountedContainer;
+pub(crate) use tally::{CensusFound, Counted, TallyRoom};
 pub(crate) use tensors::TensorLayout;
 
 use super::control::WalkTrouble;
@@ -59,6 +61,8 @@ pub(crate) struct HeapFacts {
     /// In nanoseconds since 1970.
     pub(crate) started_ns: u64,
     pub(crate) taken_ns: u64,
+    /// Resident memory in bytes, or zero.
+    pub(crate) resident: u64,
     /// Whether values of strings and integers are told.
     pub(crate) texts: bool,
     /// How tensors of torch are read, if there are any.

@@ -219,16 +219,21 @@ impl DumpBar {
         if Instant::now() < self.next {
             return;
         }
-        let (pid, share, bytes) = (self.pid, stream.share(), figures::bytes(stream.bytes));
+        let (pid, share) = (self.pid, stream.share());
+        // The walk writes nothing before it has found all objects.
+        let state = match stream.bytes {
+            0 => format!("process {pid} has written nothing yet: it does when one of its threads runs Python code"),
+            bytes => format!("{:3.0} %  dump of process {pid}, {}", share * 100.0, figures::bytes(bytes)),
+        };
         if self.terminal {
             self.next = Instant::now() + Duration::from_millis(100);
             let full = (share * WIDTH as f64) as usize;
             let bar = format!("{}{}", "█".repeat(full), "░".repeat(WIDTH - full));
-            let _ = write!(io::stderr(), "\r\x1b[2K{bar} {:3.0} %  dump of process {pid}, {bytes}", share * 100.0);
+            let _ = write!(io::stderr(), "\r\x1b[2K{bar} {state}");
             let _ = io::stderr().flush();
         } else {
             self.next = Instant::now() + Duration::from_secs(2);
-            let _ = writeln!(io::stderr(), "dump of process {pid}: {:3.0} %, {bytes}", share * 100.0);
+            let _ = writeln!(io::stderr(), "{state}");
         }
     }
 
