@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allocations;
+pub mod breakdown;
 pub mod buckets;
 pub mod catalogue;
 pub mod control;

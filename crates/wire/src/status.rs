@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::allocations::Allocations;
+use crate::breakdown::{Breakdown, Trims};
 use crate::finding::Finding;
 use crate::stacks::StallStack;
 use crate::window::{TimeByCause, Window};
@@ -275,7 +276,7 @@ pub struct Guards {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Orders {
-    /// What was ordered: `young`, `middle`, `full`, `freeze`, `snapshot`, `reap` or `throttle`.
+    /// What was ordered: `young`, `middle`, `full`, `freeze`, `snapshot`, `reap`, `throttle` or `trim`.
     pub what: String,
     /// Why.
     pub reason: String,
@@ -328,6 +329,12 @@ pub struct Memory {
     pub swap: u64,
     /// The smallest cgroup limit that holds here.
     pub limit: Option<u64>,
+    /// In transparent huge pages.
+    pub huge_pages: Option<u64>,
+    /// Where the resident set is.
+    pub breakdown: Breakdown,
+    /// Free memory that was given back.
+    pub trim: Trims,
 }
 
 /// Requests, from arrival to last byte: the wait before the application saw them, and the service.

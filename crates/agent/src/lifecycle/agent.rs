@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::Name;
 use neurogc_settings::Settings;
+use neurogc_wire::breakdown::MemoryReport;
 use neurogc_wire::sites::{AllocationMode, SiteTable};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
@@ -18,6 +19,7 @@ use crate::act::actor::Actor;
 use crate::act::dumps::OwnDumps;
 use crate::act::loans::Loans;
 use crate::act::remote::Remote;
+use crate::act::trim::Trimming;
 use crate::alloc::{Sampling, SiteHistory, site_table};
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
@@ -27,6 +29,7 @@ use crate::lifecycle::rounds::{Rounds, wait_until};
 use crate::lifecycle::threads::{Crew, Member, catch};
 use crate::python::gc_functions::leave_to_cpython;
 use crate::python::prefork::forks_workers_now;
+use crate::sense::breakdown::{self, BreakdownReader};
 use crate::sense::children::Proportions;
 use crate::sense::frozen::Frozen;
 use crate::sense::hooks::Hooks;
@@ -84,6 +87,9 @@ pub(crate) struct Agent {
     pub(crate) forked: bool,
     /// The sense that the uplink feeds. It outlives the uplink's thread, which every fork ends.
     pub(crate) process: Mutex<ProcessReader>,
+    /// Where the memory is, and what was given back of it.
+    pub(crate) breakdown: Mutex<BreakdownReader>,
+    pub(crate) trimming: Mutex<Trimming>,
     /// What status reports remember from one to the next, because it is dear to read.
     pub(crate) proportions: Mutex<Proportions>,
     pub(crate) frozen: Mutex<Frozen>,
@@ -151,6 +157,8 @@ impl Agent {
             owns_trace: host.owns_trace,
             forked: false,
             process: Mutex::new(ProcessReader::new()),
+            breakdown: Mutex::new(BreakdownReader::new(installed)),
+            trimming: Mutex::default(),
             proportions: Mutex::default(),
             frozen: Mutex::default(),
             pid: std::process::id(),
@@ -327,6 +335,13 @@ impl Agent {
         }
         site_table(&lock(&self.sites), self.installed_unix_ns / 1_000_000, monotonic_ns(), ago)
             .ok_or_else(|| "allocations are not sampled in this process".to_owned())
+    }
+
+    /// Reads where the resident memory is, until `enough`. It takes a while, but the program goes on.
+    pub(crate) fn read_memory(&self, enough: impl Fn() -> bool) -> Option<MemoryReport> {
+        let now = monotonic_ns();
+        let (report, took) = breakdown::read(enough)?;
+        Some(lock(&self.breakdown).keep(report, now, took))
     }
 
     /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.

@@ -4,9 +4,14 @@
 pub(crate) mod chunks;
 pub(crate) mod heap;
 pub(crate) mod huge;
+pub(crate) mod libraries;
+pub(crate) mod malloc;
+pub(crate) mod maps;
 pub(crate) mod memory;
 pub(crate) mod native;
 pub(crate) mod outlet;
+pub(crate) mod residency;
 pub(crate) mod sockets;
+pub(crate) mod threads;
 pub(crate) mod wake;
 pub(crate) mod work;
