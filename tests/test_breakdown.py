@@ -177,10 +177,10 @@ def test_arenas_of_threads_and_what_they_keep_free(program):
     found = program.look()
     assert found["malloc_arenas"] > 2
     # 8 threads with 10 MB each, of which a fiftieth stays. Glibc may give the end of an arena back by itself.
-    assert found["malloc_free"] > 70 * MB and found["trimmable"] > 65 * MB, found
+    assert found["malloc_free"] > 60 * MB and found["trimmable"] > 60 * MB, found
     others = [arena for arena in found["arenas"] if not arena["main"]]
     assert sum(arena["free"] + arena["top"] for arena in others) == found["malloc_arenas_free"]
-    assert found["malloc_arenas_free"] > 60 * MB
+    assert found["malloc_arenas_free"] > 55 * MB
     for arena in found["arenas"]:
         assert arena["used"] + arena["free"] + arena["top"] <= arena["resident"] <= arena["size"], arena
 

@@ -35,7 +35,7 @@ use neurogc_wire::sites::AllocationMode;
 
 pub(crate) use history::SiteHistory;
 pub(crate) use native::ignore_this_thread;
-pub(crate) use report::{site_at, site_table, summary};
+pub(crate) use report::{large_blocks, site_at, site_table, summary};
 
 use crate::cpython::allocators::{self, Allocators, Domain};
 use crate::cpython::own_stack::OwnStack;

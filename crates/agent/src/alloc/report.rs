@@ -212,6 +212,17 @@ pub(crate) fn summary(sampling: &Sampling, history: &SiteHistory, installed: u64
     report
 }
 
+/// Large blocks that were sampled and that a mapping of their own may begin with, in the order of their addresses.
+pub(crate) fn large_blocks() -> Vec<usize> {
+    const LEAST: u32 = 128 << 10;
+    const PAGE: usize = 4096;
+    const HEAD: usize = 16;
+    let Some(sampler) = sampler() else { return Vec::new() };
+    let mut found: Vec<usize> = sampler.tables.live.addresses(LEAST).filter(|block| block % PAGE == HEAD).collect();
+    found.sort_unstable();
+    found
+}
+
 /// Where the block or the mapping at an address was allocated, as far as that is known.
 pub(crate) fn site_at(address: usize) -> Option<String> {
     let tables = sampler()?.tables;

@@ -58,6 +58,23 @@ pub(crate) fn text() -> Option<String> {
     fs::read("/proc/self/maps").ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Puts neighbours together that are plain memory: where one of them ends says nothing about what is in them. The kernel keeps
+/// parts apart that were advised differently, for instance the first page of a large array.
+pub(crate) fn merged<'a>(mappings: &[Mapping<'a>]) -> Vec<Mapping<'a>> {
+    let mut merged: Vec<Mapping<'a>> = Vec::with_capacity(mappings.len());
+    for mapping in mappings {
+        match merged.last_mut() {
+            Some(last)
+                if last.range.end == mapping.range.start && last.is_plain_memory() && mapping.is_plain_memory() =>
+            {
+                last.range.end = mapping.range.end;
+            }
+            _ => merged.push(mapping.clone()),
+        }
+    }
+    merged
+}
+
 /// The mappings of a text, in the order of their addresses.
 pub(crate) fn parse(text: &str) -> Vec<Mapping<'_>> {
     text.lines().filter_map(Mapping::parse).filter(|mapping| !mapping.range.is_empty()).collect()
@@ -79,6 +96,14 @@ mod tests {
         assert_eq!((mappings[1].name, mappings[1].offset, mappings[1].inode), ("/usr/lib/x y.so (deleted)", 0x26000, 326_279));
         assert!(mappings[1].is_executable && !mappings[1].is_writable && !mappings[2].is_readable);
         assert!(!mappings[2].is_private && !mappings[2].is_plain_memory());
+    }
+
+    #[test]
+    fn neighbours_of_the_same_kind_are_one() {
+        let text = "1000-2000 rw-p 0 00:00 0 \n2000-3000 rw-p 0 00:00 0  [anon: x]\n3000-4000 ---p 0 00:00 0 \n\
+                    4000-5000 rw-p 0 00:00 0 \n6000-7000 rw-p 0 00:00 0 \n";
+        let ranges: Vec<_> = merged(&parse(text)).into_iter().map(|mapping| mapping.range).collect();
+        assert_eq!(ranges, [0x1000..0x3000, 0x3000..0x4000, 0x4000..0x5000, 0x6000..0x7000]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use neurogc_wire::breakdown::Breakdown;
 
 use super::LARGE;
 use super::pools::PoolCount;
+use crate::alloc;
 use crate::sys::libraries::Libraries;
 use crate::sys::malloc::{Heap, HeapUse, mapped_block};
 use crate::sys::maps::Mapping;
@@ -15,7 +16,7 @@ use crate::sys::memory;
 use crate::sys::residency::{PAGE, Residency};
 
 /// So many pages that are no head of a block are looked at in one reading. Blocks that have a mapping of their own begin at
-/// any page.
+/// any page; most of them follow each other, or were sampled.
 const MOST_PROBES: usize = 4096;
 
 /// The distance between what `malloc` maps and the block that it gives out.
@@ -34,6 +35,8 @@ pub(super) struct PlainMemory {
     blocks: usize,
     mapped: usize,
     probes: usize,
+    /// Pages at which sampled blocks begin, in order.
+    sampled: Vec<usize>,
 }
 
 /// A block or mapping that may be worth listing: what of it is in memory, its address, and whether it is of `malloc`.
@@ -52,6 +55,7 @@ impl PlainMemory {
             blocks: 0,
             mapped: 0,
             probes: 0,
+            sampled: alloc::large_blocks().into_iter().map(|block| block - HEAD).collect(),
         }
     }
 
@@ -114,10 +118,10 @@ impl PlainMemory {
     /// Divides a range between blocks of `malloc` that have a mapping of their own, and the rest.
     fn divide(&mut self, range: &Range<usize>, residency: &Residency, listed: &mut Vec<Listed>) {
         let (mut at, mut rest) = (range.start, range.start);
-        while let Some(page) = residency.next(at, range.end).filter(|_| self.is_glibc && self.probes < MOST_PROBES) {
+        while let Some(page) = residency.next(at, range.end).filter(|_| self.is_glibc) {
             let Some(size) = self.block_at(page, range.end, residency) else {
                 self.probes += 1;
-                at = page + PAGE;
+                at = if self.probes < MOST_PROBES { page + PAGE } else { self.next_sampled(page).unwrap_or(range.end) };
                 continue;
             };
             self.leave(rest..page, residency, listed);
@@ -126,6 +130,11 @@ impl PlainMemory {
             rest = at;
         }
         self.leave(rest..range.end, residency, listed);
+    }
+
+    /// Where the next sampled block begins.
+    fn next_sampled(&self, page: usize) -> Option<usize> {
+        self.sampled.get(self.sampled.partition_point(|start| *start <= page)).copied()
     }
 
     fn leave(&mut self, range: Range<usize>, residency: &Residency, listed: &mut Vec<Listed>) {

@@ -104,7 +104,7 @@ pub(crate) fn read(enough: impl Fn() -> bool) -> Option<(MemoryReport, u64)> {
         breakdown: Breakdown::default(),
         largest: Vec::new(),
     };
-    for mapping in &mappings {
+    for mapping in &maps::merged(&mappings) {
         if enough() {
             return None;
         }

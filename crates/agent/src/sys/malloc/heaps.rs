@@ -74,11 +74,13 @@ fn heap_at(start: usize) -> Option<Heap> {
 pub(crate) fn mapped_block(head: [u8; 16], start: usize, end: usize) -> Option<usize> {
     /// Smaller blocks get no mapping of their own.
     const SMALLEST: usize = 128 << 10;
+    const HEAD: usize = 16;
     let word = |index: usize| Some(usize::from_ne_bytes(*head.get(index * 8..)?.first_chunk()?));
     let (before, size) = (word(0)?, word(1)?);
     let flags = size & 7;
-    let size = size & !7;
-    let fits = size >= SMALLEST && size.is_multiple_of(PAGE) && start.checked_add(size).is_some_and(|to| to <= end);
+    // From glibc 2.43 on the size is without the head.
+    let size = [size & !7, (size & !7) + HEAD].into_iter().find(|size| size.is_multiple_of(PAGE))?;
+    let fits = size >= SMALLEST && start.checked_add(size).is_some_and(|to| to <= end);
     (before == 0 && flags == 2 && fits).then_some(size)
 }
 
@@ -96,6 +98,8 @@ mod tests {
         };
         let check = |head, expect| assert_eq!(mapped_block(head, 1 << 30, (1 << 30) + (1 << 20)), expect);
         check(head(0, (256 << 10) | 2), Some(256 << 10));
+        check(head(0, ((256 << 10) - 16) | 2), Some(256 << 10));
+        check(head(0, ((256 << 10) + 16) | 2), None);
         check(head(0, 256 << 10), None);
         check(head(0, (256 << 10) | 3), None);
         check(head(16, (256 << 10) | 2), None);

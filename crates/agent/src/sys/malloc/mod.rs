@@ -6,7 +6,8 @@
 //! would fault; it takes no lock and calls nothing of glibc. What it finds may be a moment old. Where the sizes make no
 //! sense, because a thread has changed them meanwhile, it looks for the next block that does, and says how much it passed over.
 //!
-//! This format of blocks and heaps has been the same since glibc 2.26 at least.
+//! The format of blocks and heaps is the same in every glibc from 2.26 to 2.43; only blocks with a mapping of their own have
+//! another size in their head from 2.43 on.
 
 mod blocks;
 mod heaps;

@@ -19,15 +19,16 @@ use crate::sys::maps::Mapping;
 use crate::sys::memory;
 use crate::sys::residency::PAGE;
 
-/// Where things are in `malloc_state`, from glibc 2.27 on.
-mod state {
-    pub(super) const TOP: usize = 0x60;
-    /// A list begins where its first two words would be those of a block.
-    pub(super) const FIRST_LIST: usize = 0x60;
+/// Where an arena, `malloc_state`, has the address of the free block at the end of its heaps: up to glibc 2.42, and since it has
+/// no fast lists any more.
+const TOPS: [usize; 2] = [0x60, 0x08];
+
+/// Where other things are, counted from that place. The heads of lists begin there, too: each is laid out as a block.
+mod from_top {
     pub(super) const LISTS: usize = 127;
-    pub(super) const NEXT: usize = 0x870;
-    pub(super) const SYSTEM: usize = 0x888;
-    pub(super) const SIZE: usize = 0x898;
+    pub(super) const NEXT: usize = 0x810;
+    pub(super) const SYSTEM: usize = 0x828;
+    pub(super) const END: usize = 0x838;
 }
 
 /// Lists of blocks that are smaller than a page are passed over; the first list has blocks of all sizes.
@@ -59,8 +60,31 @@ const BEFORE_IN_USE: usize = 1;
 /// An arena that all signs agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arena {
-    state: usize,
+    place: Place,
     heaps: Vec<Range<usize>>,
+}
+
+/// Where an arena is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// Its beginning, which is its lock.
+    lock: usize,
+    /// Where the address of its end stands.
+    top: usize,
+}
+
+impl Place {
+    fn new(lock: usize, offset: usize) -> Self {
+        Self { lock, top: lock.saturating_add(offset) }
+    }
+
+    fn word(self, offset: usize) -> Option<usize> {
+        memory::word(self.top.checked_add(offset)?)
+    }
+
+    fn holds(self, address: usize) -> bool {
+        (self.lock..self.top.saturating_add(from_top::END)).contains(&address)
+    }
 }
 
 /// What became of it.
@@ -78,22 +102,23 @@ pub(crate) struct Trimmed {
 /// changed since they were read, or is none.
 pub(crate) fn find_arenas(heaps: &[Heap], mappings: &[Mapping<'_>]) -> Result<Vec<Arena>, &'static str> {
     let of_main = heaps.iter().find(|heap| heap.arena == 0).ok_or("the heap of the main arena was not found")?;
-    let main = find_main(&of_main.range, mappings).ok_or("the main arena was not found")?;
-    let ring = ring_of(main).ok_or("the arenas do not form a ring")?;
+    let (main, offset) = find_main(&of_main.range, mappings).ok_or("the main arena was not found")?;
+    let ring = ring_of(main, offset).ok_or("the arenas do not form a ring")?;
     let mut arenas: Vec<Arena> = Vec::new();
     for heap in heaps {
-        let state = if heap.arena == 0 { main } else { heap.arena };
-        match arenas.iter_mut().find(|arena| arena.state == state) {
+        let place = Place::new(if heap.arena == 0 { main } else { heap.arena }, offset);
+        match arenas.iter_mut().find(|arena| arena.place == place) {
             Some(arena) => arena.heaps.push(heap.range.clone()),
-            None => arenas.push(Arena { state, heaps: vec![heap.range.clone()] }),
+            None => arenas.push(Arena { place, heaps: vec![heap.range.clone()] }),
         }
     }
-    arenas.retain(|arena| ring.contains(&arena.state) && arena.agrees());
+    arenas.retain(|arena| ring.contains(&arena.place.lock) && arena.agrees());
     if arenas.is_empty() { Err("no arena is laid out as expected") } else { Ok(arenas) }
 }
 
-/// The main arena lies in the data of the C library, and holds the address of the free block at the end of its heap.
-fn find_main(heap: &Range<usize>, mappings: &[Mapping<'_>]) -> Option<usize> {
+/// The main arena lies in the data of the C library, and holds the address of the free block at the end of its heap. Gives where
+/// it is, and where in it that address is.
+fn find_main(heap: &Range<usize>, mappings: &[Mapping<'_>]) -> Option<(usize, usize)> {
     let data = mappings.iter().filter(|mapping| {
         let file = mapping.name.rsplit('/').next().unwrap_or("");
         mapping.is_writable && mapping.inode != 0 && (file.starts_with("libc.so") || file.starts_with("libc-2"))
@@ -102,10 +127,14 @@ fn find_main(heap: &Range<usize>, mappings: &[Mapping<'_>]) -> Option<usize> {
         let mut bytes = vec![0; mapping.len().min(MOST_DATA)];
         let length = memory::read_some(mapping.range.start, &mut bytes);
         for (index, word) in bytes[..length].chunks_exact(8).enumerate() {
-            let top = usize::from_ne_bytes(*word.first_chunk()?);
-            let state = (mapping.range.start + index * word.len()).saturating_sub(state::TOP);
-            if ends_heap(top, heap) && mapping.range.contains(&state) && ring_of(state).is_some() {
-                return Some(state);
+            if !ends_heap(usize::from_ne_bytes(*word.first_chunk()?), heap) {
+                continue;
+            }
+            let at = mapping.range.start + index * word.len();
+            let places = TOPS.iter().map(|offset| (at.saturating_sub(*offset), *offset));
+            let found = places.into_iter().find(|(lock, offset)| ring_of(*lock, *offset).is_some());
+            if found.is_some() {
+                return found;
             }
         }
     }
@@ -120,7 +149,7 @@ fn ends_heap(block: usize, heap: &Range<usize>) -> bool {
 }
 
 /// The arenas in the order in which they point to each other.
-fn ring_of(main: usize) -> Option<Vec<usize>> {
+fn ring_of(main: usize, offset: usize) -> Option<Vec<usize>> {
     const MOST: usize = 8192;
     let mut ring = vec![main];
     let mut at = main;
@@ -129,7 +158,7 @@ fn ring_of(main: usize) -> Option<Vec<usize>> {
         if !matches!(memory::int(at)?, 0..=2) {
             return None;
         }
-        at = memory::word(at.checked_add(state::NEXT)?)?;
+        at = Place::new(at, offset).word(from_top::NEXT)?;
         if at == main {
             return Some(ring);
         }
@@ -147,7 +176,7 @@ pub(crate) fn trim(arenas: &[Arena], enough: impl Fn() -> bool) -> Trimmed {
             if enough() {
                 return trimmed;
             }
-            let Some(lock) = Lock::take(arena.state) else {
+            let Some(lock) = Lock::take(arena.place.lock) else {
                 trimmed.left_out += 1;
                 break;
             };
@@ -171,9 +200,9 @@ struct Lock<'a>(&'a AtomicI32);
 
 impl Lock<'_> {
     /// Takes the lock if it comes free soon.
-    fn take(state: usize) -> Option<Self> {
+    fn take(lock: usize) -> Option<Self> {
         // SAFETY: all signs agree that this is an arena, which begins with its lock. Arenas are never unmapped.
-        let lock = unsafe { AtomicI32::from_ptr(state as *mut i32) };
+        let lock = unsafe { AtomicI32::from_ptr(lock as *mut i32) };
         for _ in 0..ATTEMPTS {
             if lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return Some(Self(lock));
@@ -218,18 +247,18 @@ impl Cursor {
     /// Does a part of the work, with the arena locked, and gives the bytes that were given back.
     fn advance(&mut self, arena: &Arena, began: Instant) -> usize {
         let mut given = 0;
-        while self.list < state::LISTS && self.looked_at < MOST_BLOCKS {
+        while self.list < from_top::LISTS && self.looked_at < MOST_BLOCKS {
             if began.elapsed() >= LOCKED {
                 return given;
             }
             if self.list != 0 && self.list < FIRST_OF_PAGES {
                 self.list = FIRST_OF_PAGES;
             }
-            let head = arena.state + state::FIRST_LIST + 16 * self.list;
+            let head = arena.place.top + 16 * self.list;
             if self.block == 0 {
                 self.block = memory::word(head + 24).unwrap_or(head);
             }
-            let is_head = (arena.state..arena.state + state::SIZE).contains(&self.block);
+            let is_head = arena.place.holds(self.block);
             self.looked_at += 1;
             let block = if is_head { None } else { Block::read(self.block, arena) };
             let Some(block) = block else {
@@ -250,7 +279,7 @@ impl Cursor {
 
     /// The free end comes last.
     fn finish(&mut self, arena: &Arena, began: Instant, given: &mut usize) {
-        let top = memory::word(arena.state + state::TOP).filter(|top| arena.holds(*top)).unwrap_or(0);
+        let top = arena.place.word(0).filter(|top| arena.holds(*top)).unwrap_or(0);
         let size = memory::word(top + 8).map_or(0, |size| size & !FLAGS);
         let (from, to) = ((top + 16 + KEPT_AT_END).next_multiple_of(PAGE), top.saturating_add(size) & !(PAGE - 1));
         // A heap may have grown since it was looked at, but then its end is in use.
@@ -282,8 +311,8 @@ impl Arena {
     /// Whether the arena says of its heaps what was read of them.
     fn agrees(&self) -> bool {
         let size: usize = self.heaps.iter().map(Range::len).sum();
-        let top = memory::word(self.state + state::TOP).unwrap_or(0);
-        memory::word(self.state + state::SYSTEM) == Some(size) && self.heaps.iter().any(|heap| ends_heap(top, heap))
+        let top = self.place.word(0).unwrap_or(0);
+        self.place.word(from_top::SYSTEM) == Some(size) && self.heaps.iter().any(|heap| ends_heap(top, heap))
     }
 
     fn holds(&self, address: usize) -> bool {
