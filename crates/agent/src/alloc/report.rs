@@ -226,7 +226,8 @@ pub(crate) fn large_blocks() -> Vec<usize> {
 /// Where the block or the mapping at an address was allocated, as far as that is known.
 pub(crate) fn site_at(address: usize) -> Option<String> {
     let tables = sampler()?.tables;
-    let node = tables.live.get(address).map(|sample| sample.site.node()).or_else(|| tables.mappings.node_at(address))?;
+    let node =
+        tables.live.get(address).map(|sample| sample.site.node()).or_else(|| tables.mappings.node_at(address))?;
     let facts = tables.stacks.facts(node)?;
     let text = |number| tables.stacks.texts.text(number);
     Some(format!("{}:{} in {}", text(facts.file), facts.line, text(facts.function)))

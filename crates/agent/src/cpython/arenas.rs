@@ -142,15 +142,11 @@ pub(crate) unsafe fn is_pool(address: usize) -> bool {
 
 /// The same for many addresses, of which nothing is known: the kernel reads them.
 pub(crate) fn are_pools(addresses: &[usize]) -> impl Iterator<Item = bool> {
-    headers(addresses).map(|header| header.is_some_and(|header| header.is_genuine()))
-}
-
-/// What may be headers of pools, read by the kernel.
-fn headers(addresses: &[usize]) -> impl Iterator<Item = Option<PoolHeader>> {
-    memory::copies(addresses).into_iter().map(|bytes: Option<[u8; size_of::<PoolHeader>()]>| {
+    let is_genuine = |bytes: [u8; size_of::<PoolHeader>()]| {
         // SAFETY: a header is made of whole numbers, and any bytes make some.
-        bytes.map(|bytes| unsafe { std::mem::transmute::<[u8; size_of::<PoolHeader>()], PoolHeader>(bytes) })
-    })
+        unsafe { std::mem::transmute::<[u8; size_of::<PoolHeader>()], PoolHeader>(bytes) }.is_genuine()
+    };
+    memory::copies(addresses).into_iter().map(move |bytes| bytes.is_some_and(is_genuine))
 }
 
 /// What a pool is used for.
@@ -164,14 +160,16 @@ pub(crate) struct PoolUse {
     pub(crate) blocks: usize,
 }
 
-/// What the pools at these addresses are used for; None where there is no pool. No GIL is needed: the kernel reads them.
-pub(crate) fn pool_uses(addresses: &[usize]) -> impl Iterator<Item = Option<PoolUse>> {
-    headers(addresses).map(|header| {
-        let header = header?;
-        let block = 16 * (header.size_class as usize + 1);
-        let fits = header.is_genuine() && header.count <= POOL / block;
-        fits.then_some(PoolUse { arena: header.arena, block, blocks: header.count })
-    })
+/// The length of a pool's header.
+pub(crate) const POOL_HEADER: usize = size_of::<PoolHeader>();
+
+/// What the pool with this header is used for; None where it is no such header.
+pub(crate) fn pool_use(header: [u8; POOL_HEADER]) -> Option<PoolUse> {
+    // SAFETY: a header is made of whole numbers, and any bytes make some.
+    let header = unsafe { std::mem::transmute::<[u8; POOL_HEADER], PoolHeader>(header) };
+    let block = 16 * (header.size_class as usize + 1);
+    let fits = header.is_genuine() && header.count <= POOL / block;
+    fits.then_some(PoolUse { arena: header.arena, block, blocks: header.count })
 }
 
 /// Puts new arenas into huge pages from now on, or no longer. False where there can be none. The caller holds the GIL.

@@ -68,8 +68,8 @@ fn stop(py: Python<'_>, agent: &Agent) {
 mod _agent {
     #[pymodule_export]
     use super::{
-        adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, install, installed, layout, memory_json,
-        memory_trim, quiet, shutdown, sites_json, status_json, uninstall,
+        adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, install, installed, layout,
+        memory_json, memory_trim, quiet, shutdown, sites_json, status_json, uninstall,
     };
     #[pymodule_export]
     use crate::python::gc_functions::{collect, get_threshold, set_threshold};

@@ -2,8 +2,11 @@
 //!
 //! The kernel fills a page of text at a time and lets others change mappings in between, so nothing waits for long.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
+
+use super::pace::breathe;
 
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +46,10 @@ impl<'a> Mapping<'a> {
 
     /// Whether it is private memory without a file that a program can write to.
     pub(crate) fn is_plain_memory(&self) -> bool {
-        self.is_private && self.is_writable && self.inode == 0 && (self.name.is_empty() || self.name.starts_with("[anon"))
+        self.is_private
+            && self.is_writable
+            && self.inode == 0
+            && (self.name.is_empty() || self.name.starts_with("[anon"))
     }
 
     /// Its length.
@@ -54,8 +60,20 @@ impl<'a> Mapping<'a> {
 
 /// The kernel's text, which mappings are read from.
 pub(crate) fn text() -> Option<String> {
-    // Names of files need not be UTF-8.
-    fs::read("/proc/self/maps").ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    const AT_ONCE: usize = 4096;
+    let mut file = File::open("/proc/self/maps").ok()?;
+    let mut bytes = Vec::new();
+    loop {
+        breathe();
+        let length = bytes.len();
+        bytes.resize(length + AT_ONCE, 0);
+        let read = file.read(&mut bytes[length..]).ok()?;
+        bytes.truncate(length + read);
+        if read == 0 {
+            // Names of files need not be UTF-8.
+            return Some(String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
 }
 
 /// Puts neighbours together that are plain memory: where one of them ends says nothing about what is in them. The kernel keeps
@@ -93,7 +111,10 @@ mod tests {
         let mappings = parse(text);
         assert_eq!(mappings.len(), 3);
         assert!(mappings[0].is_plain_memory() && mappings[0].range == (0x7f00..0x7f10));
-        assert_eq!((mappings[1].name, mappings[1].offset, mappings[1].inode), ("/usr/lib/x y.so (deleted)", 0x26000, 326_279));
+        assert_eq!(
+            (mappings[1].name, mappings[1].offset, mappings[1].inode),
+            ("/usr/lib/x y.so (deleted)", 0x26000, 326_279)
+        );
         assert!(mappings[1].is_executable && !mappings[1].is_writable && !mappings[2].is_readable);
         assert!(!mappings[2].is_private && !mappings[2].is_plain_memory());
     }

@@ -2,6 +2,7 @@
 //! mapped, and the agent's own allocator.
 
 pub(crate) mod chunks;
+pub(crate) mod copies;
 pub(crate) mod heap;
 pub(crate) mod huge;
 pub(crate) mod libraries;
@@ -10,6 +11,7 @@ pub(crate) mod maps;
 pub(crate) mod memory;
 pub(crate) mod native;
 pub(crate) mod outlet;
+pub(crate) mod pace;
 pub(crate) mod residency;
 pub(crate) mod sockets;
 pub(crate) mod threads;

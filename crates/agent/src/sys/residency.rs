@@ -7,6 +7,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use super::pace::breathe;
+
 pub(crate) const PAGE: usize = 4096;
 
 /// Pages that are asked for at a time.
@@ -41,6 +43,7 @@ impl ResidencyReader {
     pub(crate) fn of_memory(&mut self, range: &Range<usize>) -> Option<Residency> {
         let mut residency = Residency::new(range)?;
         for (address, pages) in pieces(range) {
+            breathe();
             let buffer = &mut self.buffer[..pages];
             // SAFETY: the buffer has a byte for each page; the kernel only looks at the mapping.
             if unsafe { libc::mincore(address as *mut libc::c_void, pages * PAGE, buffer.as_mut_ptr()) } != 0 {
@@ -56,6 +59,7 @@ impl ResidencyReader {
         let pagemap = self.pagemap.as_ref()?;
         let mut residency = Residency::new(range)?;
         for (address, pages) in pieces(range) {
+            breathe();
             let buffer = &mut self.buffer[..pages * 8];
             pagemap.read_exact_at(buffer, (address / PAGE * 8) as u64).ok()?;
             // The highest bit of each word says that the page is there.

@@ -46,7 +46,11 @@ fn malloc_line(report: &MemoryReport) -> Option<String> {
     (breakdown.malloc_free > 0).then(|| {
         format!(
             "malloc: {}, {} free, of which {} can go back to the system",
-            if breakdown.malloc_arenas == 1 { "1 arena".to_owned() } else { format!("{} arenas", count(breakdown.malloc_arenas)) },
+            if breakdown.malloc_arenas == 1 {
+                "1 arena".to_owned()
+            } else {
+                format!("{} arenas", count(breakdown.malloc_arenas))
+            },
             bytes(breakdown.malloc_free),
             bytes(breakdown.trimmable)
         )

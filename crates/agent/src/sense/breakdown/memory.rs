@@ -9,10 +9,10 @@ use neurogc_wire::breakdown::Breakdown;
 use super::LARGE;
 use super::pools::PoolCount;
 use crate::alloc;
+use crate::sys::copies::Copies;
 use crate::sys::libraries::Libraries;
 use crate::sys::malloc::{Heap, HeapUse, mapped_block};
 use crate::sys::maps::Mapping;
-use crate::sys::memory;
 use crate::sys::residency::{PAGE, Residency};
 
 /// So many pages that are no head of a block are looked at in one reading. Blocks that have a mapping of their own begin at
@@ -37,14 +37,16 @@ pub(super) struct PlainMemory {
     probes: usize,
     /// Pages at which sampled blocks begin, in order.
     sampled: Vec<usize>,
+    copies: Copies,
 }
 
 /// A block or mapping that may be worth listing: what of it is in memory, its address, and whether it is of `malloc`.
 type Listed = (usize, usize, bool);
 
 impl PlainMemory {
-    pub(super) fn new(stacks: Vec<Range<usize>>, heaps: Vec<Heap>, is_glibc: bool) -> Self {
-        Self {
+    /// None where memory cannot be copied.
+    pub(super) fn new(stacks: Vec<Range<usize>>, heaps: Vec<Heap>, is_glibc: bool) -> Option<Self> {
+        Some(Self {
             is_glibc,
             pools: PoolCount::default(),
             arenas: HashMap::new(),
@@ -56,7 +58,8 @@ impl PlainMemory {
             mapped: 0,
             probes: 0,
             sampled: alloc::large_blocks().into_iter().map(|block| block - HEAD).collect(),
-        }
+            copies: Copies::new()?,
+        })
     }
 
     /// Adds one mapping, and gives the large ones in it.
@@ -71,7 +74,7 @@ impl PlainMemory {
             taken.push(stack);
         }
         for heap in self.heaps.iter().filter(|heap| mapping.range.contains(&heap.range.start)) {
-            self.arenas.entry(heap.arena).or_default().add(&HeapUse::of(heap, residency));
+            self.arenas.entry(heap.arena).or_default().add(&HeapUse::of(heap, residency, &mut self.copies));
             taken.push(heap.range.clone());
         }
         for part in libraries.within(&mapping.range) {
@@ -83,7 +86,7 @@ impl PlainMemory {
         }
         for rest in gaps(&mapping.range, taken) {
             let rest = self.leading_blocks(&rest, residency, &mut listed);
-            let pools = self.pools.add(&rest, residency);
+            let pools = self.pools.add(&rest, residency, &mut self.copies);
             for rest in gaps(&rest, pools) {
                 self.divide(&rest, residency, &mut listed);
             }
@@ -93,7 +96,12 @@ impl PlainMemory {
 
     /// Counts the blocks that a range begins with, and gives the rest. New mappings come before older ones, so most mappings
     /// of `malloc` are found by this.
-    fn leading_blocks(&mut self, range: &Range<usize>, residency: &Residency, listed: &mut Vec<Listed>) -> Range<usize> {
+    fn leading_blocks(
+        &mut self,
+        range: &Range<usize>,
+        residency: &Residency,
+        listed: &mut Vec<Listed>,
+    ) -> Range<usize> {
         let mut at = range.start;
         while let Some(size) = self.block_at(at, range.end, residency) {
             self.add_block(at, size, residency, listed);
@@ -102,9 +110,9 @@ impl PlainMemory {
         at..range.end
     }
 
-    fn block_at(&self, page: usize, end: usize, residency: &Residency) -> Option<usize> {
+    fn block_at(&mut self, page: usize, end: usize, residency: &Residency) -> Option<usize> {
         let may_be = self.is_glibc && page.is_multiple_of(PAGE) && page < end && residency.has(page);
-        if may_be { mapped_block(memory::array(page)?, page, end) } else { None }
+        if may_be { mapped_block(self.copies.array(page)?, page, end) } else { None }
     }
 
     fn add_block(&mut self, page: usize, size: usize, residency: &Residency, listed: &mut Vec<Listed>) {

@@ -15,11 +15,11 @@ use crate::alloc;
 use crate::sys::libraries::Libraries;
 use crate::sys::malloc::{HeapUse, find_heaps};
 use crate::sys::maps::{self, Mapping};
-use crate::sys::native::monotonic_ns;
+use crate::sys::native::{monotonic_ns, thread_cpu_ns};
 use crate::sys::residency::{Residency, ResidencyReader};
 use crate::sys::{heap, threads};
 
-/// A reading is repeated after so many times what it took, so it costs at most a fifth of a percent of a core, and no sooner
+/// A reading is repeated after so many times the processor time that it took, so it costs at most a fifth of a percent of a core, and no sooner
 /// than after this long.
 const RARITY: u64 = 500;
 const SOONEST_NS: u64 = 30_000_000_000;
@@ -65,7 +65,8 @@ impl BreakdownReader {
     /// The same for a client that has asked for a status report. It gets a new one where that is cheap and the last one is
     /// not too fresh: clients may ask all the time.
     pub(crate) fn is_due_when_asked(&self, now: u64) -> bool {
-        self.latest.is_none() || self.took < CHEAP_NS && now >= self.read_at + (self.took * ASKED_RARITY).max(ASKED_SOONEST_NS)
+        self.latest.is_none()
+            || self.took < CHEAP_NS && now >= self.read_at + (self.took * ASKED_RARITY).max(ASKED_SOONEST_NS)
     }
 
     /// The last reading.
@@ -87,10 +88,10 @@ impl BreakdownReader {
     }
 }
 
-/// Reads where the resident memory is, and how long that took in nanoseconds. None where `/proc` cannot be read, or `enough`
+/// Reads where the resident memory is, and the processor time that this took in nanoseconds. None where `/proc` cannot be read, or `enough`
 /// has become true meanwhile.
 pub(crate) fn read(enough: impl Fn() -> bool) -> Option<(MemoryReport, u64)> {
-    let began = monotonic_ns();
+    let (began, cpu_before) = (monotonic_ns(), thread_cpu_ns());
     // First of all: what the reading itself takes is in none of the mappings.
     let rss = resident()?;
     let text = maps::text()?;
@@ -99,7 +100,7 @@ pub(crate) fn read(enough: impl Fn() -> bool) -> Option<(MemoryReport, u64)> {
     let heaps = if is_glibc { find_heaps(&mappings) } else { Vec::new() };
     let mut reading = Reading {
         libraries: Libraries::of(&mappings),
-        memory: PlainMemory::new(threads::stacks(&mappings), heaps, is_glibc),
+        memory: PlainMemory::new(threads::stacks(&mappings), heaps, is_glibc)?,
         residency: ResidencyReader::new(),
         breakdown: Breakdown::default(),
         largest: Vec::new(),
@@ -111,7 +112,7 @@ pub(crate) fn read(enough: impl Fn() -> bool) -> Option<(MemoryReport, u64)> {
         reading.look(mapping);
     }
     let took = monotonic_ns().saturating_sub(began);
-    Some((reading.report(rss, took), took))
+    Some((reading.report(rss, took), thread_cpu_ns().saturating_sub(cpu_before)))
 }
 
 struct Reading {

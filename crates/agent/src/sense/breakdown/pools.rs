@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use neurogc_wire::breakdown::{Breakdown, SizeClass};
 
-use crate::cpython::arenas::{self, POOL, PoolUse, SMALL};
+use crate::cpython::arenas::{self, POOL, POOL_HEADER, PoolUse, SMALL};
 use crate::sys::chunks::ARENA;
+use crate::sys::copies::Copies;
 use crate::sys::residency::Residency;
 
 /// Headers that are read at a time.
@@ -43,13 +44,19 @@ impl Default for PoolCount {
     }
 }
 
+/// What pools are used for; None where there is no pool.
+fn pool_uses(addresses: &[usize], copies: &mut Copies) -> impl Iterator<Item = Option<PoolUse>> {
+    let headers: Vec<Option<[u8; POOL_HEADER]>> = copies.many(addresses);
+    headers.into_iter().map(|header| header.and_then(arenas::pool_use))
+}
+
 /// The parts of a range around places where pools were found.
-fn parts_with_pools(range: &Range<usize>, residency: &Residency) -> Vec<Range<usize>> {
+fn parts_with_pools(range: &Range<usize>, residency: &Residency, copies: &mut Copies) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     let places = (range.start.next_multiple_of(STEP)..range.end).step_by(STEP);
     let places: Vec<usize> = places.filter(|place| residency.has(*place)).collect();
     for places in places.chunks(AT_ONCE) {
-        for (place, _) in places.iter().zip(arenas::pool_uses(places)).filter(|(_, seen)| seen.is_some()) {
+        for (place, _) in places.iter().zip(pool_uses(places, copies)).filter(|(_, seen)| seen.is_some()) {
             let part = place.saturating_sub(STEP).max(range.start)..(place + STEP).min(range.end);
             match parts.last_mut().filter(|last| last.end >= part.start) {
                 Some(last) => last.end = part.end,
@@ -62,16 +69,30 @@ fn parts_with_pools(range: &Range<usize>, residency: &Residency) -> Vec<Range<us
 
 impl PoolCount {
     /// Counts the pools in a range, and gives the ranges that belong to arenas.
-    pub(super) fn add(&mut self, range: &Range<usize>, residency: &Residency) -> Vec<Range<usize>> {
+    pub(super) fn add(
+        &mut self,
+        range: &Range<usize>,
+        residency: &Residency,
+        copies: &mut Copies,
+    ) -> Vec<Range<usize>> {
         // Huge pages of ours are in memory also where no pool was begun.
         let is_ours = arenas::are_within((range.start, range.end));
-        let parts = if is_ours { vec![range.clone()] } else { parts_with_pools(range, residency) };
+        let parts = if is_ours { vec![range.clone()] } else { parts_with_pools(range, residency, copies) };
         let mut found: Vec<Range<usize>> = Vec::new();
-        parts.iter().for_each(|part| self.add_part(part, is_ours, residency, &mut found));
+        for part in parts {
+            self.add_part(&part, is_ours, residency, copies, &mut found);
+        }
         found
     }
 
-    fn add_part(&mut self, range: &Range<usize>, is_ours: bool, residency: &Residency, found: &mut Vec<Range<usize>>) {
+    fn add_part(
+        &mut self,
+        range: &Range<usize>,
+        is_ours: bool,
+        residency: &Residency,
+        copies: &mut Copies,
+        found: &mut Vec<Range<usize>>,
+    ) {
         let mut at = range.start.next_multiple_of(POOL);
         let mut addresses = Vec::new();
         while at < range.end {
@@ -88,7 +109,7 @@ impl PoolCount {
                 break;
             }
             let headers: Vec<usize> = addresses.iter().copied().filter(|pool| residency.has(*pool)).collect();
-            let mut uses = headers.iter().copied().zip(arenas::pool_uses(&headers)).peekable();
+            let mut uses = headers.iter().copied().zip(pool_uses(&headers, copies)).peekable();
             for pool in &addresses {
                 let seen = uses.next_if(|(header, _)| header == pool).and_then(|(_, seen)| seen);
                 if self.count(*pool, seen, is_ours, residency) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::heaps::Heap;
-use crate::sys::memory;
+use crate::sys::copies::{Copies, ROOM};
 use crate::sys::residency::{PAGE, Residency};
 
 /// The bits beside a block's size: the block before it is in use; it is a mapping of its own; it is not of the main arena.
@@ -20,9 +20,6 @@ const IN_A_ROW: usize = 8;
 
 /// It looks at no more than this for such places, in all of one heap.
 const MOST_SEARCHED: usize = 2 << 20;
-
-/// The most that is read at a time.
-const READ: usize = 128 << 10;
 
 /// What a heap's memory is used for. All but `size` is what of it is in memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,11 +56,12 @@ impl HeapUse {
     }
 
     /// Goes along the blocks of a heap. `residency` is that of the mapping it lies in.
-    pub(crate) fn of(heap: &Heap, residency: &Residency) -> Self {
+    pub(crate) fn of(heap: &Heap, residency: &Residency, copies: &mut Copies) -> Self {
         let mut walk = Walk {
             range: heap.range.clone(),
             is_main: heap.arena == 0,
             residency,
+            copies,
             windows: Windows { parts: [Part::default(), Part::default()], latest: 0, next: PAGE },
             searched: 0,
             found: Self { size: heap.range.len(), resident: residency.bytes(heap.range.clone()), ..Self::default() },
@@ -102,6 +100,7 @@ struct Walk<'a> {
     range: Range<usize>,
     is_main: bool,
     residency: &'a Residency,
+    copies: &'a mut Copies,
     windows: Windows,
     /// How much has been searched for places to go on from.
     searched: usize,
@@ -212,7 +211,7 @@ impl Walk<'_> {
         if at < self.range.start || at + ALIGNED > self.range.end {
             return None;
         }
-        let bytes = self.windows.at(at, self.range.end, self.residency)?;
+        let bytes = self.windows.at(at, self.range.end, self.residency, self.copies)?;
         let word = |index: usize| Some(usize::from_ne_bytes(*bytes.get(index * 8..)?.first_chunk()?));
         let (before, size) = (word(0)?, word(1)?);
         Some(Head { before, size: size & !FLAGS, flags: size & FLAGS })
@@ -231,18 +230,17 @@ impl Part {
 
 impl Windows {
     /// Sixteen bytes at an address. Pages that are not in memory are not read: they would be brought there.
-    fn at(&mut self, at: usize, end: usize, residency: &Residency) -> Option<&[u8]> {
+    fn at(&mut self, at: usize, end: usize, residency: &Residency, copies: &mut Copies) -> Option<&[u8]> {
         match self.parts.iter().position(|part| part.get(at).is_some()) {
             Some(part) => self.latest = part,
             None => {
                 let goes_on = self.parts.iter().any(|part| at >= part.start && at <= part.end() + PAGE);
-                self.next = if goes_on { (2 * self.next).min(READ) } else { PAGE };
+                self.next = if goes_on { (2 * self.next).min(ROOM) } else { PAGE };
                 self.latest = 1 - self.latest;
                 let (part, start) = (&mut self.parts[self.latest], at & !(PAGE - 1));
                 part.start = start;
-                part.bytes.resize(residency.run(start, self.next.min(end - start)), 0);
-                let read = memory::read_some(start, &mut part.bytes);
-                part.bytes.truncate(read);
+                part.bytes.clear();
+                part.bytes.extend_from_slice(copies.read(start, residency.run(start, self.next.min(end - start))));
             }
         }
         self.parts[self.latest].get(at)
@@ -250,6 +248,7 @@ impl Windows {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
@@ -293,7 +292,7 @@ mod tests {
 
         fn found(&self, length: usize, arena: usize) -> HeapUse {
             let heap = self.heap(length, arena);
-            HeapUse::of(&heap, &Residency::full(&heap.range))
+            HeapUse::of(&heap, &Residency::full(&heap.range), &mut Copies::new().unwrap())
         }
     }
 

@@ -67,7 +67,11 @@ fn heap_at(start: usize) -> Option<Heap> {
     let range = start..start + info.size;
     let is_own = info.arena & !(LARGEST - 1) == start;
     // The first heap of an arena has no other before it, and holds the arena. Later ones have.
-    (is_own == (info.previous == 0)).then(|| Heap { arena: info.arena, first: if is_own { info.arena } else { start } + 32, range })
+    (is_own == (info.previous == 0)).then(|| Heap {
+        arena: info.arena,
+        first: if is_own { info.arena } else { start } + 32,
+        range,
+    })
 }
 
 /// The size of the block of its own mapping that begins here, if one does, and ends before `end`.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::heaps::Heap;
+use crate::sys::copies::Copies;
 use crate::sys::maps::Mapping;
 use crate::sys::memory;
 use crate::sys::residency::PAGE;
@@ -170,6 +171,7 @@ fn ring_of(main: usize, offset: usize) -> Option<Vec<usize>> {
 /// Gives the free pages of these arenas back, until `enough`.
 pub(crate) fn trim(arenas: &[Arena], enough: impl Fn() -> bool) -> Trimmed {
     let mut trimmed = Trimmed::default();
+    let Some(mut copies) = Copies::new() else { return trimmed };
     for arena in arenas {
         let mut cursor = Cursor::default();
         loop {
@@ -181,7 +183,7 @@ pub(crate) fn trim(arenas: &[Arena], enough: impl Fn() -> bool) -> Trimmed {
                 break;
             };
             let began = Instant::now();
-            let bytes = cursor.advance(arena, began);
+            let bytes = cursor.advance(arena, began, &mut copies);
             drop(lock);
             let locked = began.elapsed();
             trimmed.longest = trimmed.longest.max(locked);
@@ -245,7 +247,7 @@ struct Cursor {
 
 impl Cursor {
     /// Does a part of the work, with the arena locked, and gives the bytes that were given back.
-    fn advance(&mut self, arena: &Arena, began: Instant) -> usize {
+    fn advance(&mut self, arena: &Arena, began: Instant, copies: &mut Copies) -> usize {
         let mut given = 0;
         while self.list < from_top::LISTS && self.looked_at < MOST_BLOCKS {
             if began.elapsed() >= LOCKED {
@@ -256,11 +258,11 @@ impl Cursor {
             }
             let head = arena.place.top + 16 * self.list;
             if self.block == 0 {
-                self.block = memory::word(head + 24).unwrap_or(head);
+                self.block = copies.word(head + 24).unwrap_or(head);
             }
             let is_head = arena.place.holds(self.block);
             self.looked_at += 1;
-            let block = if is_head { None } else { Block::read(self.block, arena) };
+            let block = if is_head { None } else { Block::read(self.block, arena, copies) };
             let Some(block) = block else {
                 // The list is over, or a thread has taken the block since the last step: what is left stays for the next time.
                 (self.list, self.block, self.done) = (self.list + 1, 0, 0);
@@ -273,14 +275,14 @@ impl Cursor {
             }
             (self.block, self.done) = (block.next, 0);
         }
-        self.finish(arena, began, &mut given);
+        self.finish(arena, began, copies, &mut given);
         given
     }
 
     /// The free end comes last.
-    fn finish(&mut self, arena: &Arena, began: Instant, given: &mut usize) {
-        let top = arena.place.word(0).filter(|top| arena.holds(*top)).unwrap_or(0);
-        let size = memory::word(top + 8).map_or(0, |size| size & !FLAGS);
+    fn finish(&mut self, arena: &Arena, began: Instant, copies: &mut Copies, given: &mut usize) {
+        let top = copies.word(arena.place.top).filter(|top| arena.holds(*top)).unwrap_or(0);
+        let size = copies.word(top + 8).map_or(0, |size| size & !FLAGS);
         let (from, to) = ((top + 16 + KEPT_AT_END).next_multiple_of(PAGE), top.saturating_add(size) & !(PAGE - 1));
         // A heap may have grown since it was looked at, but then its end is in use.
         let is_whole = top != 0 && arena.heaps.iter().any(|heap| heap.contains(&top) && to <= heap.end);
@@ -322,25 +324,25 @@ impl Arena {
 
 impl Block {
     /// A block that its neighbours in the list and in memory call free.
-    fn read(at: usize, arena: &Arena) -> Option<Self> {
+    fn read(at: usize, arena: &Arena, copies: &mut Copies) -> Option<Self> {
         if !arena.holds(at) {
             return None;
         }
-        let [_, size, forward, backward] = words(at)?;
+        let [_, size, forward, backward] = words(at, copies)?;
         let size = size & !FLAGS;
         let after = at.checked_add(size)?;
-        let is_listed = memory::word(forward.checked_add(24)?)? == at && memory::word(backward.checked_add(16)?)? == at;
+        let is_listed = copies.word(forward.checked_add(24)?)? == at && copies.word(backward.checked_add(16)?)? == at;
         let heap = arena.heaps.iter().find(|heap| heap.contains(&at))?;
         if !is_listed || after >= heap.end {
             return None;
         }
-        let [before, next, ..] = words(after)?;
+        let [before, next, ..] = words(after, copies)?;
         (before == size && next & BEFORE_IN_USE == 0).then_some(Self { at, size, next: backward })
     }
 }
 
-fn words(at: usize) -> Option<[usize; 4]> {
-    let bytes: [u8; 32] = memory::array(at)?;
+fn words(at: usize, copies: &mut Copies) -> Option<[usize; 4]> {
+    let bytes: [u8; 32] = copies.array(at)?;
     let mut words = [0; 4];
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = usize::from_ne_bytes(*bytes.first_chunk()?);
@@ -361,10 +363,11 @@ mod tests {
         let text = maps::text().unwrap();
         let mappings = maps::parse(&text);
         let mut reader = ResidencyReader::new();
+        let mut copies = Copies::new().unwrap();
         let mut trimmable = 0;
         let heaps = find_heaps(&mappings).into_iter().filter_map(|heap| {
             let mapping = mappings.iter().find(|mapping| mapping.range.contains(&heap.range.start))?;
-            let seen = HeapUse::of(&heap, &reader.of_memory(&mapping.range)?);
+            let seen = HeapUse::of(&heap, &reader.of_memory(&mapping.range)?, &mut copies);
             trimmable += seen.trimmable;
             Some(heap)
         });

@@ -50,9 +50,9 @@ pub(crate) const MEMORY: &[Figure] = &[
     figure!(memory.breakdown.explained)
         .latest(Unit::Ratio, "The share of the resident set that is not `other`, from 0 to 1")
         .across(Across::Apart),
-    figure!(memory.breakdown.malloc).text("Whose `malloc` it is: `glibc`, or `unknown`").note(
-        "Of an unknown one nothing is read: its memory is in `other`. `degraded` says so.",
-    ),
+    figure!(memory.breakdown.malloc)
+        .text("Whose `malloc` it is: `glibc`, or `unknown`")
+        .note("Of an unknown one nothing is read: its memory is in `other`. `degraded` says so."),
     figure!(memory.breakdown.malloc_arenas)
         .peak(Unit::Count, "Arenas of `malloc`")
         .series("memory.malloc_arenas")
