@@ -21,6 +21,9 @@ pub(crate) struct Trimming {
     rule: TrimRule,
     done: Trims,
     failures: u32,
+    /// The program wants it now, and what became of that.
+    wanted: bool,
+    outcome: Option<Result<TrimOutcome, &'static str>>,
 }
 
 /// What one order has led to.
@@ -42,6 +45,23 @@ impl Trimming {
     /// Whether it is still tried.
     pub(crate) fn is_possible(&self) -> bool {
         self.failures < MOST_FAILURES
+    }
+
+    /// Has the next round do it, whatever the rule says.
+    pub(crate) fn want(&mut self) {
+        (self.wanted, self.outcome) = (true, None);
+    }
+
+    /// What became of it; None where it has not been done.
+    pub(crate) fn wanted(&mut self) -> Option<Result<TrimOutcome, &'static str>> {
+        self.outcome.take()
+    }
+
+    /// Does what the program wants.
+    pub(crate) fn attend(&mut self, enough: impl Fn() -> bool) {
+        if std::mem::take(&mut self.wanted) {
+            self.outcome = Some(self.carry_out(enough));
+        }
     }
 
     /// Takes a new reading of the memory in.

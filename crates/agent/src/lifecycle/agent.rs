@@ -326,6 +326,17 @@ impl Agent {
         wait_until(are_done, FRESH_PATIENCE);
     }
 
+    /// Has the uplink do a round, and waits for its end. False where it did not come within the time.
+    pub(crate) fn await_uplink(&self, patience: Duration) -> bool {
+        let round = self.uplink_rounds.ask();
+        match &lock(&self.threads).running {
+            Some(running) if self.pid == std::process::id() => running.unpark(),
+            _ => return false,
+        }
+        wait_until(|| self.uplink_rounds.has_answered(round), patience);
+        self.uplink_rounds.has_answered(round)
+    }
+
     /// Where live memory was allocated, compared with so many seconds ago if that is given; else why that is not known.
     pub(crate) fn site_table(&self, since: Option<u32>) -> Result<SiteTable, String> {
         let ago = since.map(|seconds| u64::from(seconds) * 1_000_000_000);

@@ -16,7 +16,7 @@ use crate::book::status;
 use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
-use crate::lifecycle::agent::{Agent, EXIT_PATIENCE, Host, lock};
+use crate::lifecycle::agent::{Agent, EXIT_PATIENCE, Host};
 use crate::lifecycle::identity::{Identity, command_line, named_for_opentelemetry};
 use crate::python::prefork::share_heap;
 use crate::sys::heap;
@@ -68,8 +68,8 @@ fn stop(py: Python<'_>, agent: &Agent) {
 mod _agent {
     #[pymodule_export]
     use super::{
-        adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, install, installed, layout,
-        memory_json, memory_trim, quiet, shutdown, sites_json, status_json, uninstall,
+        adapters, after_fork_in_child, after_fork_in_parent, before_fork, degrade, install, installed, layout, quiet,
+        shutdown, sites_json, status_json, uninstall,
     };
     #[pymodule_export]
     use crate::python::gc_functions::{collect, get_threshold, set_threshold};
@@ -77,6 +77,8 @@ mod _agent {
     use crate::python::heap::{dump_soon, dump_triggers, heap_count, heap_dump, memory_room, next_dump};
     #[pymodule_export]
     use crate::python::mark::Mark;
+    #[pymodule_export]
+    use crate::python::memory::{memory_json, memory_trim};
     #[pymodule_export]
     use crate::python::moments::{gap, gc_event, is_due, on_request_end, passing, progress};
     #[pymodule_export]
@@ -189,26 +191,6 @@ fn sites_json(py: Python<'_>, since: Option<u32>) -> PyResult<String> {
         Err(reason) => Err(reason),
     })
     .map_err(PyRuntimeError::new_err)
-}
-
-/// Where the resident memory is, read now, as JSON.
-#[pyfunction]
-fn memory_json(py: Python<'_>) -> PyResult<String> {
-    let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
-    py.detach(|| match agent.read_memory(|| false) {
-        Some(report) => serde_json::to_string(&report).map_err(|error| error.to_string()),
-        None => Err("/proc cannot be read".to_owned()),
-    })
-    .map_err(PyRuntimeError::new_err)
-}
-
-/// Gives free memory of `malloc` back to the system now. Gives what that saved, in bytes, how long it took in all, and the
-/// longest time that one arena was locked, both in milliseconds.
-#[pyfunction]
-fn memory_trim(py: Python<'_>) -> PyResult<(u64, f64, f64)> {
-    let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
-    let outcome = py.detach(|| lock(&agent.trimming).carry_out(|| false)).map_err(PyRuntimeError::new_err)?;
-    Ok((outcome.saved, outcome.took.as_secs_f64() * 1e3, outcome.locked.as_secs_f64() * 1e3))
 }
 
 /// Adds a reason to the status report's `degraded`.

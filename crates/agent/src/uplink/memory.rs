@@ -30,6 +30,7 @@ pub(super) fn attend(agent: &Agent, now: u64, limit: Option<u64>, is_heard: bool
             lock(&agent.trimming).read(&report, since_install(now), limit);
         }
     }
+    lock(&agent.trimming).attend(|| agent.stopping());
     if may_trim {
         trim(agent, since_install(now));
     }

@@ -49,12 +49,14 @@ pub(crate) struct BreakdownReader {
     read_at: u64,
     took: u64,
     latest: Option<MemoryReport>,
+    /// The program wants a new one.
+    wanted: bool,
 }
 
 impl BreakdownReader {
     /// Has read nothing yet.
     pub(crate) fn new(installed: u64) -> Self {
-        Self { installed, due: installed + FIRST_NS, read_at: 0, took: 0, latest: None }
+        Self { installed, due: installed + FIRST_NS, read_at: 0, took: 0, latest: None, wanted: false }
     }
 
     /// Whether a reading is due.
@@ -62,10 +64,21 @@ impl BreakdownReader {
         now >= self.due
     }
 
+    /// Has the next round make a new reading.
+    pub(crate) fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// The reading that was wanted, where it has been made.
+    pub(crate) fn wanted(&self) -> Option<MemoryReport> {
+        self.latest.clone().filter(|_| !self.wanted)
+    }
+
     /// The same for a client that has asked for a status report. It gets a new one where that is cheap and the last one is
     /// not too fresh: clients may ask all the time.
     pub(crate) fn is_due_when_asked(&self, now: u64) -> bool {
-        self.latest.is_none()
+        self.wanted
+            || self.latest.is_none()
             || self.took < CHEAP_NS && now >= self.read_at + (self.took * ASKED_RARITY).max(ASKED_SOONEST_NS)
     }
 
@@ -84,6 +97,7 @@ impl BreakdownReader {
         (self.read_at, self.took) = (now, took);
         report.breakdown.at_s = now.saturating_sub(self.installed) as f64 / 1e9;
         self.latest = Some(report.clone());
+        self.wanted = false;
         report
     }
 }
