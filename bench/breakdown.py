@@ -129,17 +129,17 @@ def beside(action):
     def act():
         time.sleep(0.01)
         library.reset()
-        began, cpu = time.perf_counter(), time.thread_time()
+        began = time.perf_counter()
         result = action()
-        found.append((result, time.perf_counter() - began, time.thread_time() - cpu, library.gap(0), library.gap(1)))
+        found.append((result, time.perf_counter() - began, library.gap(0), library.gap(1)))
         library.end()
     library.begin()
     thread = threading.Thread(target=act)
     thread.start()
     library.allocate()
     thread.join()
-    (result, took, cpu, malloc_gap, mmap_gap), = found
-    return result, {"took_ms": took * 1e3, "cpu_ms": cpu * 1e3, "malloc_gap_ms": malloc_gap, "mmap_gap_ms": mmap_gap}
+    (result, took, malloc_gap, mmap_gap), = found
+    return result, {"took_ms": took * 1e3, "malloc_gap_ms": malloc_gap, "mmap_gap_ms": mmap_gap}
 
 rows = {}
 rows["nothing"] = [beside(lambda: time.sleep(0.1))[1] for _ in range(5)]
@@ -201,14 +201,14 @@ def main() -> None:
         library = build(Path(folder))
         if options.what == "read":
             kinds = ["objects", "small blocks", "large blocks", "mapped", "many mappings", "arenas"]
-            print("memory          RSS MB  explained  reading ms  CPU ms   longest gap: alone   reading   smaps (malloc, mmap) ms")
+            print("memory          RSS MB  explained  reading ms   longest gap: alone   reading   smaps (malloc, mmap) ms")
             for kind in [options.only] if options.only else kinds:
                 seen = run(options.python, kind, options.gigabytes, library, "read")
                 rows = seen["rows"]
                 gaps = "   ".join(f"{gap(rows[name], 'malloc_gap_ms')}, {gap(rows[name], 'mmap_gap_ms')}"
                                   for name in ("nothing", "reading", "smaps"))
                 print(f"{kind:14} {seen['rss'] >> 20:7} {100 * seen['explained']:9.1f} % {middle(rows['reading'], 'took_ms'):10.1f}"
-                      f" {middle(rows['reading'], 'cpu_ms'):8.1f}   {gaps}   {seen['parts']}", flush=True)
+                      f"   {gaps}   {seen['parts']}", flush=True)
         else:
             print("memory      by           free MB  returned   took ms  longest gap: alone   meanwhile (malloc, mmap) ms")
             for kind in [options.only] if options.only else ["arenas", "main arena"]:

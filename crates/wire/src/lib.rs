@@ -11,6 +11,7 @@ pub mod buckets;
 pub mod catalogue;
 pub mod control;
 pub mod finding;
+pub mod memory;
 pub mod report;
 pub mod sites;
 pub mod stacks;

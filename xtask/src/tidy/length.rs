@@ -5,8 +5,11 @@ use super::tree::Tree;
 
 const MOST_LINES: usize = 600;
 
-/// Files that may be longer. It is empty, and a name added here needs its reason beside it.
-const ALLOWED: &[&str] = &[];
+/// Files that may be longer. A name added here needs its reason beside it.
+const ALLOWED: &[&str] = &[
+    // It is generated, one type after the other; people read docs/status.md.
+    "dashboard/src/generated/status.ts",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.files

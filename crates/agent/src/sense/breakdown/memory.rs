@@ -11,7 +11,7 @@ use super::pools::PoolCount;
 use crate::alloc;
 use crate::sys::copies::Copies;
 use crate::sys::libraries::Libraries;
-use crate::sys::malloc::{Heap, HeapUse, mapped_block};
+use crate::sys::malloc::{HeapUse, MallocHeap, mapped_block};
 use crate::sys::maps::Mapping;
 use crate::sys::residency::{PAGE, Residency};
 
@@ -28,7 +28,7 @@ pub(super) struct PlainMemory {
     /// What is in the heaps of each arena of `malloc`.
     pub(super) arenas: HashMap<usize, HeapUse>,
     stacks: Vec<Range<usize>>,
-    heaps: Vec<Heap>,
+    heaps: Vec<MallocHeap>,
     on_stacks: usize,
     in_libraries: usize,
     /// Blocks of `malloc` with a mapping of their own.
@@ -45,7 +45,7 @@ type Listed = (usize, usize, bool);
 
 impl PlainMemory {
     /// None where memory cannot be copied.
-    pub(super) fn new(stacks: Vec<Range<usize>>, heaps: Vec<Heap>, is_glibc: bool) -> Option<Self> {
+    pub(super) fn new(stacks: Vec<Range<usize>>, heaps: Vec<MallocHeap>, is_glibc: bool) -> Option<Self> {
         Some(Self {
             is_glibc,
             pools: PoolCount::default(),
@@ -191,9 +191,11 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_range() {
-        assert_eq!(gaps(&(10..50), vec![]), [10..50]);
-        assert_eq!(gaps(&(10..50), vec![40..60, 10..20, 15..25]), [25..40]);
-        assert!(gaps(&(10..50), vec![0..100]).is_empty());
+        let check = |taken: &[Range<usize>], left: &[Range<usize>]| assert_eq!(gaps(&(10..50), taken.to_vec()), left);
+        check(&[], &[Range { start: 10, end: 50 }]);
+        check(&[40..60, 10..20, 15..25], &[Range { start: 25, end: 40 }]);
+        check(&[20..30, 0..12], &[12..20, 30..50]);
+        check(&[0..40, 30..100], &[]);
         assert_eq!(within(&[0..15, 20..30, 60..70], &(10..50)), [10..15, 20..30]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::heaps::Heap;
+use super::heaps::MallocHeap;
 use crate::sys::copies::{Copies, ROOM};
 use crate::sys::residency::{PAGE, Residency};
 
@@ -56,7 +56,7 @@ impl HeapUse {
     }
 
     /// Goes along the blocks of a heap. `residency` is that of the mapping it lies in.
-    pub(crate) fn of(heap: &Heap, residency: &Residency, copies: &mut Copies) -> Self {
+    pub(crate) fn of(heap: &MallocHeap, residency: &Residency, copies: &mut Copies) -> Self {
         let mut walk = Walk {
             range: heap.range.clone(),
             is_main: heap.arena == 0,
@@ -286,8 +286,8 @@ mod tests {
             at
         }
 
-        fn heap(&self, length: usize, arena: usize) -> Heap {
-            Heap { arena, range: self.start()..self.start() + length, first: self.start() }
+        fn heap(&self, length: usize, arena: usize) -> MallocHeap {
+            MallocHeap { arena, range: self.start()..self.start() + length, first: self.start() }
         }
 
         fn found(&self, length: usize, arena: usize) -> HeapUse {

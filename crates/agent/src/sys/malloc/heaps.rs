@@ -11,7 +11,7 @@ const LARGEST: usize = 64 << 20;
 
 /// A heap: memory that an arena gives out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Heap {
+pub(crate) struct MallocHeap {
     /// The address of its arena; 0 for the main one.
     pub(crate) arena: usize,
     /// Blocks lie in this range.
@@ -42,11 +42,11 @@ impl HeapInfo {
 }
 
 /// The heaps in these mappings.
-pub(crate) fn find_heaps(mappings: &[Mapping<'_>]) -> Vec<Heap> {
+pub(crate) fn find_heaps(mappings: &[Mapping<'_>]) -> Vec<MallocHeap> {
     let mut heaps = Vec::new();
     for mapping in mappings {
         if mapping.name == "[heap]" && mapping.is_writable {
-            heaps.push(Heap { arena: 0, range: mapping.range.clone(), first: mapping.range.start });
+            heaps.push(MallocHeap { arena: 0, range: mapping.range.clone(), first: mapping.range.start });
         } else if mapping.is_plain_memory() {
             let mut at = mapping.range.start.next_multiple_of(LARGEST);
             while at < mapping.range.end {
@@ -62,12 +62,12 @@ pub(crate) fn find_heaps(mappings: &[Mapping<'_>]) -> Vec<Heap> {
 }
 
 /// The heap that begins here, if one does. It may have grown beyond the mapping as that was read.
-fn heap_at(start: usize) -> Option<Heap> {
+fn heap_at(start: usize) -> Option<MallocHeap> {
     let info = HeapInfo::read(start)?;
     let range = start..start + info.size;
     let is_own = info.arena & !(LARGEST - 1) == start;
     // The first heap of an arena has no other before it, and holds the arena. Later ones have.
-    (is_own == (info.previous == 0)).then(|| Heap {
+    (is_own == (info.previous == 0)).then(|| MallocHeap {
         arena: info.arena,
         first: if is_own { info.arena } else { start } + 32,
         range,

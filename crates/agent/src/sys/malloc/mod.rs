@@ -14,4 +14,4 @@ mod heaps;
 pub(crate) mod trim;
 
 pub(crate) use blocks::HeapUse;
-pub(crate) use heaps::{Heap, find_heaps, mapped_block};
+pub(crate) use heaps::{MallocHeap, find_heaps, mapped_block};

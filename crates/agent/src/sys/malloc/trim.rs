@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::heaps::Heap;
+use super::heaps::MallocHeap;
 use crate::sys::copies::Copies;
 use crate::sys::maps::Mapping;
 use crate::sys::memory;
@@ -101,7 +101,7 @@ pub(crate) struct Trimmed {
 
 /// The arenas of these heaps, or why they cannot be trimmed. An arena that does not agree with its heaps is left out: it has
 /// changed since they were read, or is none.
-pub(crate) fn find_arenas(heaps: &[Heap], mappings: &[Mapping<'_>]) -> Result<Vec<Arena>, &'static str> {
+pub(crate) fn find_arenas(heaps: &[MallocHeap], mappings: &[Mapping<'_>]) -> Result<Vec<Arena>, &'static str> {
     let of_main = heaps.iter().find(|heap| heap.arena == 0).ok_or("the heap of the main arena was not found")?;
     let (main, offset) = find_main(&of_main.range, mappings).ok_or("the main arena was not found")?;
     let ring = ring_of(main, offset).ok_or("the arenas do not form a ring")?;
@@ -178,6 +178,8 @@ pub(crate) fn trim(arenas: &[Arena], enough: impl Fn() -> bool) -> Trimmed {
             if enough() {
                 return trimmed;
             }
+            // A thread that has just let others run is the least likely to lose the processor while it holds the lock.
+            std::thread::yield_now();
             let Some(lock) = Lock::take(arena.place.lock) else {
                 trimmed.left_out += 1;
                 break;
@@ -359,7 +361,7 @@ mod tests {
     use crate::sys::residency::ResidencyReader;
 
     /// The heaps of this process, and what they have that could be given back.
-    fn seen() -> (Vec<Heap>, usize, String) {
+    fn seen() -> (Vec<MallocHeap>, usize, String) {
         let text = maps::text().unwrap();
         let mappings = maps::parse(&text);
         let mut reader = ResidencyReader::new();
@@ -384,7 +386,7 @@ mod tests {
             let mut index = 0_usize;
             blocks.retain(|_| {
                 index += 1;
-                index % 10 == 0
+                index.is_multiple_of(10)
             });
             to.send(()).unwrap();
             let _ = wait.recv();
@@ -407,7 +409,7 @@ mod tests {
         let text = maps::text().unwrap();
         let mappings = maps::parse(&text);
         assert!(find_arenas(&[], &mappings).is_err());
-        let heap = Heap { arena: 0, range: 0x10_0000..0x20_0000, first: 0x10_0000 };
+        let heap = MallocHeap { arena: 0, range: 0x10_0000..0x20_0000, first: 0x10_0000 };
         assert!(find_arenas(&[heap], &mappings).is_err());
     }
 }
