@@ -253,6 +253,16 @@ def sites_json(since):
     raise RuntimeError("allocations are sampled by the extension module only, which this interpreter has not loaded")
 
 
+def memory_json():
+    """The stand-in knows nothing about allocators."""
+    raise RuntimeError("where the memory is, only the extension module reads, which this interpreter has not loaded")
+
+
+def memory_trim():
+    """The stand-in knows nothing about allocators."""
+    raise RuntimeError("only the extension module gives memory back, which this interpreter has not loaded")
+
+
 def _on_collection(phase, info):
     state = _state
     if phase == "start":

@@ -4,7 +4,30 @@ import json
 
 from . import _native
 
-__all__ = ["sites"]
+__all__ = ["breakdown", "sites", "trim"]
+
+
+def breakdown():
+    """Where the resident memory is, read now. The GIL is released meanwhile, and no lock of `malloc` is taken.
+
+    A dict of bytes. These add up to `rss`: `python_used`, `python_free` (arenas of CPython's allocator), `malloc_used`,
+    `malloc_free`, `mapped`, `stacks`, `libraries` and `other`. Parts of these are `malloc_mapped`, `malloc_arenas_free`,
+    `trimmable`, `python_sparse_free`, `mapped_files` and `ours`. `explained` is the share that is not `other`. `arenas` lists the
+    arenas of `malloc`, `size_classes` small objects by the size of their blocks, and `largest` the largest blocks and
+    mappings, with the line that allocated them where that is known.
+    """
+    report = json.loads(_native.agent.memory_json())
+    return {**report.pop("breakdown"), **report}
+
+
+def trim():
+    """Gives memory back to the system that the program has freed and `malloc` keeps, whatever the setting `trim` says.
+
+    A dict: `saved_bytes` is by how much the resident memory is smaller, `took_ms` how long it took, and `max_lock_ms` the
+    longest time that one arena of `malloc` was locked: a thread that allocated from it had to wait that long.
+    """
+    saved, took, locked = _native.agent.memory_trim()
+    return {"saved_bytes": saved, "took_ms": took, "max_lock_ms": locked}
 
 
 def sites(since=None):

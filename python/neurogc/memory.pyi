@@ -2,6 +2,8 @@
 
 from typing import Any
 
-__all__ = ["sites"]
+__all__ = ["breakdown", "sites", "trim"]
 
+def breakdown() -> dict[str, Any]: ...
+def trim() -> dict[str, float]: ...
 def sites(since: float | None = None) -> list[dict[str, Any]]: ...

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use neurogc_wire::breakdown::MemoryReport;
 use neurogc_wire::control::{self, Answer, Ask, MAX_ANSWER, MessageError, Outcome, Question};
 use neurogc_wire::sites::SiteTable;
 use neurogc_wire::status::Status;
@@ -117,6 +118,15 @@ impl Rendezvous {
             Err(AskError::Refused(reason)) => Err(format!(
                 "there are no allocation sites of process {pid}: {reason}. `neurogc status {pid}` shows what its agent does"
             )),
+            Err(error) => Err(unheard(pid, &error)),
+        }
+    }
+
+    /// Asks the agent of one process where its resident memory is.
+    pub(crate) fn memory(&self, pid: u32, patience: Duration) -> Result<MemoryReport, String> {
+        match put(&self.socket(pid)?, Ask::Memory, patience) {
+            Ok(Answer::Memory(report)) => Ok(*report),
+            Ok(other) => Err(foreign(pid, &other)),
             Err(error) => Err(unheard(pid, &error)),
         }
     }

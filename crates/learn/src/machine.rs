@@ -265,7 +265,7 @@ impl<'m> SimulatedProgram<'m> {
     /// Does what a policy says.
     pub(crate) fn perform(&mut self, decision: Decision) -> SimulatedStop {
         match decision {
-            Decision::Wait => SimulatedStop::NONE,
+            Decision::Wait | Decision::Trim => SimulatedStop::NONE,
             Decision::Young => self.collect(Generation::Young),
             Decision::Middle => self.collect(Generation::Middle),
             Decision::Full => self.collect(Generation::Full),

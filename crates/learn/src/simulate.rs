@@ -346,7 +346,7 @@ impl<'s> Run<'s> {
     /// Does what was ordered, and says for how long that stopped the program.
     fn carry_out(&mut self, order: Order) -> u64 {
         let kind = match order.decision {
-            Decision::Wait => return 0,
+            Decision::Wait | Decision::Trim => return 0,
             Decision::Young => StopKind::Young,
             Decision::Middle => StopKind::Middle,
             Decision::Full | Decision::Freeze => StopKind::Full,

@@ -18,6 +18,7 @@ mod pacer;
 mod policies;
 #[cfg(test)]
 mod rehearsal;
+mod trim;
 
 pub use bytes::Bytes;
 pub use catalogue::{POLICIES, Parameter, PolicyEntry, written};
@@ -30,3 +31,4 @@ pub use pacer::{Pacer, PacerBound, SMALL_HEAP};
 pub use policies::classic::CLASSIC_MODEL;
 pub use policies::neural::{ComparedGap, Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
 pub use policies::{CollectionControl, MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};
+pub use trim::{TrimReading, TrimRule};

@@ -214,6 +214,8 @@ pub enum Decision {
         /// For how long.
         pause: Duration,
     },
+    /// Give free memory of the C library back to the system. A thread of the agent does it, at no moment in particular.
+    Trim,
 }
 
 /// A decision with its reason.

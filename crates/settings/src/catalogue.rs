@@ -33,6 +33,8 @@ pub struct Settings {
     pub snapshots: bool,
     /// Whether small objects are put into huge pages.
     pub huge_arenas: bool,
+    /// Whether free memory of the C library goes back to the system, where a policy acts.
+    pub trim: bool,
     /// Which allocations are sampled.
     pub allocations: AllocationSetting,
     /// The distance of two sampling points that sampling begins with, in bytes.
@@ -101,6 +103,7 @@ impl Default for Settings {
             explicit_collect: ExplicitCollect::default(),
             snapshots: true,
             huge_arenas: true,
+            trim: true,
             allocations: AllocationSetting::default(),
             sample_bytes: 32 * 1024,
             heap_dump_on: HeapDumpOn::default(),
@@ -281,6 +284,16 @@ pub const CATALOGUE: &[Setting] = &[
             Ok(())
         },
         show: |settings| settings.huge_arenas.to_string(),
+    },
+    Setting {
+        name: "trim",
+        help: "give memory back to the system that the program has freed and malloc keeps, where a policy acts and it pays: auto or off",
+        kind: SettingKind::Choice(&["auto", "off"]),
+        apply: |settings, text| {
+            settings.trim = text.trim() != "off";
+            Ok(())
+        },
+        show: |settings| if settings.trim { "auto" } else { "off" }.to_owned(),
     },
     Setting {
         name: "allocations",

@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod allocations;
+pub mod breakdown;
 pub mod buckets;
 pub mod catalogue;
 pub mod census;
 pub mod control;
 pub mod finding;
+pub mod memory;
 pub mod report;
 pub mod sites;
 pub mod stacks;

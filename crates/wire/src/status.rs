@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::allocations::Allocations;
 use crate::census::Census;
 use crate::finding::Finding;
+pub use crate::memory::Memory;
 use crate::stacks::StallStack;
 use crate::window::{TimeByCause, Window};
 
@@ -278,7 +279,7 @@ pub struct Guards {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Orders {
-    /// What was ordered: `young`, `middle`, `full`, `freeze`, `snapshot`, `reap` or `throttle`.
+    /// What was ordered: `young`, `middle`, `full`, `freeze`, `snapshot`, `reap`, `throttle` or `trim`.
     pub what: String,
     /// Why.
     pub reason: String,
@@ -311,26 +312,6 @@ pub struct Spans {
     pub p50_ms: f64,
     pub p99_ms: f64,
     pub max_ms: f64,
-}
-
-/// Memory of the process in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Memory {
-    /// Resident set.
-    pub rss: u64,
-    /// Largest resident set so far.
-    pub peak_rss: u64,
-    /// Proportional set: shared pages divided among their users.
-    pub pss: Option<u64>,
-    /// Unique set: what would be free if the process ended.
-    pub uss: Option<u64>,
-    /// Address space.
-    pub vms: u64,
-    /// Swapped out.
-    pub swap: u64,
-    /// The smallest cgroup limit that holds here.
-    pub limit: Option<u64>,
 }
 
 /// Requests, from arrival to last byte: the wait before the application saw them, and the service.

@@ -60,6 +60,51 @@ export interface Bound {
   assisted_ms: number;
 }
 
+export interface Breakdown {
+  /** Small Python objects. */
+  python_used: number;
+  /** Free memory in those arenas. */
+  python_free: number;
+  /** Blocks of `malloc` in use. */
+  malloc_used: number;
+  /** Free memory that `malloc` keeps. */
+  malloc_free: number;
+  /** Memory mapped without `malloc`, and files that are no libraries. */
+  mapped: number;
+  /** Stacks of all threads. */
+  stacks: number;
+  /** Code and data of the interpreter and of libraries. */
+  libraries: number;
+  /** Everything else. */
+  other: number;
+  /** When it was read, since the agent was installed. */
+  at_s: number;
+  /** How long the reading took; the program went on meanwhile. */
+  took_ms: number;
+  /** The share of the resident set that is not `other`, from 0 to 1. */
+  explained: number;
+  /** Whose `malloc` it is: `glibc`, or `unknown`. */
+  malloc: MallocKind;
+  /** Arenas of `malloc`. */
+  malloc_arenas: number;
+  /** What the arenas other than the main one keep free. */
+  malloc_arenas_free: number;
+  /** Large blocks of `malloc` with a mapping of their own. */
+  malloc_mapped: number;
+  /** Whole pages in free blocks of `malloc`, which `trim` can give back. */
+  trimmable: number;
+  /** Arenas of CPython's allocator. */
+  python_arenas: number;
+  /** Those of which less than a quarter is in use. */
+  python_sparse_arenas: number;
+  /** Free memory in those. */
+  python_sparse_free: number;
+  /** Files that are no libraries, and shared memory. */
+  mapped_files: number;
+  /** The agent's own memory, without its library. */
+  ours: number;
+}
+
 export interface ByCause {
   gc: number;
   gil_native: number;
@@ -256,6 +301,8 @@ export interface Latency {
   max_ms: number;
 }
 
+export type MallocKind = "unknown" | "glibc";
+
 export interface Memory {
   /** Resident set. */
   rss: number;
@@ -271,6 +318,10 @@ export interface Memory {
   swap: number;
   /** The smallest cgroup limit. */
   limit: number | null;
+  /** Memory in transparent huge pages. */
+  huge_pages: number | null;
+  breakdown: Breakdown;
+  trim: Trims;
 }
 
 export interface Net {
@@ -281,7 +332,7 @@ export interface Net {
 }
 
 export interface Orders {
-  /** `young`, `middle`, `full`, `freeze`, `snapshot`, `reap` or `throttle`. */
+  /** `young`, `middle`, `full`, `freeze`, `snapshot`, `reap`, `throttle` or `trim`. */
   what: string;
   /** Why. */
   reason: string;
@@ -522,6 +573,17 @@ export interface TimeByCause {
   unknown: number;
 }
 
+export interface Trims {
+  /** How often free memory of `malloc` was given back. */
+  count: number;
+  /** Resident memory that this has saved. */
+  saved_bytes: number;
+  /** How long it took; the program went on meanwhile. */
+  total_ms: number;
+  /** The longest time that an arena of `malloc` was locked for it. */
+  max_lock_ms: number;
+}
+
 export interface Waits {
   /** Requests whose wait the kernel or a proxy has told. */
   measured: number;
@@ -606,6 +668,17 @@ export type SeriesName =
   | "memory.uss"
   | "memory.swap"
   | "memory.limit"
+  | "memory.breakdown.python_used"
+  | "memory.breakdown.python_free"
+  | "memory.breakdown.malloc_used"
+  | "memory.breakdown.malloc_free"
+  | "memory.breakdown.mapped"
+  | "memory.breakdown.stacks"
+  | "memory.breakdown.libraries"
+  | "memory.breakdown.other"
+  | "memory.malloc_arenas"
+  | "memory.trimmable"
+  | "memory.trims"
   | "memory.children"
   | "cpu.percent"
   | "io.read"

@@ -55,7 +55,7 @@ pub(crate) struct Actor {
     pub(crate) orders: ArrayQueue<(u64, Order)>,
     pub(crate) troubles: ArrayQueue<String>,
     pub(crate) landings: ArrayQueue<Latest>,
-    ids: AtomicU64,
+    pub(super) ids: AtomicU64,
     /// What is being carried out, for threads that hold the GIL; and whether something is, for the others.
     running: Mutex<Option<Running>>,
     acting: AtomicBool,
@@ -337,14 +337,14 @@ impl Actor {
     /// Carries an order out in the calling thread. In the callback of a collection CPython's flag still says that the
     /// collection runs, although its lists are in order and nothing of it is left to do: it is lowered meanwhile.
     fn carry_out(&self, vm: &impl Vm, hooks: &Hooks, order: Order, in_callback: bool) {
-        let order = Order { id: self.ids.fetch_add(1, Ordering::Relaxed) + 1, ..order };
+        let order = self.numbered(order);
         let terms = self.terms.load(Ordering::Relaxed);
         let began = vm.now();
         let _running = self.begin(vm, order);
         let lowers = in_callback && !matches!(order.decision, Decision::Throttle { .. });
         let _lowered = lowers.then(|| Lowered::new(vm));
         let done = match order.decision {
-            Decision::Wait => Ok(()),
+            Decision::Wait | Decision::Trim => Ok(()),
             Decision::Young => vm.collect(0).map(drop),
             Decision::Middle => vm.collect(1).map(drop),
             Decision::Full => vm.collect(2).map(drop),

@@ -10,4 +10,5 @@ pub(crate) mod loans;
 pub(crate) mod remote;
 #[cfg(test)]
 mod schedules;
+pub(crate) mod trim;
 pub(crate) mod vm;

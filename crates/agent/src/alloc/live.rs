@@ -193,6 +193,12 @@ impl LiveBlocks {
         (0..PLACES).filter(|at| self.keys[*at].load(Acquire) > RESERVED).map(|at| self.read(at))
     }
 
+    /// The addresses of samples of at least this size.
+    pub(super) fn addresses(&self, least: u32) -> impl Iterator<Item = usize> {
+        let large = (0..PLACES).filter(move |at| self.samples[*at].size.load(Relaxed) >= least);
+        large.map(|at| self.keys[at].load(Acquire)).filter(|address| *address > RESERVED)
+    }
+
     /// How many there are.
     pub(super) fn count(&self) -> u32 {
         self.count.load(Relaxed)

@@ -27,6 +27,7 @@ mod texts;
 use std::ffi::c_void;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Release;
 
 use neurogc_settings::{AllocationSetting, Settings};
@@ -34,7 +35,7 @@ use neurogc_wire::sites::AllocationMode;
 
 pub(crate) use history::SiteHistory;
 pub(crate) use native::ignore_this_thread;
-pub(crate) use report::{site_table, summary};
+pub(crate) use report::{large_blocks, site_at, site_table, summary};
 
 use crate::cpython::allocators::{self, Allocators, Domain};
 use crate::cpython::own_stack::OwnStack;
@@ -90,6 +91,12 @@ pub(crate) fn stop() {
 /// The memory of the sampler's tables, in bytes.
 pub(crate) fn resident() -> u64 {
     sampler().map_or(0, |sampler| sampler.tables.resident() as u64)
+}
+
+/// Whether `malloc` is that of glibc.
+pub(crate) fn malloc_is_glibc() -> bool {
+    static IS_GLIBC: OnceLock<bool> = OnceLock::new();
+    *IS_GLIBC.get_or_init(|| symbol(c"gnu_get_libc_version").is_some() && has_sizes_in_front())
 }
 
 /// A forked child begins with empty tables, which most kernels see to.

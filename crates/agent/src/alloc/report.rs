@@ -212,6 +212,27 @@ pub(crate) fn summary(sampling: &Sampling, history: &SiteHistory, installed: u64
     report
 }
 
+/// Large blocks that were sampled and that a mapping of their own may begin with, in the order of their addresses.
+pub(crate) fn large_blocks() -> Vec<usize> {
+    const LEAST: u32 = 128 << 10;
+    const PAGE: usize = 4096;
+    const HEAD: usize = 16;
+    let Some(sampler) = sampler() else { return Vec::new() };
+    let mut found: Vec<usize> = sampler.tables.live.addresses(LEAST).filter(|block| block % PAGE == HEAD).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Where the block or the mapping at an address was allocated, as far as that is known.
+pub(crate) fn site_at(address: usize) -> Option<String> {
+    let tables = sampler()?.tables;
+    let node =
+        tables.live.get(address).map(|sample| sample.site.node()).or_else(|| tables.mappings.node_at(address))?;
+    let facts = tables.stacks.facts(node)?;
+    let text = |number| tables.stacks.texts.text(number);
+    Some(format!("{}:{} in {}", text(facts.file), facts.line, text(facts.function)))
+}
+
 fn per_second(amount: f64, nanoseconds: u64) -> f64 {
     // Over less than a second a rate says nothing.
     amount / (nanoseconds as f64 / 1e9).max(1.0)

@@ -54,6 +54,7 @@ pub(crate) fn kind(order: Order) -> Option<OrderKind> {
         Decision::Snapshot { .. } => Some(OrderKind::Snapshot),
         Decision::Reap { .. } => Some(OrderKind::Reap),
         Decision::Throttle { .. } => Some(OrderKind::Throttle),
+        Decision::Trim => Some(OrderKind::Trim),
     }
 }
 

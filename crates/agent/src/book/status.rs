@@ -2,7 +2,7 @@
 
 use neurogc_diagnose::{Evidence, diagnose};
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::{AgentCost, Bound, Compared, Conduct, Forecasts, Guards, Status};
+use neurogc_wire::status::{AgentCost, Bound, Compared, Conduct, Forecasts, Guards, Memory, Status};
 
 use crate::alloc;
 use crate::book::order_log::OrderLog;
@@ -42,10 +42,13 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
     let state = agent.actor.policy_state();
     let allocations = alloc::summary(&agent.sampling, &lock(&agent.sites), agent.installed, monotonic_ns());
     let census = lock(&agent.census).report();
+    let breakdown = lock(&agent.breakdown).latest().map(|latest| latest.breakdown).unwrap_or_default();
+    let trim = lock(&agent.trimming).totals();
     let now = monotonic_ns();
     let uptime = now.saturating_sub(agent.installed);
     let ledger = agent.ledger();
     let second = ledger.second(now);
+    let memory = Memory { breakdown, trim, ..ledger.seen.memory };
     let mut gc = ledger.collections.report(second, stops == Stops::Settled);
     gc.tracked = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
     gc.frozen = frozen;
@@ -70,7 +73,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
         conduct: conduct(agent, &ledger.orders, state, now),
         bound: bound(state),
         gil: ledger.gaps.report(),
-        memory: ledger.seen.memory,
+        memory,
         allocations,
         census,
         requests: ledger.requests.report(&agent.hooks.routes, in_flight, agent.installed, second),

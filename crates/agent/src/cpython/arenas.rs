@@ -149,6 +149,29 @@ pub(crate) fn are_pools(addresses: &[usize]) -> impl Iterator<Item = bool> {
     memory::copies(addresses).into_iter().map(move |bytes| bytes.is_some_and(is_genuine))
 }
 
+/// What a pool is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolUse {
+    /// The number of its arena.
+    pub(crate) arena: u32,
+    /// The size of its blocks.
+    pub(crate) block: usize,
+    /// How many are in use.
+    pub(crate) blocks: usize,
+}
+
+/// The length of a pool's header.
+pub(crate) const POOL_HEADER: usize = size_of::<PoolHeader>();
+
+/// What the pool with this header is used for; None where it is no such header.
+pub(crate) fn pool_use(header: [u8; POOL_HEADER]) -> Option<PoolUse> {
+    // SAFETY: a header is made of whole numbers, and any bytes make some.
+    let header = unsafe { std::mem::transmute::<[u8; POOL_HEADER], PoolHeader>(header) };
+    let block = 16 * (header.size_class as usize + 1);
+    let fits = header.is_genuine() && header.count <= POOL / block;
+    fits.then_some(PoolUse { arena: header.arena, block, blocks: header.count })
+}
+
 /// Puts new arenas into huge pages from now on, or no longer. False where there can be none. The caller holds the GIL.
 pub(crate) fn use_huge_pages(wanted: bool) -> bool {
     let can = wanted && is_pymalloc() && huge::are_possible() && is_in_place(true);

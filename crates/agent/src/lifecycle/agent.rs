@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::Name;
 use neurogc_settings::Settings;
+use neurogc_wire::breakdown::MemoryReport;
 use neurogc_wire::sites::{AllocationMode, SiteTable};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
@@ -19,6 +20,7 @@ use crate::act::census::OwnCensus;
 use crate::act::dumps::OwnDumps;
 use crate::act::loans::Loans;
 use crate::act::remote::Remote;
+use crate::act::trim::Trimming;
 use crate::alloc::{Sampling, SiteHistory, site_table};
 use crate::book::census::CensusBook;
 use crate::book::ledger::Ledger;
@@ -29,6 +31,7 @@ use crate::lifecycle::rounds::{Rounds, wait_until};
 use crate::lifecycle::threads::{Crew, Member, catch};
 use crate::python::gc_functions::leave_to_cpython;
 use crate::python::prefork::forks_workers_now;
+use crate::sense::breakdown::{self, BreakdownReader};
 use crate::sense::children::Proportions;
 use crate::sense::frozen::Frozen;
 use crate::sense::hooks::Hooks;
@@ -89,6 +92,9 @@ pub(crate) struct Agent {
     pub(crate) forked: bool,
     /// The sense that the uplink feeds. It outlives the uplink's thread, which every fork ends.
     pub(crate) process: Mutex<ProcessReader>,
+    /// Where the memory is, and what was given back of it.
+    pub(crate) breakdown: Mutex<BreakdownReader>,
+    pub(crate) trimming: Mutex<Trimming>,
     /// What status reports remember from one to the next, because it is dear to read.
     pub(crate) proportions: Mutex<Proportions>,
     pub(crate) frozen: Mutex<Frozen>,
@@ -160,6 +166,8 @@ impl Agent {
             owns_trace: host.owns_trace,
             forked: false,
             process: Mutex::new(ProcessReader::new()),
+            breakdown: Mutex::new(BreakdownReader::new(installed)),
+            trimming: Mutex::default(),
             proportions: Mutex::default(),
             frozen: Mutex::default(),
             pid: std::process::id(),
@@ -327,6 +335,17 @@ impl Agent {
         wait_until(are_done, FRESH_PATIENCE);
     }
 
+    /// Has the uplink do a round, and waits for its end. False where it did not come within the time.
+    pub(crate) fn await_uplink(&self, patience: Duration) -> bool {
+        let round = self.uplink_rounds.ask();
+        match &lock(&self.threads).running {
+            Some(running) if self.pid == std::process::id() => running.unpark(),
+            _ => return false,
+        }
+        wait_until(|| self.uplink_rounds.has_answered(round), patience);
+        self.uplink_rounds.has_answered(round)
+    }
+
     /// Where live memory was allocated, compared with so many seconds ago if that is given; else why that is not known.
     pub(crate) fn site_table(&self, since: Option<u32>) -> Result<SiteTable, String> {
         let ago = since.map(|seconds| u64::from(seconds) * 1_000_000_000);
@@ -336,6 +355,13 @@ impl Agent {
         }
         site_table(&lock(&self.sites), self.installed_unix_ns / 1_000_000, monotonic_ns(), ago)
             .ok_or_else(|| "allocations are not sampled in this process".to_owned())
+    }
+
+    /// Reads where the resident memory is, until `enough`. It takes a while, but the program goes on.
+    pub(crate) fn read_memory(&self, enough: impl Fn() -> bool) -> Option<MemoryReport> {
+        let now = monotonic_ns();
+        let (report, took) = breakdown::read(enough)?;
+        Some(lock(&self.breakdown).keep(report, now, took))
     }
 
     /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.

@@ -3,6 +3,7 @@
 pub(crate) mod gc_functions;
 pub(crate) mod heap;
 pub(crate) mod mark;
+pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod moments;
 pub(crate) mod prefork;

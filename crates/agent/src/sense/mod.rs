@@ -2,6 +2,7 @@
 //! machine that is fed by the sampler or the uplink and asked by the status report.
 
 pub(crate) mod arrivals;
+pub(crate) mod breakdown;
 pub(crate) mod cgroup;
 pub(crate) mod children;
 pub(crate) mod collections;

@@ -104,6 +104,7 @@ impl ProcessReader {
                         + kilobytes(text, "Private_Hugetlb:").unwrap_or(0),
                 )
             });
+            memory.huge_pages = rollup.as_deref().and_then(|text| kilobytes(text, "AnonHugePages:"));
             self.rollup_took = monotonic_ns() - now;
             self.rollup_due = now + (self.rollup_took * ROLLUP_RARITY).max(ROLLUP_SOONEST_NS);
         }

@@ -216,6 +216,10 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Ok(table) => Answer::Sites(Box::new(table)),
             Err(reason) => Answer::Refused(reason),
         },
+        Ask::Memory => match agent.read_memory(|| agent.stopping()) {
+            Some(report) => Answer::Memory(Box::new(report)),
+            None => Answer::Refused("/proc cannot be read, or the program ends".to_owned()),
+        },
     }
 }
 

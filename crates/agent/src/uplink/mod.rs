@@ -11,6 +11,7 @@ mod connections;
 mod control;
 mod follower;
 mod listeners;
+mod memory;
 mod push;
 mod response;
 mod trace_file;
@@ -222,6 +223,10 @@ impl<'a> Uplink<'a> {
             self.agent.actor.ceiling.store(ceiling.unwrap_or(0), Ordering::Relaxed);
         }
         self.dump_if_due(seen.memory.rss, seen.memory.limit);
+        // What it reads is copied to a file of its own, and that must not become one of the program's.
+        if self.descriptors == Descriptors::Private {
+            memory::attend(self.agent, now, seen.memory.limit, self.is_heard(), asked);
+        }
         let mut ledger = self.agent.ledger();
         ledger.process(now, seen);
         if seen.threads == 0 {

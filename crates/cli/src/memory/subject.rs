@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use neurogc_sites::{compare, export};
+use neurogc_wire::breakdown::MemoryReport;
 use neurogc_wire::sites::{AllocationMode, SiteTable};
 use neurogc_wire::trace;
 
@@ -48,6 +49,12 @@ impl Subject {
             say(remark);
         }
         Ok(table)
+    }
+
+    /// Where the resident memory of a process is. A file knows nothing about that.
+    pub(crate) fn memory(&self) -> Result<Option<MemoryReport>, Failure> {
+        let Self::Process(pid) = self else { return Ok(None) };
+        Rendezvous::of_this_machine().memory(*pid, PATIENCE).map(Some).map_err(Failure::failed)
     }
 
     /// The name of a file about this, with an ending.

@@ -234,7 +234,7 @@ impl Rehearsal {
     fn carry_out(&mut self, order: Order, observation: Observation, tick: &RehearsalTick) {
         let filled = self.filled();
         let pause = match order.decision {
-            Decision::Wait => return,
+            Decision::Wait | Decision::Trim => return,
             Decision::Young => self.collect(Generation::Young, tick),
             Decision::Middle => self.collect(Generation::Middle, tick),
             Decision::Full | Decision::Freeze => self.collect(Generation::Full, tick),

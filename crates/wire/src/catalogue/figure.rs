@@ -1,6 +1,7 @@
 //! What the catalogue says about one figure.
 
 use super::series::Fold;
+use crate::breakdown::MallocKind;
 use crate::report::Sample;
 use crate::sites::AllocationMode;
 
@@ -388,6 +389,12 @@ impl Reading for String {
 }
 
 impl Reading for AllocationMode {
+    fn text(&self) -> Option<&str> {
+        Some(self.name())
+    }
+}
+
+impl Reading for MallocKind {
     fn text(&self) -> Option<&str> {
         Some(self.name())
     }

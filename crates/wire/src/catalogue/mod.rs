@@ -37,6 +37,7 @@ pub const SECTIONS: &[Section] = &[
     Section { name: "requests", figures: sections::program::REQUESTS },
     Section { name: "stalls", figures: sections::program::STALLED },
     Section { name: "process", figures: sections::process::PROCESS },
+    Section { name: "memory", figures: sections::memory::MEMORY },
     Section { name: "allocations", figures: sections::process::ALLOCATIONS },
     Section { name: "census", figures: sections::process::CENSUS },
     Section { name: "agent", figures: sections::process::AGENT },

@@ -17,12 +17,14 @@ pub enum OrderKind {
     Reap = 5,
     /// Slow the threads that allocate down, because the heap has outgrown its goal.
     Throttle = 6,
+    /// Give free memory of the C library back to the system.
+    Trim = 7,
 }
 
 impl OrderKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Young, Self::Middle, Self::Full, Self::Freeze, Self::Snapshot, Self::Reap, Self::Throttle];
+    pub const ALL: [Self; 8] =
+        [Self::Young, Self::Middle, Self::Full, Self::Freeze, Self::Snapshot, Self::Reap, Self::Throttle, Self::Trim];
 
     /// The name used in reports.
     #[must_use]
@@ -35,6 +37,7 @@ impl OrderKind {
             Self::Snapshot => "snapshot",
             Self::Reap => "reap",
             Self::Throttle => "throttle",
+            Self::Trim => "trim",
         }
     }
 
@@ -60,7 +63,7 @@ mod tests {
         for (number, kind) in (0..).zip(OrderKind::ALL) {
             assert_eq!((kind.number(), OrderKind::from_number(number)), (number, Some(kind)));
         }
-        let names = ["young", "middle", "full", "freeze", "snapshot", "reap", "throttle"];
-        assert_eq!((OrderKind::ALL.map(OrderKind::name), OrderKind::from_number(7)), (names, None));
+        let names = ["young", "middle", "full", "freeze", "snapshot", "reap", "throttle", "trim"];
+        assert_eq!((OrderKind::ALL.map(OrderKind::name), OrderKind::from_number(8)), (names, None));
     }
 }

@@ -400,5 +400,6 @@ pub(super) fn number(decision: Decision) -> usize {
         Decision::Snapshot { .. } => 5,
         Decision::Reap { .. } => 6,
         Decision::Throttle { .. } => 7,
+        Decision::Trim => 8,
     }
 }

@@ -9,10 +9,11 @@ use std::io::Write;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use neurogc_sites::{GroupBy, Measure, SiteChoice};
+use neurogc_sites::{GroupBy, Measure, SiteChoice, SiteReport};
 
 use crate::failure::{CommandResult, Failure};
 use crate::figures;
+use crate::memory::breakdown;
 use crate::memory::subject::Subject;
 
 /// Lines in the summary.
@@ -20,7 +21,8 @@ const TOP: usize = 5;
 
 /// See where live memory was allocated, and what grows
 ///
-/// With a process alone it prints a summary: how much is live, how fast the program allocates, and the largest places.
+/// With a process alone it prints a summary: how much is live, how fast the program allocates, the largest places, and where
+/// the resident memory is.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -62,7 +64,18 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
             let table = subject.table(arguments.since)?;
             let measure = measure(arguments.since.and(table.compared_unix_ms).is_some(), false);
             let choice = SiteChoice { by: GroupBy::Line, measure, top: TOP, ..SiteChoice::default() };
-            sites::show(&table, &choice, arguments.json, out)
+            let memory = subject.memory()?;
+            if arguments.json {
+                let mut report = serde_json::to_value(SiteReport::of(&table, &choice))?;
+                report["memory"] = serde_json::to_value(&memory)?;
+                writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+                return Ok(());
+            }
+            sites::show(&table, &choice, false, out)?;
+            if let Some(memory) = memory {
+                write!(out, "\n{}", breakdown::text(&memory))?;
+            }
+            Ok(())
         }
     }
 }

@@ -26,7 +26,8 @@ pub(crate) const CONDUCT: &[Figure] = &[
         .counter(Unit::Count, "Full collections of the program that were put off")
         .note("See `explicit_collect`."),
     figure!(conduct.orders).list("What was ordered, by reason"),
-    item!("conduct.orders[].what").text("`young`, `middle`, `full`, `freeze`, `snapshot`, `reap` or `throttle`"),
+    item!("conduct.orders[].what")
+        .text("`young`, `middle`, `full`, `freeze`, `snapshot`, `reap`, `throttle` or `trim`"),
     item!("conduct.orders[].reason").text("Why"),
     item!("conduct.orders[].guard").switch("Whether memory could not wait any longer").note("See `gc.forced`."),
     item!("conduct.orders[].count")

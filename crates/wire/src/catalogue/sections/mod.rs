@@ -3,5 +3,6 @@
 pub(super) mod conduct;
 pub(super) mod gc;
 pub(super) mod lately;
+pub(super) mod memory;
 pub(super) mod process;
 pub(super) mod program;
