@@ -5,6 +5,10 @@ use super::trend::{median, slope};
 /// A load that varies by less than this share of its middle explains nothing.
 const VARIES: f64 = 0.2;
 
+/// A load that has risen by this share has risen, and it must have risen by this part of what the memory has.
+const RISEN: f64 = 0.05;
+const AS_MUCH: f64 = 0.7;
+
 /// How much worse than time the load may explain the memory, as a ratio of squared errors.
 const AS_GOOD: f64 = 1.6;
 
@@ -19,30 +23,28 @@ const MOST: f64 = 0.5;
 /// A leak grows with the number of all requests so far, and so also where the load is steady. Memory that follows the load
 /// is a function of the load now, or of the highest load so far, because allocators keep what they had.
 pub(super) fn follows(points: &[(f64, f64)], load: &[f64]) -> bool {
-    let load = smooth(load);
-    let mut sorted = load.clone();
-    let middle = median(&mut sorted).abs();
-    let (Some(least), Some(most)) = (sorted.get(sorted.len() / 10), sorted.get(sorted.len() * 9 / 10)) else {
-        return false;
-    };
-    if most - least <= VARIES * middle || points.len() < 6 {
+    if points.len() < 6 {
         return false;
     }
     let values: Vec<_> = points.iter().map(|point| point.1).collect();
     let times: Vec<_> = points.iter().map(|point| point.0).collect();
-    let highest = running(&load, 0.0, f64::max);
-    let sum = running(&load, 0.0, |sum, value| sum + value);
-    let variation = error(&values, &[]);
-    let by_load = error(&values, &load).min(error(&values, &highest));
-    let by_sum = error(&values, &sum);
-    let by_time = error(&values, &times).min(by_sum);
-    if by_load > (1.0 - MOST) * variation || correlates_down(&values, &load) {
+    let smoothed = smooth(load);
+    let sum = running(&smoothed, 0.0, |sum, value| sum + value);
+    // Allocators keep what the highest load needed.
+    let highest = [load, &smoothed].map(|load| running(load, 0.0, f64::max));
+    let causes = [load, &smoothed, &highest[0], &highest[1]];
+    let better = |one: &&&[f64], other: &&&[f64]| error(&values, one).total_cmp(&error(&values, other));
+    let Some(cause) = causes.iter().min_by(better) else { return false };
+    let (by_load, by_sum, by_time) = (error(&values, cause), error(&values, &sum), error(&values, &times));
+    if correlates_down(&values, cause) {
         return false;
     }
-    if by_load <= AS_GOOD * by_time {
+    let explains = by_load <= (1.0 - MOST) * error(&values, &[]) && by_load <= AS_GOOD * by_time.min(by_sum);
+    if explains && varies(&smoothed) {
         return by_sum > CLEARLY * by_load;
     }
-    // Both rise, and the load is the noisier measure of the two. It is believed where it has risen by as much.
+    // Both rise, and the load is the noisier measure of the two. It is believed where it has risen by as much, and where
+    // the sum of all requests is no better an explanation.
     let rise = |values: &[f64]| {
         let points: Vec<_> = times.iter().copied().zip(values.iter().copied()).collect();
         let rate = slope(&points, 2.6);
@@ -50,7 +52,27 @@ pub(super) fn follows(points: &[(f64, f64)], load: &[f64]) -> bool {
         let start = values.iter().copied().fold(f64::INFINITY, f64::min).abs().max(1e-9);
         if rate.low > 0.0 { rate.middle * span / start } else { 0.0 }
     };
-    rise(&load) >= rise(&values) && by_sum > CLEARLY * by_load
+    let of_load = rise(load);
+    of_load >= RISEN && of_load >= AS_MUCH * rise(&values) && (by_sum > CLEARLY * by_load || by_time <= by_sum)
+}
+
+/// Whether a load varies by a good part of itself.
+fn varies(load: &[f64]) -> bool {
+    let mut sorted = load.to_vec();
+    let middle = median(&mut sorted).abs();
+    let share = |tenths: usize| sorted[(sorted.len() * tenths / 10).min(sorted.len() - 1)];
+    share(9) - share(1) > VARIES * middle
+}
+
+/// The same for values that are too few for that: whether the load has risen by about as much, as a share of what it was.
+pub(super) fn few_follow(points: &[(f64, f64)], load: &[f64]) -> bool {
+    let rise = |first: Option<f64>, last: Option<f64>| {
+        let (first, last) = (first.unwrap_or(0.0), last.unwrap_or(0.0));
+        (last - first) / first.abs().max(1e-9)
+    };
+    let of_load = rise(load.first().copied(), load.last().copied());
+    let of_values = rise(points.first().map(|point| point.1), points.last().map(|point| point.1));
+    of_load >= 2.0 * RISEN && of_load >= AS_MUCH * of_values
 }
 
 /// Means of five neighbours: a rate that is counted over a second jumps about.

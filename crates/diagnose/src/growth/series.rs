@@ -101,10 +101,11 @@ impl Series {
         })
     }
 
-    /// The mean at a moment, by this level.
+    /// The mean at a moment, by this level, or by a coarser one that still has it.
     #[must_use]
     pub fn at(&self, level: usize, at_s: f64) -> Option<f64> {
-        self.levels[level.min(LEVELS - 1)].of((at_s / width_s(level)) as u64).map(|bucket| f64::from(bucket.mean))
+        let of = |level: usize| self.levels[level].of((at_s / width_s(level)) as u64);
+        (level..LEVELS).find_map(of).map(|bucket| f64::from(bucket.mean))
     }
 
     /// Everything that is kept, each time by the finest level that covers it, the oldest first.
@@ -182,7 +183,7 @@ mod tests {
         let points: Vec<_> = series.points(0, 0.0).collect();
         let expected = [Point { at_s: 2.5, low: 2.0, mean: 4.0 }, Point { at_s: 32.5, low: 9.0, mean: 9.0 }];
         assert_eq!(points, expected);
-        assert_eq!((series.at(0, 1.0), series.at(0, 10.0), series.at(1, 10.0)), (Some(4.0), None, Some(4.0)));
+        assert_eq!((series.at(0, 1.0), series.at(0, 10.0), series.at(0, 90.0)), (Some(4.0), Some(4.0), Some(5.25)));
     }
 
     #[test]

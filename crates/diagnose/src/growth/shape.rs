@@ -3,9 +3,9 @@
 //! Growth counts as growth only where it goes through the whole window, has not slowed down, did not come in a few steps,
 //! is more than what came and went before, and is not explained by the load. Everything else has a name of its own.
 
-use super::load::follows;
+use super::load::{few_follow, follows};
 use super::series::{LEVELS, Point, Series, width_s};
-use super::trend::{Slope, median, noise, slope};
+use super::trend::{Slope, median, noise, slope, speed_at_end};
 
 /// A window needs so many points, unless its values are exact.
 const LEAST_POINTS: usize = 16;
@@ -22,13 +22,22 @@ const WARM_UP_S: (f64, f64) = (20.0, 1200.0);
 const FALL: f64 = 0.35;
 
 /// Where it comes and goes, so many low points in a row must rise.
-const LEAST_LOWS: usize = 5;
+const LEAST_LOWS: usize = 6;
 
 /// Growth that came in fewer rises than this is a matter of steps.
 const LEAST_RISES: f64 = 5.0;
 
 /// Growth is slowing down where its last part is below this share of the part before.
 const SLOWING: f64 = 0.77;
+
+/// And where a parabola through all values grows at its end by less than this share of its mean.
+const SPEED_AT_END: f64 = 0.6;
+
+/// How sure it must be that the last half grows, in standard deviations.
+const LATE_Z: f64 = 1.6;
+
+/// The same for a few exact values: the last rise against the first.
+const SLOWING_FEW: f64 = 0.72;
 
 /// Growth that began lately must be this many times what the figure varied by before.
 const BEYOND: f64 = 1.0;
@@ -241,10 +250,18 @@ fn shape(
     let rate = slope(points, scale.z);
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return (Shape::TooShort, rate) };
     let (seconds, grown, least) = (last.0 - first.0, rise(points), least(growth.now, scale));
+    if grown <= -least && rate.high < 0.0 {
+        return (Shape::Falling, rate);
+    }
     match falls(points, least) {
         Falls::None => {}
         Falls::Swings => return (Shape::Swinging, rate),
-        Falls::RisingLows(rate) => return (Shape::Rising, rate),
+        Falls::RisingLows(lows) => {
+            let bottoms: Vec<_> = lows.iter().map(|at| points[*at]).collect();
+            let at_lows = |load: &Vec<f64>| lows.iter().map(|at| load[*at]).collect::<Vec<_>>();
+            let follows = loads.iter().any(|load| follows(points, load) || few_follow(&bottoms, &at_lows(load)));
+            return (if follows { Shape::FollowsLoad } else { Shape::Rising }, slope(&bottoms, 1.0));
+        }
         // It has gone far beyond what it came from: a new window begins there.
         Falls::Beyond(from) if depth > 0 && points.len() - from >= LEAST_POINTS => {
             let loads: Vec<_> = loads.iter().map(|load| load[from..].to_vec()).collect();
@@ -253,17 +270,18 @@ fn shape(
         Falls::Beyond(_) => return (Shape::Swinging, rate),
     }
     let steady = rate.middle * seconds;
-    if grown <= -least && rate.high < 0.0 {
-        return (Shape::Falling, rate);
-    }
     if grown < least {
         return (Shape::Flat, rate);
     }
     let few = points.len() < LEAST_POINTS;
     if !few && rate.low <= 0.0 || steady < least {
-        return (if has_levelled(points, rate) { Shape::Level } else { Shape::Flat }, rate);
+        return match has_levelled(points, rate) {
+            true if rises(points) < LEAST_RISES => (Shape::Stepped, rate),
+            true => (Shape::Level, rate),
+            false => (Shape::Flat, rate),
+        };
     }
-    if loads.iter().any(|load| follows(points, load)) {
+    if loads.iter().any(|load| if few { few_follow(points, load) } else { follows(points, load) }) {
         return (Shape::FollowsLoad, rate);
     }
     if few {
@@ -298,8 +316,11 @@ fn course(points: &[(f64, f64)], rate: Slope) -> Shape {
     if difference > 0.0 && before.middle - after.middle > 1.5 * doubt(before).hypot(doubt(after)) {
         return Shape::Slowing;
     }
+    if speed_at_end(points).is_some_and(|share| share < SPEED_AT_END) {
+        return Shape::Slowing;
+    }
     // Where values vary so much that the last half does not tell, nothing is said.
-    if slope(&points[count / 2..], 1.3).low <= 0.0 { Shape::Flat } else { Shape::Rising }
+    if slope(&points[count / 2..], LATE_Z).low <= 0.0 { Shape::Flat } else { Shape::Rising }
 }
 
 /// A few exact values: each must be above the one before, and the last rise not much slower than the others.
@@ -314,11 +335,16 @@ fn shape_of_few(points: &[(f64, f64)]) -> Shape {
         Shape::Swinging
     } else if rates.iter().filter(|rate| **rate > 0.0).count() < 3 {
         Shape::Stepped
-    } else if last < 0.5 * middle {
+    } else if last < 0.5 * middle || (mostly_down(&rates) && last < SLOWING_FEW * rates[0]) {
         Shape::Slowing
     } else {
         Shape::Rising
     }
+}
+
+fn mostly_down(rates: &[f64]) -> bool {
+    let down = rates.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    down * 4 >= 3 * (rates.len() - 1)
 }
 
 /// Whether a rise is over: the last third is flat against the whole.
@@ -357,8 +383,8 @@ enum Falls {
     None,
     /// It rises and falls.
     Swings,
-    /// It falls again and again, and each time to a higher value.
-    RisingLows(Slope),
+    /// It falls again and again, and each time to a higher value, at these indices.
+    RisingLows(Vec<usize>),
     /// Since the low point of this index it has gone far beyond its earlier range.
     Beyond(usize),
 }
@@ -389,8 +415,8 @@ fn falls(points: &[(f64, f64)], least: f64) -> Falls {
     let Some(&last) = lows.last() else { return Falls::None };
     let bottoms: Vec<_> = lows.iter().map(|at| points[*at]).collect();
     let up = bottoms.windows(2).all(|pair| pair[1].1 > pair[0].1);
-    if bottoms.len() >= LEAST_LOWS && up && shape_of_few(&bottoms) == Shape::Rising && rise(&bottoms) > 0.5 * fall {
-        return Falls::RisingLows(slope(&bottoms, 1.0));
+    if bottoms.len() >= LEAST_LOWS && up && shape_of_few(&bottoms) == Shape::Rising && rise(&bottoms) > 0.8 * fall {
+        return Falls::RisingLows(lows);
     }
     let before = highest(&points[..=last]) - lowest(&points[..=last]);
     let since = points.last().map_or(0.0, |end| end.1 - points[last].1);

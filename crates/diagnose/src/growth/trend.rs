@@ -38,7 +38,7 @@ pub(super) fn slope(points: &[(f64, f64)], z: f64) -> Slope {
     let pairs = slopes.len();
     let middle = sorted_median(&slopes);
     let number = count as f64;
-    let variance = number * (number - 1.0) * (2.0 * number + 5.0) / 18.0 * inflation(points, middle);
+    let variance = number * (number - 1.0) * (2.0 * number + 5.0) / 18.0 * inflation(points);
     let spread = z * variance.sqrt();
     // Ranks from one, as the books have them.
     let rank = |rank: f64| if rank < 1.0 || rank > pairs as f64 { None } else { slopes.get(rank as usize - 1).copied() };
@@ -49,9 +49,10 @@ pub(super) fn slope(points: &[(f64, f64)], z: f64) -> Slope {
     }
 }
 
-/// By how much the variance of a rank statistic is larger because each value resembles the one before it.
-fn inflation(points: &[(f64, f64)], slope: f64) -> f64 {
-    let residuals = residuals(points, slope);
+/// By how much the variance of a rank statistic is larger because each value resembles the one before it. A bend is no such
+/// resemblance, so that values are compared with a parabola.
+fn inflation(points: &[(f64, f64)]) -> f64 {
+    let residuals = off_parabola(points);
     let total: f64 = residuals.iter().map(|it| it * it).sum();
     if total <= f64::EPSILON * points.iter().map(|it| it.1 * it.1).sum::<f64>() {
         return 1.0;
@@ -59,6 +60,56 @@ fn inflation(points: &[(f64, f64)], slope: f64) -> f64 {
     let lagged: f64 = residuals.windows(2).map(|pair| pair[0] * pair[1]).sum();
     let correlation = (lagged / total).clamp(0.0, 0.9);
     (1.0 + correlation) / (1.0 - correlation)
+}
+
+/// What is left of the values without the parabola that fits them best.
+fn off_parabola(points: &[(f64, f64)]) -> Vec<f64> {
+    parabola(points).0
+}
+
+/// How fast the best parabola through the values grows at its end, as a share of its mean growth; none where a straight line
+/// would do as well.
+pub(super) fn speed_at_end(points: &[(f64, f64)]) -> Option<f64> {
+    let (left, [_, straight, bent], square) = parabola(points);
+    let freedom = points.len() as f64 - 3.0;
+    if freedom < 3.0 || straight <= 0.0 {
+        return None;
+    }
+    let noise = (left.iter().map(|it| it * it).sum::<f64>() / freedom * inflation(points)).sqrt();
+    // Time runs from -1 to 1, where the second column has the slope 2.
+    (bent.abs() * square.sqrt() > 3.0 * noise).then(|| (straight + 2.0 * bent) / straight)
+}
+
+/// What the best parabola leaves, the parts of its orthogonal columns, and the square of the last of them. Time runs from -1
+/// to 1.
+fn parabola(points: &[(f64, f64)]) -> (Vec<f64>, [f64; 3], f64) {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return (Vec::new(), [0.0; 3], 0.0) };
+    let half = ((last.0 - first.0) / 2.0).max(f64::MIN_POSITIVE);
+    let times: Vec<_> = points.iter().map(|point| (point.0 - first.0) / half - 1.0).collect();
+    let mut left: Vec<_> = points.iter().map(|point| point.1).collect();
+    // Each column is made orthogonal to those before it, and then its part is taken away.
+    let mut columns: Vec<Vec<f64>> = Vec::new();
+    let (mut parts, mut square) = ([0.0; 3], 0.0);
+    for (power, part) in parts.iter_mut().enumerate() {
+        let mut column: Vec<_> = times.iter().map(|time| time.powi(power as i32)).collect();
+        for before in &columns {
+            take_away(&mut column, before);
+        }
+        *part = take_away(&mut left, &column);
+        square = column.iter().map(|it| it * it).sum();
+        columns.push(column);
+    }
+    (left, parts, square)
+}
+
+fn take_away(from: &mut [f64], column: &[f64]) -> f64 {
+    let own: f64 = column.iter().map(|it| it * it).sum();
+    if own <= 1e-12 {
+        return 0.0;
+    }
+    let part = from.iter().zip(column).map(|(one, other)| one * other).sum::<f64>() / own;
+    from.iter_mut().zip(column).for_each(|(value, of_column)| *value -= part * of_column);
+    part
 }
 
 /// What is left of the values without a line of this slope through their middle.

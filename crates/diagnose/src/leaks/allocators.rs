@@ -21,6 +21,9 @@ const PROCESS_S: f64 = 800.0;
 /// Growth of a line below this share of what is found already is no finding of its own.
 const BESIDE: f64 = 0.25;
 
+/// Growth of the process that can be seen at all.
+pub(super) const VISIBLE_BYTES: f64 = 12.0 * 1024.0 * 1024.0;
+
 /// Free memory is worth a finding from this on, and for this long.
 const FREE_BYTES: u64 = 64 * MIB;
 const FREE_S: f64 = 100.0;
@@ -55,8 +58,11 @@ fn of_site(all: &AllJudged<'_>, it: &OpenSite<'_, '_>) -> ExplainedFinding {
     let kind = if facts.native && !python.is_rising() { FindingKind::NativeGrowth } else { FindingKind::PythonGrowth };
     let figures = [ProcessFigure::Rss, ProcessFigure::Uss, ProcessFigure::Sampled, ProcessFigure::MallocUsed];
     let shows = figures.iter().any(|figure| all.of_process(*figure).is_rising());
+    // What grows slowly cannot be seen in the process.
+    let hidden = growth.rate.middle * growth.seconds < VISIBLE_BYTES;
     let confidence = match growth.seconds {
         SITE_CERTAIN_S.. if shows => CERTAIN,
+        SITE_CERTAIN_S.. if hidden => LIKELY,
         SITE_S.. if shows => LIKELY,
         _ => POSSIBLE,
     };

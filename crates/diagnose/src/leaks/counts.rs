@@ -96,10 +96,9 @@ fn piled<'j>(
     let blocks = |it: &OpenSite<'_, '_>| {
         it.site.growth.rate.middle * it.site.facts.blocks as f64 / it.site.growth.now.max(1.0)
     };
-    let rising = |it: &&mut OpenSite<'_, '_>| it.site.growth.is_rising();
     let opens = |it: &OpenSite<'_, '_>| OPENERS.iter().any(|file| it.site.facts.inner.contains(file));
     let near = |it: &OpenSite<'_, '_>| blocks(it) >= 0.3 * growth.rate.middle;
-    let mut sites: Vec<_> = open.iter_mut().filter(rising).collect();
+    let mut sites: Vec<_> = open.iter_mut().collect();
     let at = sites
         .iter()
         .position(|it| opens(it) && near(it))

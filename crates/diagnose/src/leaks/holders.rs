@@ -3,6 +3,7 @@
 use neurogc_wire::finding::FindingKind;
 use neurogc_wire::memory_report::{EvidenceSeries, ExplainedFinding};
 
+use super::allocators::VISIBLE_BYTES;
 use super::evidence::{ContainerFacts, ProcessFigure, SiteFacts};
 use super::judged::{AllJudged, Judged, explain};
 use super::verdict::{CERTAIN, Draft, LIKELY, POSSIBLE};
@@ -21,9 +22,6 @@ const BLOCKS_PER_ENTRY: (f64, f64) = (0.25, 400.0);
 
 /// A container that other memory makes up for is no leak: its growth must show in the process by this share.
 const SHOWN: f64 = 0.2;
-
-/// Growth of the process that can be seen at all.
-const VISIBLE_BYTES: f64 = 12.0 * 1024.0 * 1024.0;
 
 /// Types that grow along with a container, and what they say about it. The first that fits counts.
 const TELLING: [(FindingKind, &[&str]); 4] = [
@@ -50,6 +48,10 @@ pub(super) struct OpenSite<'j, 'a> {
 pub(super) fn look<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) -> Vec<ExplainedFinding> {
     let rising = || all.containers.iter().filter(|it| it.growth.is_rising() && !fills_up(it));
     let named = rising().any(|it| !it.name.is_empty() && !is_nameless(it.name));
+    // What fills a container up to its bound is accounted for.
+    for container in all.containers.iter().filter(|it| fills_up(it) && it.growth.grown > 0.0) {
+        best_site(container, open).into_iter().for_each(|at| open[at].taken = true);
+    }
     let mut findings = Vec::new();
     for container in rising() {
         // One without a name says little beside one that has a name and grows, too.
@@ -156,7 +158,7 @@ fn best_site(container: &Judged<'_, ContainerFacts>, open: &[OpenSite<'_, '_>]) 
         let blocks = growth.rate.middle * it.site.facts.blocks as f64 / growth.now.max(1.0);
         blocks >= BLOCKS_PER_ENTRY.0 * entries && blocks <= BLOCKS_PER_ENTRY.1 * entries
     };
-    let candidates = || open.iter().enumerate().filter(|(_, it)| it.site.growth.is_rising());
+    let candidates = || open.iter().enumerate();
     let near = |it: &OpenSite<'_, '_>| is_near(container.name, it.site.facts);
     let free = |it: &OpenSite<'_, '_>| !it.taken;
     candidates()

@@ -3,9 +3,9 @@
 use neurogc_wire::finding::{Finding, FindingKind};
 use neurogc_wire::memory_report::{EvidenceSeries, ExplainedFinding, MemoryLimit, MemoryReport};
 
-use super::evidence::{MemoryEvidence, ProcessFigure};
+use super::evidence::{MemoryEvidence, ProcessFigure, SiteFacts};
 use super::holders::OpenSite;
-use super::judged::{AllJudged, rate};
+use super::judged::{AllJudged, Judged, rate};
 use super::{allocators, calm, counts, holders, kinds};
 use crate::words;
 
@@ -24,8 +24,9 @@ const TOO_EARLY_S: f64 = 60.0;
 #[must_use]
 pub fn diagnose_memory(evidence: &MemoryEvidence) -> MemoryReport {
     let all = AllJudged::of(evidence);
-    let mut open: Vec<_> =
-        all.sites.iter().filter(|it| it.growth.is_rising()).map(|site| OpenSite { site, taken: false }).collect();
+    // Those that grow steadily come first; others may still explain a container.
+    let grows = |it: &&Judged<'_, SiteFacts>| it.growth.rate.middle > 0.0 && it.growth.grown > 0.0;
+    let mut open: Vec<_> = all.sites.iter().filter(grows).map(|site| OpenSite { site, taken: false }).collect();
     let mut findings = holders::look(&all, &mut open);
     let more = counts::look(&all, &mut open, &findings);
     findings.extend(more);

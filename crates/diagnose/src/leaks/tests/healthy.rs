@@ -80,8 +80,8 @@ const HEALTHY: &[Healthy] = &[
     }),
     long("a batch every hour", HOURS_6, |truth, at, _| {
         let part = at % HOUR;
-        if part < 900.0 {
-            truth.allocate(ADD, part * 0.3 * MB, 500.0);
+        if (1200.0..1320.0).contains(&part) {
+            truth.allocate(ADD, (part - 1200.0) * 2.0 * MB, 500.0);
         }
     }),
     long("traffic grows, and buffers with it", MINUTES_25, |truth, at, _| {
