@@ -45,15 +45,8 @@ pub(super) fn follows(points: &[(f64, f64)], load: &[f64]) -> bool {
     }
     // Both rise, and the load is the noisier measure of the two. It is believed where it has risen by as much, and where
     // the sum of all requests is no better an explanation.
-    let rise = |values: &[f64]| {
-        let points: Vec<_> = times.iter().copied().zip(values.iter().copied()).collect();
-        let rate = slope(&points, 2.6);
-        let span = times.last().unwrap_or(&0.0) - times.first().unwrap_or(&0.0);
-        let start = values.iter().copied().fold(f64::INFINITY, f64::min).abs().max(1e-9);
-        if rate.low > 0.0 { rate.middle * span / start } else { 0.0 }
-    };
-    let of_load = rise(load);
-    of_load >= RISEN && of_load >= AS_MUCH * rise(&values) && (by_sum > CLEARLY * by_load || by_time <= by_sum)
+    let of_load = risen(&times.iter().copied().zip(load.iter().copied()).collect::<Vec<_>>());
+    of_load >= RISEN && of_load >= AS_MUCH * risen(points) && (by_sum > CLEARLY * by_load || by_time <= by_sum)
 }
 
 /// Whether a load varies by a good part of itself.
@@ -64,15 +57,19 @@ fn varies(load: &[f64]) -> bool {
     share(9) - share(1) > VARIES * middle
 }
 
-/// The same for values that are too few for that: whether the load has risen by about as much, as a share of what it was.
-pub(super) fn few_follow(points: &[(f64, f64)], load: &[f64]) -> bool {
-    let rise = |first: Option<f64>, last: Option<f64>| {
-        let (first, last) = (first.unwrap_or(0.0), last.unwrap_or(0.0));
-        (last - first) / first.abs().max(1e-9)
-    };
-    let of_load = rise(load.first().copied(), load.last().copied());
-    let of_values = rise(points.first().map(|point| point.1), points.last().map(|point| point.1));
-    of_load >= 2.0 * RISEN && of_load >= AS_MUCH * of_values
+/// The same for values that are too few for that: whether the load, of which more is known, has risen by about as much meanwhile.
+pub(super) fn few_follow(points: &[(f64, f64)], load: &[(f64, f64)]) -> bool {
+    let of_load = risen(load);
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return false };
+    of_load >= RISEN && of_load >= AS_MUCH * (last.1 - first.1) / first.1.abs().max(1e-9)
+}
+
+/// By which share values have risen; nothing where they may just vary.
+fn risen(points: &[(f64, f64)]) -> f64 {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
+    let rate = slope(points, 2.6);
+    let start = points.iter().map(|point| point.1).fold(f64::INFINITY, f64::min).abs().max(1e-9);
+    if rate.low > 0.0 { rate.middle * (last.0 - first.0) / start } else { 0.0 }
 }
 
 /// Means of five neighbours: a rate that is counted over a second jumps about.

@@ -114,7 +114,7 @@ pub struct Growth {
     pub seconds: f64,
     /// See `seconds`.
     pub from_s: f64,
-    /// Since when the value is about what it is now.
+    /// Since when the value is about what it is now, or since when it rises.
     pub since_s: f64,
     /// Points that the window had.
     pub points: usize,
@@ -176,20 +176,42 @@ fn is_beyond(growth: &Growth, longest: &Window) -> bool {
     growth.now > most && growth.grown > BEYOND * (most - least)
 }
 
-/// The points of one level, with the loads at these times.
+/// The points of one level, with the loads.
 struct Window {
     points: Vec<Point>,
-    loads: Vec<Vec<f64>>,
+    loads: Vec<Load>,
+}
+
+/// A load: its values at the times of the points, and all that is known of it meanwhile.
+struct Load {
+    values: Vec<f64>,
+    whole: Vec<(f64, f64)>,
+}
+
+impl Load {
+    /// Without what was before the point with this index.
+    fn since(&self, index: usize, at_s: f64) -> Self {
+        let whole = self.whole.iter().copied().filter(|point| point.0 >= at_s).collect();
+        Self { values: self.values[index..].to_vec(), whole }
+    }
 }
 
 impl Window {
     fn of(series: &Series, loads: &[&Series], level: usize, from_s: f64) -> Self {
         // A bucket that is only begun may be of a moment.
         let points: Vec<_> = series.points(level, from_s + width_s(level) / 2.0).collect();
+        let (first, last) = (points.first().map_or(0.0, |it| it.at_s), points.last().map_or(0.0, |it| it.at_s));
         let loads = loads
             .iter()
-            .map(|load| points.iter().map(|point| load.at(level, point.at_s).unwrap_or(f64::NAN)).collect::<Vec<_>>())
-            .filter(|load| load.iter().all(|value| value.is_finite()))
+            .map(|load| Load {
+                values: points.iter().map(|point| load.at(level, point.at_s).unwrap_or(f64::NAN)).collect(),
+                whole: load
+                    .points(level, first)
+                    .filter(|point| point.at_s <= last)
+                    .map(|point| (point.at_s, point.mean))
+                    .collect(),
+            })
+            .filter(|load| load.values.iter().all(|value| value.is_finite()))
             .collect();
         Self { points, loads }
     }
@@ -222,6 +244,10 @@ impl Window {
         }
         growth.since_s = level_since(&lows, &growth, scale);
         let (shape, rate) = shape(&lows, &self.loads, &growth, scale, 2);
+        if shape == Shape::Rising {
+            let start = first.1 + 0.05 * growth.grown;
+            growth.since_s = lows.iter().rev().find(|point| point.1 <= start).map_or(first.0, |point| point.0);
+        }
         Growth { shape, rate, ..growth }
     }
 }
@@ -242,7 +268,7 @@ fn least(now: f64, scale: &Scale) -> f64 {
 
 fn shape(
     points: &[(f64, f64)],
-    loads: &[Vec<f64>],
+    loads: &[Load],
     growth: &Growth,
     scale: &Scale,
     depth: u32,
@@ -258,13 +284,12 @@ fn shape(
         Falls::Swings => return (Shape::Swinging, rate),
         Falls::RisingLows(lows) => {
             let bottoms: Vec<_> = lows.iter().map(|at| points[*at]).collect();
-            let at_lows = |load: &Vec<f64>| lows.iter().map(|at| load[*at]).collect::<Vec<_>>();
-            let follows = loads.iter().any(|load| follows(points, load) || few_follow(&bottoms, &at_lows(load)));
+            let follows = loads.iter().any(|it| follows(points, &it.values) || few_follow(&bottoms, &it.whole));
             return (if follows { Shape::FollowsLoad } else { Shape::Rising }, slope(&bottoms, 1.0));
         }
         // It has gone far beyond what it came from: a new window begins there.
         Falls::Beyond(from) if depth > 0 && points.len() - from >= LEAST_POINTS => {
-            let loads: Vec<_> = loads.iter().map(|load| load[from..].to_vec()).collect();
+            let loads: Vec<_> = loads.iter().map(|load| load.since(from, points[from].0)).collect();
             return shape(&points[from..], &loads, growth, scale, depth - 1);
         }
         Falls::Beyond(_) => return (Shape::Swinging, rate),
@@ -281,7 +306,8 @@ fn shape(
             false => (Shape::Flat, rate),
         };
     }
-    if loads.iter().any(|load| if few { few_follow(points, load) } else { follows(points, load) }) {
+    let few_are_of = |load: &Load| few && few_follow(points, &load.whole);
+    if loads.iter().any(|load| few_are_of(load) || !few && follows(points, &load.values)) {
         return (Shape::FollowsLoad, rate);
     }
     if few {

@@ -38,7 +38,7 @@ pub(super) fn growth<'j>(
     known: &[ExplainedFinding],
 ) -> Option<ExplainedFinding> {
     let explained: f64 = known.iter().filter(|it| it.finding.is_alarm()).map(|it| it.finding.rate_bytes_h / 3600.0).sum();
-    let alarm = known.iter().any(|it| it.finding.is_alarm());
+    let held = known.iter().any(|it| it.finding.is_alarm() || !it.finding.holder.is_empty());
     let next = open.iter_mut().find(|it| !it.taken && it.site.growth.is_rising());
     match next {
         Some(it) if it.site.growth.rate.middle >= BESIDE * explained => {
@@ -46,7 +46,8 @@ pub(super) fn growth<'j>(
             Some(of_site(all, it))
         }
         Some(_) => None,
-        None if alarm => None,
+        // What a container holds is seen in the process, too.
+        None if held => None,
         None => of_process(all),
     }
 }

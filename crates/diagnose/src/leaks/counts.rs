@@ -14,6 +14,9 @@ use crate::words;
 const LEAK_S: f64 = 90.0;
 const CERTAIN_S: f64 = 600.0;
 
+/// Children warm up, too, and are often replaced after a while.
+const CHILDREN_S: f64 = 1000.0;
+
 /// Full collections that are further apart than this leave cycles lying.
 const STARVED_S: f64 = 1800.0;
 
@@ -51,7 +54,8 @@ pub(super) fn look<'j>(
     if children.is_rising() && !all.of_process(ProcessFigure::Children).is_rising() {
         let rate = children.rate.middle;
         let what = format!("the memory of child processes grows by {}; it is {} now", words::rate(rate), words::bytes(children.now as u64));
-        findings.push(counted(all, FindingKind::Children, confidence(children).min(LIKELY), what, children, rate, ProcessFigure::ChildrenBytes));
+        let confidence = if children.seconds >= CHILDREN_S { LIKELY } else { POSSIBLE };
+        findings.push(counted(all, FindingKind::Children, confidence, what, children, rate, ProcessFigure::ChildrenBytes));
     }
     let has = |kind: FindingKind| known.iter().any(|it| it.finding.kind == kind && it.finding.is_alarm());
     for (kind, name, types) in OBJECTS {

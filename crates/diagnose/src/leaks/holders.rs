@@ -14,8 +14,10 @@ const LEAK_S: f64 = 80.0;
 const CERTAIN_S: f64 = 130.0;
 const ALONE_S: f64 = 600.0;
 
-/// Local variables are given up when their function returns: these are leaks only after this time.
+/// Local variables are given up when their function returns: they are leaks only after this time, and after a longer one where
+/// the function did not run from the start.
 const LOCAL_S: f64 = 600.0;
+const LATER_LOCAL_S: f64 = 3600.0;
 
 /// A site fits a container where it makes at least this many blocks for each entry, and no more than so many.
 const BLOCKS_PER_ENTRY: (f64, f64) = (0.25, 400.0);
@@ -48,10 +50,6 @@ pub(super) struct OpenSite<'j, 'a> {
 pub(super) fn look<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) -> Vec<ExplainedFinding> {
     let rising = || all.containers.iter().filter(|it| it.growth.is_rising() && !fills_up(it));
     let named = rising().any(|it| !it.name.is_empty() && !is_nameless(it.name));
-    // What fills a container up to its bound is accounted for.
-    for container in all.containers.iter().filter(|it| fills_up(it) && it.growth.grown > 0.0) {
-        best_site(container, open).into_iter().for_each(|at| open[at].taken = true);
-    }
     let mut findings = Vec::new();
     for container in rising() {
         // One without a name says little beside one that has a name and grows, too.
@@ -59,6 +57,11 @@ pub(super) fn look<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) ->
             continue;
         }
         findings.push(finding(all, container, open));
+    }
+    // What fills other containers is accounted for, too: those with a bound, and those whose growth ends.
+    let ends = |it: &&Judged<'_, ContainerFacts>| fills_up(it) || !it.growth.is_rising();
+    for container in all.containers.iter().filter(ends).filter(|it| it.growth.grown > 0.0 && it.growth.rate.middle > 0.0) {
+        fitting_site(container, open).into_iter().for_each(|at| open[at].taken = true);
     }
     findings
 }
@@ -138,8 +141,14 @@ fn confidence(
     // What the process as a whole has done meanwhile, by the bound that is kinder to the program.
     let seen = if rss.rate.high.is_finite() { rss.rate.high.max(0.0) * growth.seconds } else { f64::INFINITY };
     let contradicted = expected > VISIBLE_BYTES && rss.is_at_rest() && seen < SHOWN * expected;
-    let local = container.name.contains("(): ");
-    if growth.seconds < LEAK_S || contradicted || (local && growth.seconds < LOCAL_S) {
+    let lasted = all.evidence.at_s - growth.since_s;
+    let from_start = growth.since_s <= 0.2 * all.evidence.at_s;
+    let too_early = match container.name.contains("(): ") {
+        true if from_start => lasted < LOCAL_S,
+        true => lasted < LATER_LOCAL_S,
+        false => growth.seconds < LEAK_S,
+    };
+    if too_early || contradicted {
         return POSSIBLE;
     }
     match site {
@@ -150,23 +159,26 @@ fn confidence(
 }
 
 /// The site that fills a container: of those that make blocks as fast as entries come, one in the module of the container
-/// if there is one, else the fastest growing.
+/// if there is one, else the fastest growing. One that another container has may fill this one as well.
 fn best_site(container: &Judged<'_, ContainerFacts>, open: &[OpenSite<'_, '_>]) -> Option<usize> {
-    let entries = container.growth.rate.middle;
-    let fits = |it: &OpenSite<'_, '_>| {
-        let growth = &it.site.growth;
-        let blocks = growth.rate.middle * it.site.facts.blocks as f64 / growth.now.max(1.0);
-        blocks >= BLOCKS_PER_ENTRY.0 * entries && blocks <= BLOCKS_PER_ENTRY.1 * entries
-    };
-    let candidates = || open.iter().enumerate();
-    let near = |it: &OpenSite<'_, '_>| is_near(container.name, it.site.facts);
-    let free = |it: &OpenSite<'_, '_>| !it.taken;
-    candidates()
-        .find(|(_, it)| near(it) && fits(it) && free(it))
-        .or_else(|| candidates().find(|(_, it)| fits(it) && free(it)))
-        .or_else(|| candidates().find(|(_, it)| near(it)))
-        .or_else(|| candidates().find(|(_, it)| fits(it)))
-        .map(|(at, _)| at)
+    fitting_site(container, open)
+        .or_else(|| open.iter().position(|it| is_near(container.name, it.site.facts)))
+        .or_else(|| open.iter().position(|it| fits(container, it)))
+}
+
+/// The same, of those that no other container has.
+fn fitting_site(container: &Judged<'_, ContainerFacts>, open: &[OpenSite<'_, '_>]) -> Option<usize> {
+    let free = |it: &OpenSite<'_, '_>| !it.taken && fits(container, it);
+    open.iter()
+        .position(|it| free(it) && is_near(container.name, it.site.facts))
+        .or_else(|| open.iter().position(free))
+}
+
+/// Whether a site makes about as many blocks as entries come.
+fn fits(container: &Judged<'_, ContainerFacts>, it: &OpenSite<'_, '_>) -> bool {
+    let (entries, growth) = (container.growth.rate.middle, &it.site.growth);
+    let blocks = growth.rate.middle * it.site.facts.blocks as f64 / growth.now.max(1.0);
+    blocks >= BLOCKS_PER_ENTRY.0 * entries && blocks <= BLOCKS_PER_ENTRY.1 * entries
 }
 
 /// Whether a site is in the module or function that a container is named after: `app.stats.seen` and `app/stats.py`.

@@ -97,7 +97,7 @@ fn scale_of(figure: ProcessFigure, grain: f64) -> Scale {
     let bytes = Scale { least: 2.0 * MIB, least_share: 0.002, z: 2.6, grain: 0.0, exact: false };
     let count = |least: f64, least_share: f64| Scale { least, least_share, ..bytes };
     match figure {
-        ProcessFigure::Rss | ProcessFigure::Uss => bytes,
+        ProcessFigure::Rss | ProcessFigure::Uss => Scale { least: 4.0 * MIB, least_share: 0.005, ..bytes },
         ProcessFigure::Sampled => Scale { least: MIB, grain, ..bytes },
         ProcessFigure::PythonUsed
         | ProcessFigure::PythonFree

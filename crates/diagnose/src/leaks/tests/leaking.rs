@@ -140,7 +140,7 @@ const LEAKS: &[Leaking] = &[
         truth.children = 4.0 + at / 10.0;
         truth.children_bytes = truth.children.floor() * 20.0 * MB;
     }),
-    slow("children that grow", MINUTES_10, Kind::Children, "", "", |truth, at, dice| {
+    slow("children that grow", MINUTES_25, Kind::Children, "", "", |truth, at, dice| {
         truth.children = 4.0;
         truth.children_bytes = 200.0 * MB + 200_000.0 * at + 0.5 * MB * dice.normal();
     }),
