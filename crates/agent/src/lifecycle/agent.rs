@@ -21,6 +21,7 @@ use crate::act::loans::Loans;
 use crate::act::remote::Remote;
 use crate::alloc::{Sampling, SiteHistory, site_table};
 use crate::book::census::CensusBook;
+use crate::book::growth::GrowthBook;
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
 use crate::cpython::vm::ThisProcess;
@@ -72,6 +73,8 @@ pub(crate) struct Agent {
     /// When a census is due that no snapshot takes, and what the latest ones have found.
     pub(crate) own_census: OwnCensus,
     pub(crate) census: Mutex<CensusBook>,
+    /// How memory grows.
+    pub(crate) growth: Mutex<GrowthBook>,
     /// The policy in force, and how often it was changed.
     policy: Mutex<Name>,
     switches: AtomicU32,
@@ -150,6 +153,7 @@ impl Agent {
             dumps: OwnDumps::new(),
             own_census,
             census: Mutex::default(),
+            growth: Mutex::default(),
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
             snapshots,
