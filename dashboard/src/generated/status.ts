@@ -70,6 +70,45 @@ export interface ByCause {
 
 export type Cause = "gc" | "gil_native" | "python" | "cpu_starved" | "unknown";
 
+export interface Census {
+  /** When the census was taken, in seconds since the agent was installed. */
+  at_s: number;
+  /** How much earlier the census was taken that growth is measured from. */
+  compared_s: number;
+  /** Reachable objects that the collector tracks. */
+  objects: number;
+  /** Their bytes. */
+  bytes: number;
+  /** The 20 types with the most bytes. */
+  types: CensusType[];
+  /** The 20 largest lists, dicts, sets, deques and bytearrays. */
+  containers: CensusContainer[];
+}
+
+export interface CensusContainer {
+  /** Where it is: `module.name`, `module.object.attribute`, `module.Class.attribute`, `function(): variable`. */
+  name: string;
+  /** Its type. */
+  type: string;
+  /** How many entries it has. */
+  length: number;
+  /** Its bytes, without those of what it holds. */
+  bytes: number;
+  /** Growth of its length per hour, since the census of `compared_s` before. */
+  growth: number | null;
+}
+
+export interface CensusType {
+  /** The type: `module.Class`, without the module for builtins. */
+  type: string;
+  /** Reachable objects of the type. */
+  count: number;
+  /** Bytes of the objects of the type. */
+  bytes: number;
+  /** Growth of these bytes per hour, since the census of `compared_s` before. */
+  growth: number | null;
+}
+
 export interface Child {
   /** Its process id. */
   pid: number;
@@ -136,9 +175,19 @@ export interface Finding {
   rate_bytes_h: number;
   /** What to do next; empty where nothing is to be done. */
   advice: string;
+  /** How the program came to it; empty where the finding is not about memory. */
+  pattern: string;
+  /** Where to read more. */
+  doc: string;
+  /** What is held now; zero where that is not known. */
+  bytes: number;
+  /** The share of the growth of the whole process, from 0 to 1. */
+  share: number;
+  /** Since when it has been so, in seconds since the agent was installed. */
+  since_s: number;
 }
 
-export type FindingKind = "nothing" | "too_early" | "gc" | "gil_native" | "python" | "cpu_starved" | "unknown" | "queueing" | "memory_over_goal" | "degraded";
+export type FindingKind = "nothing" | "too_early" | "gc" | "gil_native" | "python" | "cpu_starved" | "unknown" | "queueing" | "memory_over_goal" | "degraded" | "unbounded_container" | "unbounded_cache" | "callbacks" | "stored_exceptions" | "logging" | "contexts" | "modules" | "tasks" | "threads" | "descriptors" | "children" | "cyclic_garbage" | "python_growth" | "native_growth" | "arena_explosion" | "malloc_free" | "pymalloc_pinned" | "growing" | "plateau" | "filling" | "follows_load" | "rises_and_falls" | "allocator_keeps";
 
 export interface Forecasts {
   /** The kind of model by which `neural` decides, for instance `gru`. */
@@ -460,6 +509,7 @@ export interface Status {
   gil: Gil;
   memory: Memory;
   allocations: Allocations;
+  census: Census;
   requests: Requests;
   stalls: Stalls;
   cpu: Cpu;
@@ -577,6 +627,8 @@ export type SeriesName =
   | "children"
   | "allocations.rate"
   | "allocations.live"
+  | "census.objects"
+  | "census.bytes"
   | "agent.dropped"
   | "agent.cpu_percent"
   | "gil.busy_percent";
