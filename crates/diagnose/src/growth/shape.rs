@@ -141,7 +141,10 @@ pub fn judge(series: &Series, loads: &[&Series], scale: &Scale) -> Growth {
     let Some((first, last)) = series.span() else { return Growth::default() };
     let from = first.max((last * WARM_UP).clamp(WARM_UP_S.0, WARM_UP_S.1));
     let least = if scale.exact { LEAST_EXACT } else { LEAST_POINTS };
-    let mut windows: Vec<_> = (0..LEVELS).map(|level| (level, Window::of(series, loads, level, from))).collect();
+    // A bucket that begins before that is left out, unless each value of it is exact.
+    let from = |level: usize| if scale.exact { from - width_s(level) / 2.0 } else { from + width_s(level) / 2.0 };
+    let mut windows: Vec<_> =
+        (0..LEVELS).map(|level| (level, Window::of(series, loads, level, from(level)))).collect();
     windows.retain(|(level, window)| *level == 0 || window.points.len() >= least);
     // Exact values are few: the finest level that reaches back far enough has them all.
     if scale.exact {
@@ -198,8 +201,7 @@ impl Load {
 
 impl Window {
     fn of(series: &Series, loads: &[&Series], level: usize, from_s: f64) -> Self {
-        // A bucket that is only begun may be of a moment.
-        let points: Vec<_> = series.points(level, from_s + width_s(level) / 2.0).collect();
+        let points: Vec<_> = series.points(level, from_s).collect();
         let (first, last) = (points.first().map_or(0.0, |it| it.at_s), points.last().map_or(0.0, |it| it.at_s));
         let loads = loads
             .iter()

@@ -4,7 +4,7 @@ use neurogc_wire::finding::FindingKind;
 use neurogc_wire::memory_report::ExplainedFinding;
 
 use super::evidence::{Breakdown, ProcessFigure};
-use super::holders::{OpenSite, explain_site};
+use super::holders::{OpenSite, explain_site, may_fill};
 use super::judged::AllJudged;
 use super::verdict::{CERTAIN, Draft, LIKELY, POSSIBLE};
 use crate::words;
@@ -62,6 +62,8 @@ fn of_site(all: &AllJudged<'_>, it: &OpenSite<'_, '_>) -> ExplainedFinding {
     // What grows slowly cannot be seen in the process.
     let hidden = growth.rate.middle * growth.seconds < VISIBLE_BYTES;
     let confidence = match growth.seconds {
+        // Another census may name what holds it.
+        _ if all.containers.iter().any(|container| may_fill(container, it)) => POSSIBLE,
         SITE_CERTAIN_S.. if shows => CERTAIN,
         SITE_CERTAIN_S.. if hidden => LIKELY,
         SITE_S.. if shows => LIKELY,

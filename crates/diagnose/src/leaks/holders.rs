@@ -7,6 +7,7 @@ use super::allocators::VISIBLE_BYTES;
 use super::evidence::{ContainerFacts, ProcessFigure, SiteFacts};
 use super::judged::{AllJudged, Judged, explain};
 use super::verdict::{CERTAIN, Draft, LIKELY, POSSIBLE};
+use crate::growth::Shape;
 use crate::{sites, words};
 
 /// How long a container must have grown to be called a leak, and a certain one: with a line that fills it, and alone.
@@ -172,6 +173,12 @@ fn fitting_site(container: &Judged<'_, ContainerFacts>, open: &[OpenSite<'_, '_>
     open.iter()
         .position(|it| free(it) && is_near(container.name, it.site.facts))
         .or_else(|| open.iter().position(free))
+}
+
+/// Whether a container of which too little is known grows as a site does.
+pub(super) fn may_fill(container: &Judged<'_, ContainerFacts>, it: &OpenSite<'_, '_>) -> bool {
+    let growth = &container.growth;
+    growth.shape == Shape::TooShort && growth.rate.middle > 0.0 && fits(container, it)
 }
 
 /// Whether a site makes about as many blocks as entries come.
