@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use neurogc_wire::control::{self, Answer, Ask, MAX_ANSWER, MessageError, Outcome, Question};
-use neurogc_wire::memory_report::MemoryReport;
+use neurogc_wire::memory_verdict::MemoryVerdict;
 use neurogc_wire::sites::SiteTable;
 use neurogc_wire::status::Status;
 use nix::errno::Errno;
@@ -110,10 +110,10 @@ impl Rendezvous {
     }
 
     /// Asks the agent of one process what is the matter with its memory. None where it is of an older NeuroGC, or has no answer.
-    pub(crate) fn memory(&self, pid: u32, patience: Duration) -> Result<Option<MemoryReport>, String> {
+    pub(crate) fn verdict(&self, pid: u32, patience: Duration) -> Result<Option<MemoryVerdict>, String> {
         let path = self.socket(pid)?;
-        match put(&path, Ask::Memory, patience) {
-            Ok(Answer::Memory(report)) => Ok(Some(*report)),
+        match put(&path, Ask::Verdict, patience) {
+            Ok(Answer::Verdict(report)) => Ok(Some(*report)),
             Ok(other) => Err(foreign(pid, &other)),
             Err(AskError::Refused(_)) => Ok(None),
             Err(error) => Err(unheard(pid, &error)),

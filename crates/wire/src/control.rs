@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::memory_report::MemoryReport;
+use crate::memory_verdict::MemoryVerdict;
 use crate::sites::SiteTable;
 use crate::status::Status;
 
@@ -76,7 +76,7 @@ pub enum Ask {
     /// Where live memory was allocated, compared with this many seconds ago if a number is given.
     Sites(Option<u32>),
     /// What is the matter with the memory of the process.
-    Memory,
+    Verdict,
     /// A heap dump, written to a pipe that the client reads. The answer is a ticket.
     Dump {
         /// The name of a FIFO beside the agent's socket.
@@ -167,7 +167,7 @@ pub enum Answer {
     /// Where live memory was allocated.
     Sites(Box<SiteTable>),
     /// What is the matter with the memory of the process.
-    Memory(Box<MemoryReport>),
+    Verdict(Box<MemoryVerdict>),
     /// The question could not be answered; the text says why.
     Refused(String),
 }

@@ -11,7 +11,7 @@ pub mod catalogue;
 pub mod census;
 pub mod control;
 pub mod finding;
-pub mod memory_report;
+pub mod memory_verdict;
 pub mod report;
 pub mod sites;
 pub mod stacks;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use neurogc_diagnose::leaks::{ContainerFacts, MemoryEvidence, ProcessFigure, TypeFacts, diagnose_memory};
 use neurogc_wire::finding::Finding;
-use neurogc_wire::memory_report::MemoryReport;
+use neurogc_wire::memory_verdict::MemoryVerdict;
 
 use crate::alloc::{LiveLine, OwnLines};
 use crate::lifecycle::agent::{Agent, lock};
@@ -69,7 +69,7 @@ struct Kept {
     fulls: Changed,
     /// Censuses that were asked for because memory grew.
     hastened: u32,
-    report: MemoryReport,
+    report: MemoryVerdict,
     /// When the report was made, and how long that took.
     made: Option<(u64, u64)>,
 }
@@ -124,7 +124,7 @@ impl GrowthBook {
     }
 
     /// What is the matter, as it is now.
-    pub(crate) fn report(&mut self) -> MemoryReport {
+    pub(crate) fn report(&mut self) -> MemoryVerdict {
         self.kept.as_mut().map_or_else(
             || diagnose_memory(&MemoryEvidence::default()),
             |kept| {

@@ -212,7 +212,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Err(reason) => Answer::Refused(reason.to_owned()),
         },
         Ask::Follow => Answer::Following,
-        Ask::Memory => Answer::Memory(Box::new(lock(&agent.growth).report())),
+        Ask::Verdict => Answer::Verdict(Box::new(lock(&agent.growth).report())),
         Ask::Sites(since) => match agent.site_table(since) {
             Ok(table) => Answer::Sites(Box::new(table)),
             Err(reason) => Answer::Refused(reason),

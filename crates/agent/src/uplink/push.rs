@@ -231,7 +231,7 @@ impl Push {
             Ask::Policy(ref name) if names_a_file(name) => {
                 Answer::Refused("a model's file is named on this machine: neurogc policy PID neural:FILE".to_owned())
             }
-            Ask::Policy(_) | Ask::Collect(_) | Ask::Memory => answer_to(ask, agent),
+            Ask::Policy(_) | Ask::Collect(_) | Ask::Verdict => answer_to(ask, agent),
             Ask::Dump { .. } => Answer::Refused("a heap dump is taken on the process's own machine".to_owned()),
             Ask::Sites(_) if self.answers.has_sites() => Answer::Refused("a table of sites is on its way".to_owned()),
             Ask::Sites(_) => match answer_to(ask, agent) {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use neurogc_sites::short_path;
-use neurogc_wire::memory_report::{EvidenceSeries, ExplainedFinding, MemoryLimit, MemoryReport, Rate};
+use neurogc_wire::memory_verdict::{EvidenceSeries, ExplainedFinding, MemoryLimit, MemoryVerdict, Rate};
 
 use crate::figures::{bytes, change, count, plain, span, wrap};
 
@@ -17,7 +17,7 @@ const COLUMNS: usize = 60;
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The verdict: what leaks first, then what does not, the limit, and the size.
-pub(crate) fn text(report: &MemoryReport, room: Option<usize>) -> String {
+pub(crate) fn text(report: &MemoryVerdict, room: Option<usize>) -> String {
     let mut text = String::new();
     for (index, it) in report.findings.iter().enumerate() {
         write_finding(&mut text, index + 1, it, room);
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    fn report() -> MemoryReport {
+    fn report() -> MemoryVerdict {
         let rate = Rate { per_hour: 98e6, low: Some(95e6), high: Some(101e6) };
         let evidence = EvidenceSeries {
             what: "entries of app.stats.running_stats".to_owned(),
@@ -188,7 +188,7 @@ mod tests {
                 .to_owned(),
             ..Finding::default()
         };
-        MemoryReport {
+        MemoryVerdict {
             pid: 4242,
             watched_s: 4000.0,
             rss: 4_800_000_000,

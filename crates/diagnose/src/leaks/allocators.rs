@@ -1,7 +1,7 @@
 //! Growth that no container explains, native memory, and memory that allocators keep.
 
 use neurogc_wire::finding::FindingKind;
-use neurogc_wire::memory_report::ExplainedFinding;
+use neurogc_wire::memory_verdict::ExplainedFinding;
 
 use super::evidence::{Breakdown, ProcessFigure};
 use super::holders::{OpenSite, explain_site, may_fill};

@@ -1,7 +1,7 @@
 //! What looks like a leak and is none: said, because it is what people suspect.
 
 use neurogc_wire::finding::{Finding, FindingKind};
-use neurogc_wire::memory_report::ExplainedFinding;
+use neurogc_wire::memory_verdict::ExplainedFinding;
 
 use super::evidence::{ContainerFacts, ProcessFigure};
 use super::holders::{fills_up, is_nameless};

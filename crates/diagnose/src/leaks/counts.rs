@@ -1,7 +1,7 @@
 //! Things that are counted and pile up: descriptors, threads, tasks, children, garbage.
 
 use neurogc_wire::finding::FindingKind;
-use neurogc_wire::memory_report::ExplainedFinding;
+use neurogc_wire::memory_verdict::ExplainedFinding;
 
 use super::evidence::ProcessFigure;
 use super::holders::{OpenSite, explain_site};
@@ -95,7 +95,7 @@ fn piled<'j>(
     name: &str,
     growth: &Growth,
     open: &mut [OpenSite<'j, '_>],
-    mut evidence: Vec<neurogc_wire::memory_report::EvidenceSeries>,
+    mut evidence: Vec<neurogc_wire::memory_verdict::EvidenceSeries>,
 ) -> ExplainedFinding {
     let blocks = |it: &OpenSite<'_, '_>| {
         it.site.growth.rate.middle * it.site.facts.blocks as f64 / it.site.growth.now.max(1.0)

@@ -1,7 +1,7 @@
 //! Containers that grow, joined with the lines that fill them and the types that they hold.
 
 use neurogc_wire::finding::FindingKind;
-use neurogc_wire::memory_report::{EvidenceSeries, ExplainedFinding};
+use neurogc_wire::memory_verdict::{EvidenceSeries, ExplainedFinding};
 
 use super::allocators::VISIBLE_BYTES;
 use super::evidence::{ContainerFacts, ProcessFigure, SiteFacts};

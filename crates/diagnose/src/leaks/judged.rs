@@ -1,6 +1,6 @@
 //! What each series of the evidence looks like.
 
-use neurogc_wire::memory_report::{EvidenceSeries, Rate};
+use neurogc_wire::memory_verdict::{EvidenceSeries, Rate};
 
 use super::evidence::{ContainerFacts, MemoryEvidence, ProcessFigure, SiteFacts, TypeFacts};
 use crate::growth::{Growth, Scale, Series, Slope, judge};

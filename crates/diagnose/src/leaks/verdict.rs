@@ -1,7 +1,7 @@
 //! The verdict: all findings in order, the growth of the process, and the time to its limit.
 
 use neurogc_wire::finding::{Finding, FindingKind};
-use neurogc_wire::memory_report::{EvidenceSeries, ExplainedFinding, MemoryLimit, MemoryReport};
+use neurogc_wire::memory_verdict::{EvidenceSeries, ExplainedFinding, MemoryLimit, MemoryVerdict};
 
 use super::evidence::{MemoryEvidence, ProcessFigure, SiteFacts};
 use super::holders::OpenSite;
@@ -22,7 +22,7 @@ const TOO_EARLY_S: f64 = 60.0;
 
 /// What is the matter with the memory of a process.
 #[must_use]
-pub fn diagnose_memory(evidence: &MemoryEvidence) -> MemoryReport {
+pub fn diagnose_memory(evidence: &MemoryEvidence) -> MemoryVerdict {
     let all = AllJudged::of(evidence);
     // Those that grow steadily come first; others may still explain a container.
     let grows = |it: &&Judged<'_, SiteFacts>| it.growth.rate.middle > 0.0 && it.growth.grown > 0.0;
@@ -46,7 +46,7 @@ pub fn diagnose_memory(evidence: &MemoryEvidence) -> MemoryReport {
     findings.extend(calm);
     findings.truncate(MOST);
     let rss = all.of_process(ProcessFigure::Rss);
-    MemoryReport {
+    MemoryVerdict {
         pid: evidence.pid,
         watched_s: evidence.watched_s(),
         rss: evidence.series(ProcessFigure::Rss).now() as u64,

@@ -10,7 +10,7 @@ use std::io::Write;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use neurogc_sites::{GroupBy, Measure, SiteChoice, SiteReport};
-use neurogc_wire::memory_report::MemoryReport;
+use neurogc_wire::memory_verdict::MemoryVerdict;
 use neurogc_wire::sites::SiteTable;
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ fn summary(table: &SiteTable, since: Option<u32>) -> SiteChoice {
 
 /// The verdict on a process, and the summary of its sites where it is sampled.
 fn of_process(pid: u32, since: Option<u32>, why: Option<usize>, json: bool, out: &mut dyn Write) -> CommandResult {
-    let report = Rendezvous::of_this_machine().memory(pid, PATIENCE).map_err(Failure::failed)?;
+    let report = Rendezvous::of_this_machine().verdict(pid, PATIENCE).map_err(Failure::failed)?;
     if let Some(number) = why {
         let findings = report.map(|report| report.findings).unwrap_or_default();
         let found = number.checked_sub(1).and_then(|at| findings.get(at));
@@ -127,7 +127,7 @@ fn of_process(pid: u32, since: Option<u32>, why: Option<usize>, json: bool, out:
 #[derive(Debug, Serialize)]
 struct Both<'a> {
     #[serde(flatten)]
-    report: &'a MemoryReport,
+    report: &'a MemoryVerdict,
     sites: Option<SiteReport<'a>>,
 }
 

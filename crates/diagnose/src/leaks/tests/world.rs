@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use neurogc_wire::finding::FindingKind;
-use neurogc_wire::memory_report::{ExplainedFinding, MemoryReport};
+use neurogc_wire::memory_verdict::{ExplainedFinding, MemoryVerdict};
 
 use super::super::{Breakdown, ContainerFacts, MemoryEvidence, ProcessFigure, SiteFacts, TypeFacts, diagnose_memory};
 
@@ -236,7 +236,7 @@ impl World {
         }
     }
 
-    pub(super) fn verdict(&self) -> MemoryReport {
+    pub(super) fn verdict(&self) -> MemoryVerdict {
         diagnose_memory(&self.evidence)
     }
 }

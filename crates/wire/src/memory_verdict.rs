@@ -7,7 +7,7 @@ use crate::finding::Finding;
 /// What is the matter with the memory of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct MemoryReport {
+pub struct MemoryVerdict {
     /// Process id.
     pub pid: u32,
     /// For how long it has been watched, in seconds.
