@@ -30,6 +30,7 @@ class Hub:
     """A hub on a free port, with history in a folder of the test."""
 
     def __init__(self, data, *options, token=None, **keywords):
+        self.data = data
         self._words = [binary(), "hub", "--json", "--data", str(data), *options]
         self._given = token
         self._keywords = keywords

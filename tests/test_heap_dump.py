@@ -278,6 +278,32 @@ time.sleep(0.5)
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.skipif(not binary(), reason="the command is not built")
+def test_the_command_starts_a_program_that_dumps_itself(tmp_path):
+    code = "held = ['held when memory ran out']\nraise MemoryError('none left')"
+    start = [binary(), "heap", "dump", "--on-oom", "--on-limit", "95%", "-o"]
+    done = run(*start, str(tmp_path), "--", sys.executable, "-c", code)
+    assert done.returncode == 1 and "MemoryError: none left" in done.stderr
+    [path] = tmp_path.iterdir()
+    assert any(it.value == "held when memory ran out" for it in ngch.read(path).objects if it.type.kind == "str")
+    for wrong in (["--on-oom"], ["--on-oom", "4242"], ["--", "true"], ["--on-limit", "5", "--", "true"], []):
+        assert run(*start[:3], *wrong).returncode == 2, wrong
+
+
+def test_tensors_have_the_memory_that_they_share(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed for this interpreter")
+    path = tmp_path / "heap.ngch"
+    python(f"""
+import neurogc, torch
+held = [torch.zeros(1000, 250) for _ in range(20)]
+parts = [part[:10] for part in held]
+nowhere = torch.zeros(1 << 30, device="meta")
+neurogc.heap.dump({str(path)!r})
+""")
+    tensors = [it for it in ngch.read(path).objects if it.type.kind == "tensor"]
+    assert 20_000_000 <= sum(it.size for it in tensors) < 21_000_000
+
+
 def test_a_handler_of_the_program_is_left_alone(tmp_path):
     python("""
 import os, signal

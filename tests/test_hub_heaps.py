@@ -22,7 +22,7 @@ class Session:
 Session.__module__ = "made"
 made.Session, made.sessions = Session, []
 def leak(count):
-    made.sessions.extend(Session(len(made.sessions) + number) for number in range(count))
+    made.sessions += [Session(len(made.sessions) + number) for number in range(count)]
 """
 
 
@@ -48,10 +48,10 @@ def take(hub, program, **order):
     return entry
 
 
-def test_a_dump_is_taken_kept_privately_and_removed(hub, program, tmp_path_factory):
+def test_a_dump_is_taken_kept_privately_and_removed(hub, program):
     entry = take(hub, program)
     assert (entry["process"], entry["bytes"] > 100_000) == (program.id, True)
-    [path] = tmp_path_factory.getbasetemp().glob(f"hub*/heaps/{entry['id']}")
+    path = hub.data / "heaps" / entry["id"]
     assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
     assert path.stat().st_size == entry["bytes"]
     # Nothing is left beside the socket of the program.
@@ -81,7 +81,7 @@ def test_a_leak_is_found_by_place_with_its_holder(hub, program):
     assert step["path"] == "made.sessions[7].user" and "user 7" in step["what"]
     tree = hub.get(f"{one}/tree")
     below = hub.get(f"{one}/tree?object={tree['rows'][0]['object']}")
-    assert tree["rows"][0]["children"] == below["all"] > 10
+    assert tree["rows"][0]["children"] == below["all"] > 0
 
 
 def test_texts_are_left_out_where_they_are_not_wanted(hub, program):

@@ -9,6 +9,7 @@ import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { WebSocketServer } from "ws";
+import { census, course } from "./census.mjs";
 import * as heaps from "./heaps.mjs";
 import { sites } from "./sites.mjs";
 import { EMPTY, POLICIES, SERIES, events, fold, processes, services, values } from "./data.mjs";
@@ -112,6 +113,7 @@ function status(process) {
         : EMPTY.gc.snapshot,
     },
     gil: { busy_percent: 100 * process.busy, busy: { count: Math.floor(up * 300), p50_ms: 1.1, p99_ms: 7.4, max_ms: 268 }, idle: { count: Math.floor(up * 300), p50_ms: 0.9, p99_ms: 11.2, max_ms: 48 } },
+    census: census(process),
     memory: { ...EMPTY.memory, rss: values(process, second)["memory.rss"], limit: process.limit },
   };
 }
@@ -312,6 +314,7 @@ async function answer(request, url) {
   if (rest === "events") return { id, ...happened(process, ...asked(query), query) };
   if (rest === "sites" && process === known[0]) throw new Refused(422, "refused", "the allocators are debug allocators (PYTHONMALLOC)");
   if (rest === "sites") return sites(id, process.pid, query, (Date.now() - process.started_ms) / 1000);
+  if (rest === "census") return { id, ...course(process, ...asked(query)) };
   if (rest === "pprof") return Buffer.from([0x1f, 0x8b]);
   if (rest === "policy") return change(process, JSON.parse(body));
   if (rest === "heap") return heaps.take(process, JSON.parse(body));

@@ -79,6 +79,8 @@ numbered! {
         Exception = 25,
         /// Tracebacks.
         Traceback = 26,
+        /// Tensors of torch. The first one that is met of those that share memory has its size.
+        Tensor = 27,
     }
 }
 

@@ -12,6 +12,22 @@ export type BudgetReport = {
   dropped: unknown;
 };
 
+/** What was in the heap, as it is told. */
+export type CensusAnswer = CensusCourse & {
+  id: string;
+  from_ms: number;
+  to_ms: number;
+};
+
+/** The course of the largest types and containers: one array of times, and arrays of as many values. */
+export type CensusCourse = {
+  t: number[];
+  objects: number[];
+  bytes: number[];
+  types: TypeCourse[];
+  containers: ContainerCourse[];
+};
+
 /** Values of several series at the same times. */
 export type Chart = {
   from_ms: number;
@@ -48,6 +64,14 @@ export type Comparison = {
   t: number[];
   series: Record<string, Pair<(number | null)[]>>;
   whole: Record<string, Whole>;
+};
+
+/** One container. Those without a name cannot be told apart, and are left out. */
+export type ContainerCourse = {
+  name: string;
+  type: string;
+  length: (number | null)[];
+  bytes: (number | null)[];
 };
 
 /** All trials of one contender in one scenario. */
@@ -734,6 +758,13 @@ export type Trial = {
   ended_early?: string | null;
   /** What makes it less than trustworthy. */
   doubts: string[];
+};
+
+/** One type. A value is missing where it was not among the largest. */
+export type TypeCourse = {
+  type: string;
+  count: (number | null)[];
+  bytes: (number | null)[];
 };
 
 /** A type and its objects. */

@@ -7,12 +7,14 @@ import type { Measure } from "../flame/data";
 import { facts } from "../flame/facts";
 import { FlameGraph } from "../flame/graph";
 import { brief } from "../format";
+import { censusTables } from "../memory/census";
 import { SITES, siteTable } from "../memory/table";
 import { Picker, favourite } from "../picker";
 import type { One, Sites } from "../types";
 import { link } from "../view";
 
 const EVERY_MS = 5000;
+const CENSUS_EVERY_MS = 30_000;
 const MEASURES = [
   { value: "live", label: "Live" },
   { value: "growth", label: "Growth" },
@@ -58,6 +60,8 @@ function mount(root: HTMLElement, context: Context): () => void {
   const help = h("p", { class: "note" }, HELP[measure]);
   const graph = new FlameGraph();
   const table = siteTable();
+  const census = censusTables(id);
+  const gone = new AbortController();
   const measures = segments("What is shown", MEASURES, measure, (value) => choose(() => (measure = value as Measure)));
   const sinces = select("Compared", SINCE, since, (value) => choose(() => (since = value)));
   const bys = select("Table by", BY, by, (value) => choose(() => (by = value)));
@@ -76,6 +80,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     said,
     why,
     body,
+    section("What is in the heap", "Counted by snapshots: the largest containers, by the name that they have in the program, and the types with the most bytes. Page Heap has everything, from a dump.", census.element),
   );
 
   function name(): void {
@@ -139,10 +144,14 @@ function mount(root: HTMLElement, context: Context): () => void {
 
   onTheme(() => graph.draw());
   const timer = setInterval(() => !document.hidden && live.connection.kind === "live" && load(), EVERY_MS);
+  const counting = setInterval(() => !document.hidden && live.connection.kind === "live" && census.load(gone.signal), CENSUS_EVERY_MS);
   const off = live.onReturn(() => void load());
   void load();
+  void census.load(gone.signal);
   return () => {
     clearInterval(timer);
+    clearInterval(counting);
+    gone.abort();
     stop.abort();
     off();
     picker.destroy();

@@ -49,6 +49,21 @@ export default {
     return first.replace(/\s+/g, " ");
   },
 
+  async "the largest containers and types are those of the census"(browser, backend) {
+    const { census } = (await (await fetch(`${backend.base}/api/v1/processes/${backend.with}`)).json()).status;
+    const page = await browser.open(`#/memory?id=${backend.with}`);
+    if (!census.at_s) {
+      await page.locator(".note", { hasText: "There is no census yet" }).waitFor();
+      return "there is none yet";
+    }
+    await page.locator(".census-types tbody tr").first().waitFor();
+    const names = await page.locator(".census-types tbody th").allInnerTexts();
+    holds(census.types.filter(({ type }) => names.includes(type)).length > census.types.length / 2, `${names} are not the types`);
+    const first = await page.locator(".census-containers tbody tr").first().innerText();
+    holds(first.includes(census.containers[0].type), `${first} is not ${JSON.stringify(census.containers[0])}`);
+    return first.replace(/\s+/g, " ");
+  },
+
   async "the flame graph is searched, zoomed and moved in by keys"(browser, backend) {
     const now = await sites(backend, backend.with);
     if (now.reason) return false;

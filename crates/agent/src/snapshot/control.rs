@@ -28,6 +28,8 @@ pub(super) struct SharedControl {
     pub(super) own_bytes: AtomicU64,
     /// Processor time that it used.
     pub(super) worked_ns: AtomicU64,
+    /// How long the program stood still for the clone. The program writes it, soon after the walk has begun.
+    pub(super) pause_ns: AtomicU64,
     /// Objects that a dump has, and bytes of it that are written.
     pub(super) objects: AtomicU64,
     pub(super) written: AtomicU64,

@@ -1,6 +1,7 @@
 //! The program's end of a snapshot in flight: the clone, the looks at it, and its end.
 
 use std::ffi::c_int;
+use std::sync::atomic::Ordering;
 
 use neurogc_policy::Scope;
 
@@ -131,6 +132,7 @@ impl Flight {
         drop(guard);
         let pid = cloned?;
         let began = system::now();
+        shared.control().pause_ns.store(began - before, Ordering::Relaxed);
         Ok(Self {
             pid,
             shared,

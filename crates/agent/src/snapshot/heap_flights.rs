@@ -1,17 +1,18 @@
 //! Flights that do not collect: they count all objects by type, or write them to a dump.
 
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::flight::FlightErrand;
-use super::heap::{Builtins, Counted, Destination, HeapFacts, TallyRoom, images};
+use super::heap::{Builtins, Counted, Destination, HeapFacts, TallyRoom, TensorLayout, images};
 use super::{Phase, SnapshotFailure, SnapshotRunner, Sortie, State, system};
 use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::{Interpreter, arenas};
 use crate::lifecycle::agent::lock;
+use crate::sys::native::{process_age_ns, unix_ns};
 
 /// What such a flight is for.
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +156,7 @@ pub(super) fn facts(
             *BUILTINS.get_or_init(|| found)
         }
     };
-    let version = &interpreter.version;
+    let (version, now) = (&interpreter.version, unix_ns());
     // SAFETY: this thread holds the GIL, so it has a state and an interpreter.
     let (state, thread) = unsafe { (ffi::PyInterpreterState_Get() as usize, ffi::PyThreadState_Get() as usize) };
     Ok(HeapFacts {
@@ -167,8 +168,10 @@ pub(super) fn facts(
         images: if matches!(errand, HeapErrand::Dump { .. }) { images() } else { Vec::new() },
         python: 0x0300_00f0 | u32::from(version.minor) << 16 | u32::from(version.micro) << 8,
         pid: std::process::id(),
-        started_ns: 0,
-        taken_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
+        started_ns: process_age_ns().map_or(0, |age| now.saturating_sub(age)),
+        taken_ns: now,
         texts: !matches!(errand, HeapErrand::Dump { texts: false, .. }),
+        // The clone of a census may not have their memory.
+        tensors: if matches!(errand, HeapErrand::Census) { None } else { TensorLayout::learn(py) },
     })
 }

@@ -111,6 +111,14 @@ pub(crate) fn process_cpu_ns() -> u64 {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// How long ago this process was made; exec does not change that.
+pub(crate) fn process_age_ns() -> Option<u64> {
+    const TICK_NS: u64 = 10_000_000;
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let began = stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(19)?.parse::<u64>().ok()?;
+    Some(boot_ns().saturating_sub(began * TICK_NS))
+}
+
 /// Time since the machine was started, in nanoseconds.
 pub(crate) fn boot_ns() -> u64 {
     clock(libc::CLOCK_BOOTTIME)

@@ -12,7 +12,7 @@ use nix::fcntl::OFlag;
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
 use crate::sense::sampler::STEP_NS;
-use crate::sys::native::{boot_ns, monotonic_ns, unix_ns};
+use crate::sys::native::{monotonic_ns, process_age_ns, unix_ns};
 
 /// How often the trace gets a table of allocation sites.
 const SITES_NS: u64 = 10_000_000_000;
@@ -116,14 +116,6 @@ fn is_of_this_process(header: &Header) -> bool {
     const SLACK_NS: u64 = 1_000_000_000;
     let age = process_age_ns().unwrap_or(u64::MAX);
     header.pid == std::process::id() && header.started_unix_ns.saturating_add(age) + SLACK_NS >= unix_ns()
-}
-
-/// How long ago this process was made; exec does not change that.
-fn process_age_ns() -> Option<u64> {
-    const TICK_NS: u64 = 10_000_000;
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    let began = stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(19)?.parse::<u64>().ok()?;
-    Some(boot_ns().saturating_sub(began * TICK_NS))
 }
 
 /// `trace.ngt` becomes `trace.123.ngt`.

@@ -49,6 +49,13 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
+impl Arguments {
+    /// A command with these settings.
+    pub(crate) fn with(settings: Vec<(String, String)>, command: Vec<OsString>) -> Self {
+        Self { policy: None, trace: None, hub: None, settings, command }
+    }
+}
+
 fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it must look like KEY=VALUE, for instance stall_ms=20")?;
     Ok((name.to_owned(), value.to_owned()))

@@ -140,7 +140,7 @@ async fn a_process_that_reports_is_listed_drawn_and_told_of() {
 async fn what_was_in_the_heap_is_kept_from_time_to_time() {
     let scene = TestHub::new();
     // The second one comes too soon after the first one to be kept.
-    for (at_s, bytes) in [(100.0, 5000), (200.0, 6000), (400.0, 7000)] {
+    for (at_s, bytes) in [(100.0, 5000), (200.0, 6000), (450.0, 7000)] {
         let mut sample = Sample::default();
         let census = &mut sample.status.census;
         (census.at_s, census.objects, census.bytes) = (at_s, 10, bytes);

@@ -1,6 +1,5 @@
 //! Taking a heap dump of a process on this machine: its clone writes to a pipe beside its socket, and the hub to its folder.
 
-use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -50,14 +49,9 @@ pub(crate) async fn take(app: &Arc<App>, id: &str, text: bool) -> Result<HeapEnt
                 Err(_) => Ended::Failed("the process has ended, or does not answer".to_owned()),
             });
         }
-        std::future::pending::<Infallible>().await
     };
-    let both = async {
-        tokio::select! {
-            kept = keeping => kept,
-            never = asking => match never {},
-        }
-    };
+    // Also of a dump that is complete the agent's answer is waited for: until then it refuses another one.
+    let both = async { tokio::join!(keeping, asking).0 };
     tokio::time::timeout(LONGEST, both).await.map_err(|_| late())?
 }
 

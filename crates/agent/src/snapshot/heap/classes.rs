@@ -73,9 +73,9 @@ impl Class {
     }
 
     /// What the dump says of it.
-    pub(super) fn facts(&self, finalizer: bool) -> TypeFlags {
-        let native =
-            self.way == WalkKind::Words && self.basic > 32 || self.way == WalkKind::Told && self.kind == Kind::Other;
+    pub(super) fn facts(&self, finalizer: bool, knows_tensors: bool) -> TypeFlags {
+        let tells = self.kind != Kind::Other && (knows_tensors || self.kind != Kind::Tensor);
+        let native = self.way == WalkKind::Words && self.basic > 32 || self.way == WalkKind::Told && !tells;
         let bits = [
             (self.has(HEAP_TYPE), TypeFlags::HEAP),
             (self.has(HAVE_GC), TypeFlags::COLLECTED),
@@ -232,6 +232,7 @@ impl Classes {
                     b"collections.deque" => return Kind::Deque,
                     b"array.array" => return Kind::Array,
                     b"numpy.ndarray" => return Kind::Ndarray,
+                    b"torch._C.TensorBase" | b"torch._C._TensorBase" => return Kind::Tensor,
                     b"_asyncio.Task" => return Kind::Task,
                     b"_asyncio.Future" => return Kind::Future,
                     _ => base = raw::word(base + self.heap.type_base),

@@ -141,7 +141,7 @@ impl HeapWalk<'_> {
         unsafe {
             let index = self.classes.of(word(object + self.layout.object_type))?;
             let class = *self.classes.get(index);
-            let size = self.size(object, &class) as u64;
+            let size = (self.size(object, &class) + self.shared_size(object, &class)?) as u64;
             let count = self.reference_count(object);
             let Some(writer) = &mut self.writer else { return Err(WalkTrouble::NoMemory) };
             if writer.is_full() {
@@ -326,7 +326,7 @@ impl HeapWalk<'_> {
             objects: self.seen.count(),
             tracked: self.watch.control().tracked.load(std::sync::atomic::Ordering::Relaxed),
             passes_ns: std::array::from_fn(|pass| ended[pass + 1].saturating_sub(ended[pass])),
-            pause_ns: 0,
+            pause_ns: self.watch.control().pause_ns.load(std::sync::atomic::Ordering::Relaxed),
             ..writer.totals
         };
         let offsets = writer.output.offsets.all();

@@ -22,6 +22,7 @@ mod seen;
 mod sizes;
 mod tables;
 mod tally;
+mod tensors;
 
 use std::sync::atomic::Ordering;
 
@@ -33,6 +34,7 @@ pub(crate) use output::Destination;
 use raw::Array;
 use seen::{Region, Seen};
 pub(crate) use tally::{CensusFound, Counted, CountedContainer, TallyRoom};
+pub(crate) use tensors::TensorLayout;
 
 use super::control::WalkTrouble;
 use super::system;
@@ -59,6 +61,8 @@ pub(crate) struct HeapFacts {
     pub(crate) taken_ns: u64,
     /// Whether values of strings and integers are told.
     pub(crate) texts: bool,
+    /// How tensors of torch are read, if there are any.
+    pub(crate) tensors: Option<TensorLayout>,
 }
 
 /// After so many rounds objects are walked as they are found: a chain of objects that no list has, each before the one
@@ -76,6 +80,8 @@ pub(crate) struct HeapWalk<'a> {
     named: Seen,
     classes: Classes,
     shapes: Shapes,
+    /// Memory of tensors that has been counted.
+    storages: Seen,
     /// Tasks of asyncio.
     tasks: Array<usize>,
     /// What an object's type has told.
@@ -106,6 +112,7 @@ impl<'a> HeapWalk<'a> {
                 named: Seen::new()?,
                 classes: Classes::new(facts.layout, facts.heap, facts.builtins)?,
                 shapes: Shapes::new()?,
+                storages: Seen::new()?,
                 tasks: Array::new(1024)?,
                 told: Array::new(1 << 16)?,
                 managed_dict: 0,
@@ -245,7 +252,7 @@ impl<'a> HeapWalk<'a> {
             class.objects += 1;
             let class = *class;
             if self.sums {
-                let size = self.size(object, &class) as u64;
+                let size = (self.size(object, &class) + self.shared_size(object, &class)?) as u64;
                 self.classes.get_mut(index).bytes += size;
             }
             if class.way != WalkKind::Nothing {

@@ -35,10 +35,16 @@ pub(super) enum PlaceStep {
     Slot(usize),
     /// A variable of a function's closure, and of a method's.
     Variable(usize),
-    MethodVariable { method: usize, name: usize },
+    MethodVariable {
+        method: usize,
+        name: usize,
+    },
     /// Something that a C object holds, by the number of its type.
     Part(u32),
-    MethodPart { method: usize, class: u32 },
+    MethodPart {
+        method: usize,
+        class: u32,
+    },
 }
 
 /// A place.
@@ -53,7 +59,13 @@ impl ContainerPlace {
     pub(super) fn rank(self) -> u8 {
         match (self.base, self.step) {
             (PlaceBase::Local { .. }, _) => 2,
-            (_, PlaceStep::Variable(_) | PlaceStep::MethodVariable { .. } | PlaceStep::Part(_) | PlaceStep::MethodPart { .. }) => 1,
+            (
+                _,
+                PlaceStep::Variable(_)
+                | PlaceStep::MethodVariable { .. }
+                | PlaceStep::Part(_)
+                | PlaceStep::MethodPart { .. },
+            ) => 1,
             _ => 0,
         }
     }
@@ -203,7 +215,10 @@ impl HeapCensus<'_> {
             if globals == 0 || !self.walk.is_dict(globals) {
                 return Ok(looks);
             }
-            self.meet_if_container(globals, ContainerPlace { base: PlaceBase::Module(module), step: PlaceStep::Namespace })?;
+            self.meet_if_container(
+                globals,
+                ContainerPlace { base: PlaceBase::Module(module), step: PlaceStep::Namespace },
+            )?;
             for (name, value) in Entries::of(&self.walk, globals) {
                 looks += 1;
                 self.walk.watch.step()?;
@@ -411,7 +426,8 @@ impl HeapCensus<'_> {
             for cell in 0..cells {
                 let name = word(names + heap.tuple_items + 8 * (first + cell));
                 let value = self.content(word(closure + heap.tuple_items + 8 * cell));
-                let step = method.map_or(PlaceStep::Variable(name), |method| PlaceStep::MethodVariable { method, name });
+                let step =
+                    method.map_or(PlaceStep::Variable(name), |method| PlaceStep::MethodVariable { method, name });
                 self.meet_if_container(value, ContainerPlace { base, step })?;
             }
         }

@@ -105,7 +105,7 @@ impl HeapWalk<'_> {
                 let row = TypeRow {
                     object: self.seen.number(class.address),
                     kind: class.kind,
-                    flags: class.facts(self.has_finalizer(&class)),
+                    flags: class.facts(self.has_finalizer(&class), self.facts.tensors.is_some()),
                     basic: class.basic as u64,
                     item: class.item as u64,
                     objects: class.objects,

@@ -1,5 +1,6 @@
 //! `neurogc heap dump`: all objects of a running process in a file.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,6 +12,7 @@ use neurogc_heap::{DumpStream, Intake};
 use neurogc_wire::control::{Ask, Outcome, dump_pipe};
 use serde_json::json;
 
+use super::triggers::Triggers;
 use crate::agents::Rendezvous;
 use crate::failure::{CommandResult, Failure};
 use crate::figures;
@@ -32,12 +34,13 @@ const WAITING: usize = 1 << 30;
 /// The program stands still only while its process is cloned; the clone writes the dump. Only you can read the file: it
 /// has the beginning of every string, unless --no-text is given.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  neurogc heap dump 4242\n  neurogc heap dump 4242 -o before.ngch --no-text")]
+#[command(after_help = "Examples:\n  neurogc heap dump 4242\n  neurogc heap dump 4242 -o before.ngch --no-text\n  \
+    neurogc heap dump --on-oom --on-limit 90% -o /var/dumps -- python app.py")]
 pub(crate) struct Arguments {
     /// The process, as listed by `neurogc ps`
-    #[arg(value_parser = process::number)]
-    pid: u32,
-    /// The file to write; heap-PID.ngch if it is not given
+    #[arg(value_parser = process::number, required_unless_present = "command")]
+    pid: Option<u32>,
+    /// The file to write; heap-PID.ngch if it is not given. With --on-…: the folder for the dumps
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Leave out the values of strings and integers, except for names
@@ -46,6 +49,14 @@ pub(crate) struct Arguments {
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    triggers: Triggers,
+    /// With --on-…: how many dumps each process may write [default: 2]
+    #[arg(long, value_name = "N", requires = "triggers")]
+    files: Option<u32>,
+    /// A command to start, with its arguments
+    #[arg(value_name = "CMD", last = true, requires = "triggers", conflicts_with_all = ["pid", "no_text", "json"])]
+    command: Vec<OsString>,
 }
 
 /// What the agent says about the dump.
@@ -55,24 +66,31 @@ struct DumpFigures {
     flight_ms: f64,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
-    let Arguments { pid, no_text, json, .. } = arguments;
+pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
+    match arguments.pid {
+        Some(pid) => take(pid, &arguments, out),
+        None => arguments.triggers.start(arguments.output.as_deref(), arguments.files, arguments.command),
+    }
+}
+
+fn take(pid: u32, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
+    let Arguments { no_text, json, .. } = arguments;
     let rendezvous = Rendezvous::of_this_machine();
-    let socket = rendezvous.socket(*pid).map_err(Failure::failed)?;
-    let path = arguments.output.clone().unwrap_or_else(|| free_name(*pid));
+    let socket = rendezvous.socket(pid).map_err(Failure::failed)?;
+    let path = arguments.output.clone().unwrap_or_else(|| free_name(pid));
     let failed = |what: &str, error: io::Error| Failure::failed(format!("{what}: {error}"));
-    let (pipe, at) = dump_pipe(socket.parent().unwrap_or(Path::new("/")), *pid, std::process::id());
+    let (pipe, at) = dump_pipe(socket.parent().unwrap_or(Path::new("/")), pid, std::process::id());
     let mut intake = Intake::make(&at)
         .map_err(|error| failed(&format!("no pipe for the dump beside {}", socket.display()), error))?;
     let part = PathBuf::from(format!("{}.part", path.display()));
     let file = private_file(&part).map_err(|error| failed(&part.display().to_string(), error))?;
     let ask = Ask::Dump { pipe, text: !no_text };
-    let ticket = rendezvous.have_begun(*pid, ask, PATIENCE).map_err(|reason| {
+    let ticket = rendezvous.have_begun(pid, ask, PATIENCE).map_err(|reason| {
         let _ = std::fs::remove_file(&part);
         Failure::failed(reason)
     })?;
 
-    let mut bar = DumpBar::new(*pid);
+    let mut bar = DumpBar::new(pid);
     let (mut told, mut asked, began) = (None, Instant::now(), Instant::now());
     let (stream, outcome) = intake.copy_to(file, WAITING, |stream| {
         bar.show(stream);
@@ -80,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
             return Ok(true);
         }
         asked = Instant::now();
-        match rendezvous.outcome(*pid, ticket, PATIENCE)? {
+        match rendezvous.outcome(pid, ticket, PATIENCE)? {
             // The clone has ended. What is still in the pipe is read until it is empty.
             Some(outcome) => {
                 let over = told.replace(outcome).is_some();
@@ -100,8 +118,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     outcome.map_err(Failure::failed)?;
     std::fs::rename(&part, &path).map_err(|error| failed(&path.display().to_string(), error))?;
     let figures =
-        told.or_else(|| wait_for_figures(&rendezvous, *pid, ticket)).map_or_else(DumpFigures::default, figures_of);
-    report(*pid, &path, &stream, figures, *json, out)
+        told.or_else(|| wait_for_figures(&rendezvous, pid, ticket)).map_or_else(DumpFigures::default, figures_of);
+    report(pid, &path, &stream, figures, *json, out)
 }
 
 /// A dump that ends early is kept if it has objects: it can be read as far as it goes.

@@ -5,6 +5,7 @@ pub(crate) mod dump;
 pub(crate) mod flame;
 pub(crate) mod path;
 pub(crate) mod show;
+mod triggers;
 
 use std::io::Write;
 
@@ -25,7 +26,7 @@ pub(crate) enum HeapVerb {
 impl HeapVerb {
     pub(crate) fn run(self, out: &mut dyn Write) -> CommandResult {
         match self {
-            Self::Dump(arguments) => dump::run(&arguments, out),
+            Self::Dump(arguments) => dump::run(arguments, out),
             Self::Show(arguments) => show::run(&arguments, out),
             Self::Path(arguments) => path::run(&arguments, out),
             Self::Diff(arguments) => diff::run(&arguments, out),
