@@ -134,7 +134,9 @@ mod tests {
 
     #[test]
     fn code_of_libraries_is_told_from_the_programs_own() {
-        for path in ["/usr/lib/python3.12/json/decoder.py", "/v/lib/python3.12/site-packages/x.py", "<frozen importlib>"] {
+        for path in
+            ["/usr/lib/python3.12/json/decoder.py", "/v/lib/python3.12/site-packages/x.py", "<frozen importlib>"]
+        {
             assert!(is_library(path), "{path}");
         }
         for path in ["/srv/app.py", "<string>", "app.py", "/opt/lib/python/app.py"] {

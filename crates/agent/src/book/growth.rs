@@ -181,7 +181,10 @@ impl Kept {
             (ProcessFigure::InFlight, Some(in_flight)),
             (ProcessFigure::Tracked, tracked.filter(|count| *count > 0)),
             // It is read rarely: a value that stays the same is an old one.
-            (ProcessFigure::Uss, seen.memory.uss.filter(|uss| *uss as f64 != evidence.series(ProcessFigure::Uss).now())),
+            (
+                ProcessFigure::Uss,
+                seen.memory.uss.filter(|uss| *uss as f64 != evidence.series(ProcessFigure::Uss).now()),
+            ),
         ] {
             if let Some(value) = value {
                 evidence.push(figure, at_s, value as f64);

@@ -238,7 +238,9 @@ impl Push {
                 Answer::Sites(table) => Answer::Sites(Box::new(cut_sites(&table, MOST_SITES))),
                 other => other,
             },
-            _ => Answer::Refused("a hub may ask for a policy, a collection, a verdict on memory or allocation sites".to_owned()),
+            _ => Answer::Refused(
+                "a hub may ask for a policy, a collection, a verdict on memory or allocation sites".to_owned(),
+            ),
         };
         match answer {
             Answer::Ticket(ticket) => self.under_way.push((number, ticket)),

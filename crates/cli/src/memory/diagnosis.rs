@@ -23,7 +23,8 @@ pub(crate) fn text(report: &MemoryVerdict, room: Option<usize>) -> String {
         write_finding(&mut text, index + 1, it, room);
     }
     text.push('\n');
-    let growth = report.growth.map_or_else(|| "does not grow steadily".to_owned(), |rate| format!("grows by {}", an_hour(rate)));
+    let growth =
+        report.growth.map_or_else(|| "does not grow steadily".to_owned(), |rate| format!("grows by {}", an_hour(rate)));
     let watched = span(report.watched_s);
     line(&mut text, "memory", &format!("{} resident, {growth}; watched for {watched}", bytes(report.rss)), room);
     if let Some(limit) = report.limit {
@@ -46,7 +47,11 @@ fn write_finding(text: &mut String, number: usize, it: &ExplainedFinding, room: 
         return;
     }
     if !finding.site.is_empty() {
-        let share = if finding.share > 0.0 { format!("  ({:.0} % of all growth)", finding.share * 100.0) } else { String::new() };
+        let share = if finding.share > 0.0 {
+            format!("  ({:.0} % of all growth)", finding.share * 100.0)
+        } else {
+            String::new()
+        };
         line(text, "filled at", &format!("{}{share}", short_site(&finding.site)), room);
     }
     for (name, value) in [("pattern", &finding.pattern), ("what to do", &finding.advice), ("read more", &finding.doc)] {
@@ -109,7 +114,8 @@ pub(crate) fn why(it: &ExplainedFinding) -> String {
         let first = series.points.first().map_or(0.0, |point| point.1);
         let (drawn, lasted) = draw(series);
         let _ = writeln!(text, "  {drawn}");
-        let _ = writeln!(text, "  {} {} ago, {} now; {}", shown(first), span(lasted), shown(series.now), rate_text(series));
+        let _ =
+            writeln!(text, "  {} {} ago, {} now; {}", shown(first), span(lasted), shown(series.now), rate_text(series));
     }
     text
 }

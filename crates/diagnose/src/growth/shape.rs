@@ -143,8 +143,7 @@ pub fn judge(series: &Series, loads: &[&Series], scale: &Scale) -> Growth {
     let least = if scale.exact { LEAST_EXACT } else { LEAST_POINTS };
     // A bucket that begins before that is left out, unless each value of it is exact.
     let from = |level: usize| if scale.exact { from - width_s(level) / 2.0 } else { from + width_s(level) / 2.0 };
-    let mut windows: Vec<_> =
-        (0..LEVELS).map(|level| (level, Window::of(series, loads, level, from(level)))).collect();
+    let mut windows: Vec<_> = (0..LEVELS).map(|level| (level, Window::of(series, loads, level, from(level)))).collect();
     windows.retain(|(level, window)| *level == 0 || window.points.len() >= least);
     // Exact values are few: the finest level that reaches back far enough has them all.
     if scale.exact {
@@ -268,13 +267,7 @@ fn least(now: f64, scale: &Scale) -> f64 {
     scale.least.max(scale.least_share * now.abs()).max(sampled)
 }
 
-fn shape(
-    points: &[(f64, f64)],
-    loads: &[Load],
-    growth: &Growth,
-    scale: &Scale,
-    depth: u32,
-) -> (Shape, Slope) {
+fn shape(points: &[(f64, f64)], loads: &[Load], growth: &Growth, scale: &Scale, depth: u32) -> (Shape, Slope) {
     let rate = slope(points, scale.z);
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return (Shape::TooShort, rate) };
     let (seconds, grown, least) = (last.0 - first.0, rise(points), least(growth.now, scale));
@@ -401,7 +394,8 @@ fn without_largest_step(points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     let up = |at: &usize| points[*at].1 - points[*at - 1].1;
     let at = (1..points.len()).max_by(|one, other| up(one).total_cmp(&up(other)))?;
     let step = up(&at);
-    let lowered = points.iter().enumerate().map(|(index, point)| (point.0, point.1 - if index >= at { step } else { 0.0 }));
+    let lowered =
+        points.iter().enumerate().map(|(index, point)| (point.0, point.1 - if index >= at { step } else { 0.0 }));
     Some(lowered.collect())
 }
 

@@ -41,7 +41,8 @@ pub(super) fn slope(points: &[(f64, f64)], z: f64) -> Slope {
     let variance = number * (number - 1.0) * (2.0 * number + 5.0) / 18.0 * inflation(points);
     let spread = z * variance.sqrt();
     // Ranks from one, as the books have them.
-    let rank = |rank: f64| if rank < 1.0 || rank > pairs as f64 { None } else { slopes.get(rank as usize - 1).copied() };
+    let rank =
+        |rank: f64| if rank < 1.0 || rank > pairs as f64 { None } else { slopes.get(rank as usize - 1).copied() };
     Slope {
         low: rank(((pairs as f64 - spread) / 2.0).floor()).unwrap_or(f64::NEG_INFINITY),
         middle,

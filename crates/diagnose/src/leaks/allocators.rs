@@ -37,7 +37,8 @@ pub(super) fn growth<'j>(
     open: &mut [OpenSite<'j, '_>],
     known: &[ExplainedFinding],
 ) -> Option<ExplainedFinding> {
-    let explained: f64 = known.iter().filter(|it| it.finding.is_alarm()).map(|it| it.finding.rate_bytes_h / 3600.0).sum();
+    let explained: f64 =
+        known.iter().filter(|it| it.finding.is_alarm()).map(|it| it.finding.rate_bytes_h / 3600.0).sum();
     let held = known.iter().any(|it| it.finding.is_alarm() || !it.finding.holder.is_empty());
     let next = open.iter_mut().find(|it| !it.taken && it.site.growth.is_rising());
     match next {
@@ -127,7 +128,11 @@ fn of_process(all: &AllJudged<'_>) -> Option<ExplainedFinding> {
             rate: growth.rate.middle,
             bytes: 0,
             since_s: growth.from_s,
-            pattern: if long { super::kinds::teaching(kind).map_or("", |it| it.pattern).to_owned() } else { String::new() },
+            pattern: if long {
+                super::kinds::teaching(kind).map_or("", |it| it.pattern).to_owned()
+            } else {
+                String::new()
+            },
             evidence,
         }
         .finish(all),

@@ -50,8 +50,12 @@ fn of_container(all: &AllJudged<'_>, it: &Judged<'_, ContainerFacts>) -> Option<
                 let since = words::window(all.evidence.at_s - growth.since_s);
                 (FindingKind::Plateau, format!("{name} has grown to {now} entries, {bytes}, and is flat for {since}"))
             }
-            Shape::Slowing => (FindingKind::Plateau, format!("{name} grows less and less; it has {now} entries, {bytes}")),
-            Shape::Swinging => (FindingKind::RisesAndFalls, format!("{name} rises and falls; it has {now} entries now")),
+            Shape::Slowing => {
+                (FindingKind::Plateau, format!("{name} grows less and less; it has {now} entries, {bytes}"))
+            }
+            Shape::Swinging => {
+                (FindingKind::RisesAndFalls, format!("{name} rises and falls; it has {now} entries now"))
+            }
             Shape::FollowsLoad => {
                 (FindingKind::FollowsLoad, format!("{name} follows the load; it has {now} entries now"))
             }
@@ -60,7 +64,8 @@ fn of_container(all: &AllJudged<'_>, it: &Judged<'_, ContainerFacts>) -> Option<
         _ => return None,
     };
     let evidence = vec![explain(format!("entries of {}", it.name), "entries", it.series, growth)];
-    let finding = Finding { holder: it.name.to_owned(), bytes: facts.bytes, since_s: growth.since_s, ..harmless(kind, &what) };
+    let finding =
+        Finding { holder: it.name.to_owned(), bytes: facts.bytes, since_s: growth.since_s, ..harmless(kind, &what) };
     Some(ExplainedFinding { finding, evidence })
 }
 
@@ -77,12 +82,8 @@ fn of_process(all: &AllJudged<'_>, known: &[ExplainedFinding]) -> Option<Explain
             FindingKind::AllocatorKeeps,
             format!("allocators keep {} of freed memory for later use; {size} are resident", words::bytes(free as u64)),
         ),
-        Shape::FollowsLoad => {
-            (FindingKind::FollowsLoad, format!("memory follows the load; {size} are resident now"))
-        }
-        Shape::Swinging => {
-            (FindingKind::RisesAndFalls, format!("memory rises and falls; {size} are resident now"))
-        }
+        Shape::FollowsLoad => (FindingKind::FollowsLoad, format!("memory follows the load; {size} are resident now")),
+        Shape::Swinging => (FindingKind::RisesAndFalls, format!("memory rises and falls; {size} are resident now")),
         Shape::Level => {
             let since = words::window(all.evidence.at_s - rss.since_s);
             (FindingKind::Plateau, format!("memory has grown to {size} and is flat for {since}"))

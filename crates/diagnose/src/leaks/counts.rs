@@ -29,8 +29,17 @@ const OBJECTS: [(FindingKind, &str, &[&str]); 4] = [
 ];
 
 /// Files whose lines open descriptors, or start threads and processes.
-const OPENERS: [&str; 9] =
-    ["/socket.py", "/tempfile.py", "/pathlib.py", "/subprocess.py", "/selectors.py", "/ssl.py", "/http/", "/threading.py", "/codecs.py"];
+const OPENERS: [&str; 9] = [
+    "/socket.py",
+    "/tempfile.py",
+    "/pathlib.py",
+    "/subprocess.py",
+    "/selectors.py",
+    "/ssl.py",
+    "/http/",
+    "/threading.py",
+    "/codecs.py",
+];
 
 /// What piles up; `known` are the findings so far.
 pub(super) fn look<'j>(
@@ -53,9 +62,21 @@ pub(super) fn look<'j>(
     let children = all.of_process(ProcessFigure::ChildrenBytes);
     if children.is_rising() && !all.of_process(ProcessFigure::Children).is_rising() {
         let rate = children.rate.middle;
-        let what = format!("the memory of child processes grows by {}; it is {} now", words::rate(rate), words::bytes(children.now as u64));
+        let what = format!(
+            "the memory of child processes grows by {}; it is {} now",
+            words::rate(rate),
+            words::bytes(children.now as u64)
+        );
         let confidence = if children.seconds >= CHILDREN_S { LIKELY } else { POSSIBLE };
-        findings.push(counted(all, FindingKind::Children, confidence, what, children, rate, ProcessFigure::ChildrenBytes));
+        findings.push(counted(
+            all,
+            FindingKind::Children,
+            confidence,
+            what,
+            children,
+            rate,
+            ProcessFigure::ChildrenBytes,
+        ));
     }
     let has = |kind: FindingKind| known.iter().any(|it| it.finding.kind == kind && it.finding.is_alarm());
     for (kind, name, types) in OBJECTS {
@@ -97,9 +118,8 @@ fn piled<'j>(
     open: &mut [OpenSite<'j, '_>],
     mut evidence: Vec<neurogc_wire::memory_verdict::EvidenceSeries>,
 ) -> ExplainedFinding {
-    let blocks = |it: &OpenSite<'_, '_>| {
-        it.site.growth.rate.middle * it.site.facts.blocks as f64 / it.site.growth.now.max(1.0)
-    };
+    let blocks =
+        |it: &OpenSite<'_, '_>| it.site.growth.rate.middle * it.site.facts.blocks as f64 / it.site.growth.now.max(1.0);
     let opens = |it: &OpenSite<'_, '_>| OPENERS.iter().any(|file| it.site.facts.inner.contains(file));
     let near = |it: &OpenSite<'_, '_>| blocks(it) >= 0.3 * growth.rate.middle;
     let mut sites: Vec<_> = open.iter_mut().collect();
@@ -115,11 +135,26 @@ fn piled<'j>(
         rate = it.site.growth.rate.middle;
         evidence.push(explain_site(it.site));
     }
-    let what = format!("{name} pile up: {} more in an hour; there are {} now", words::count((growth.rate.middle * 3600.0) as u64), words::count(growth.now as u64));
+    let what = format!(
+        "{name} pile up: {} more in an hour; there are {} now",
+        words::count((growth.rate.middle * 3600.0) as u64),
+        words::count(growth.now as u64)
+    );
     let holder = unit.to_owned();
     let pattern = super::kinds::teaching(kind).map_or("", |it| it.pattern).to_owned();
-    Draft { kind, confidence: confidence(growth), what, holder, site: line, rate, bytes: 0, since_s: growth.from_s, pattern, evidence }
-        .finish(all)
+    Draft {
+        kind,
+        confidence: confidence(growth),
+        what,
+        holder,
+        site: line,
+        rate,
+        bytes: 0,
+        since_s: growth.from_s,
+        pattern,
+        evidence,
+    }
+    .finish(all)
 }
 
 /// Cycles that are not freed: they cannot be, or the collector does not run.
@@ -131,7 +166,15 @@ fn garbage(all: &AllJudged<'_>) -> Option<ExplainedFinding> {
             words::count((stuck.rate.middle * 3600.0) as u64),
             words::count(stuck.now as u64)
         );
-        return Some(counted(all, FindingKind::CyclicGarbage, confidence(stuck), what, stuck, 0.0, ProcessFigure::Uncollectable));
+        return Some(counted(
+            all,
+            FindingKind::CyclicGarbage,
+            confidence(stuck),
+            what,
+            stuck,
+            0.0,
+            ProcessFigure::Uncollectable,
+        ));
     }
     let tracked = all.of_process(ProcessFigure::Tracked);
     let reachable = all.of_process(ProcessFigure::Reachable);
@@ -170,5 +213,6 @@ fn counted(
     let evidence = vec![all.explain(figure), all.explain(ProcessFigure::Rss)];
     let pattern = super::kinds::teaching(kind).map_or("", |it| it.pattern).to_owned();
     let (holder, site) = (String::new(), String::new());
-    Draft { kind, confidence, what, holder, site, rate, bytes: 0, since_s: growth.from_s, pattern, evidence }.finish(all)
+    Draft { kind, confidence, what, holder, site, rate, bytes: 0, since_s: growth.from_s, pattern, evidence }
+        .finish(all)
 }

@@ -30,8 +30,14 @@ const SHOWN: f64 = 0.2;
 const TELLING: [(FindingKind, &[&str]); 4] = [
     (FindingKind::Tasks, &["_asyncio.Task", "asyncio.Task", "coroutine"]),
     (FindingKind::StoredExceptions, &["traceback", "frame"]),
-    (FindingKind::Contexts, &["Context", "_contextvars.Context", "hamt", "hamt_bitmap_node", "ContextVar", "_contextvars.ContextVar"]),
-    (FindingKind::Callbacks, &["method", "functools.partial", "weakref.WeakMethod", "builtin_function_or_method", "function"]),
+    (
+        FindingKind::Contexts,
+        &["Context", "_contextvars.Context", "hamt", "hamt_bitmap_node", "ContextVar", "_contextvars.ContextVar"],
+    ),
+    (
+        FindingKind::Callbacks,
+        &["method", "functools.partial", "weakref.WeakMethod", "builtin_function_or_method", "function"],
+    ),
 ];
 
 /// The part of a name that says what a container is for.
@@ -61,7 +67,9 @@ pub(super) fn look<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) ->
     }
     // What fills other containers is accounted for, too: those with a bound, and those whose growth ends.
     let ends = |it: &&Judged<'_, ContainerFacts>| fills_up(it) || !it.growth.is_rising();
-    for container in all.containers.iter().filter(ends).filter(|it| it.growth.grown > 0.0 && it.growth.rate.middle > 0.0) {
+    for container in
+        all.containers.iter().filter(ends).filter(|it| it.growth.grown > 0.0 && it.growth.rate.middle > 0.0)
+    {
         fitting_site(container, open).into_iter().for_each(|at| open[at].taken = true);
     }
     findings
@@ -94,7 +102,9 @@ fn finding<'j>(
     let held = site.map_or(0.0, |site| site.growth.now) + container.facts.bytes as f64;
     let mut evidence = vec![explain(format!("entries of {}", container.name), "entries", container.series, growth)];
     evidence.extend(site.map(explain_site));
-    evidence.extend(types.first().map(|it| explain(format!("objects of type {}", it.name), "objects", it.series, &it.growth)));
+    evidence.extend(
+        types.first().map(|it| explain(format!("objects of type {}", it.name), "objects", it.series, &it.growth)),
+    );
     evidence.push(all.explain(ProcessFigure::Rss));
     let confidence = confidence(all, container, site, rate);
     let minute = words::count((growth.rate.middle * 60.0).round().max(1.0) as u64);
@@ -170,9 +180,7 @@ fn best_site(container: &Judged<'_, ContainerFacts>, open: &[OpenSite<'_, '_>]) 
 /// The same, of those that no other container has.
 fn fitting_site(container: &Judged<'_, ContainerFacts>, open: &[OpenSite<'_, '_>]) -> Option<usize> {
     let free = |it: &OpenSite<'_, '_>| !it.taken && fits(container, it);
-    open.iter()
-        .position(|it| free(it) && is_near(container.name, it.site.facts))
-        .or_else(|| open.iter().position(free))
+    open.iter().position(|it| free(it) && is_near(container.name, it.site.facts)).or_else(|| open.iter().position(free))
 }
 
 /// Whether a container of which too little is known grows as a site does.
@@ -214,7 +222,9 @@ fn types_of<'j, 'a>(
     let mut types: Vec<_> = all
         .types
         .iter()
-        .filter(|it| it.growth.is_rising() && it.growth.rate.middle > 0.3 * entries && it.growth.rate.middle < 8.0 * entries)
+        .filter(|it| {
+            it.growth.is_rising() && it.growth.rate.middle > 0.3 * entries && it.growth.rate.middle < 8.0 * entries
+        })
         .collect();
     let is_builtin = |name: &str| !name.contains('.') && name.chars().all(|letter| letter.is_ascii_lowercase());
     types.sort_by_key(|it| {

@@ -103,7 +103,11 @@ pub fn teaching(kind: FindingKind) -> Option<Teaching> {
             "Build what lives long before what lives short, or do large one-time work in a child process.",
             "docs/leaks.md#pymalloc-pinned",
         ),
-        FindingKind::Growing => ("", "Ask again later: the longer it was watched, the surer the verdict.", "docs/leaks.md#how-it-is-decided"),
+        FindingKind::Growing => (
+            "",
+            "Ask again later: the longer it was watched, the surer the verdict.",
+            "docs/leaks.md#how-it-is-decided",
+        ),
         FindingKind::Plateau
         | FindingKind::Filling
         | FindingKind::FollowsLoad

@@ -79,9 +79,12 @@ fn no_leak(all: &AllJudged<'_>) -> ExplainedFinding {
         let advice = "Ask again in a few minutes.".to_owned();
         Finding { kind: FindingKind::TooEarly, confidence: 1.0, text, advice, ..Finding::default() }
     } else {
-        let (size, lasted) = (words::bytes(all.evidence.series(ProcessFigure::Rss).now() as u64), words::window(watched));
+        let (size, lasted) =
+            (words::bytes(all.evidence.series(ProcessFigure::Rss).now() as u64), words::window(watched));
         let text = match rss.shape {
-            crate::growth::Shape::Rising => format!("No leak is known: {size} are resident, and grow; watched for {lasted}."),
+            crate::growth::Shape::Rising => {
+                format!("No leak is known: {size} are resident, and grow; watched for {lasted}.")
+            }
             crate::growth::Shape::Flat => format!("No leak: {size} are resident, flat; watched for {lasted}."),
             _ => format!("No leak: {size} are resident; watched for {lasted}."),
         };

@@ -161,7 +161,11 @@ impl<'a> HeapCensus<'a> {
 
     /// Notes how many entries a container may have, if it is one of the largest.
     pub(super) fn is_bounded(&mut self, object: usize, bound: usize) {
-        self.largest.all_mut().iter_mut().filter(|held| held.object == object).for_each(|held| held.bound = Some(bound));
+        self.largest
+            .all_mut()
+            .iter_mut()
+            .filter(|held| held.object == object)
+            .for_each(|held| held.bound = Some(bound));
     }
 
     fn note_in_filter(&mut self, object: usize) {

@@ -71,7 +71,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
             let subject = arguments.subject.ok_or_else(|| Failure::usage("name a process"))?;
             match (&subject, arguments.why) {
                 (Subject::Process(pid), why) => of_process(*pid, arguments.since, why, arguments.json, out),
-                (Subject::File(_), Some(_)) => Err(Failure::usage("--why explains findings on a process, not on a file")),
+                (Subject::File(_), Some(_)) => {
+                    Err(Failure::usage("--why explains findings on a process, not on a file"))
+                }
                 (Subject::File(_), None) => {
                     let table = subject.table(arguments.since)?;
                     sites::show(&table, &summary(&table, arguments.since), arguments.json, out)

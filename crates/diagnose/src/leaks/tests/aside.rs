@@ -6,7 +6,8 @@
 use neurogc_wire::finding::FindingKind as Kind;
 
 use super::world::{
-    HOUR, HOURS_6, HOURS_50, Healthy, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, Scenario, alarmed, missed, run,
+    HOUR, HOURS_6, HOURS_50, Healthy, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, Scenario, alarmed, missed,
+    run,
 };
 
 const LINE: &str = "/opt/shop/shop/orders.py:103 in place";
@@ -18,7 +19,9 @@ const LEAKS: &[Leaking] = &[
         kind: Kind::UnboundedContainer,
         holder: "shop.orders.open_orders",
         line: LINE,
-        scenario: |truth, at, dice| truth.leak("shop.orders.open_orders", "dict", LINE, 130.0 * at + 20.0 * dice.unit(), 1300.0),
+        scenario: |truth, at, dice| {
+            truth.leak("shop.orders.open_orders", "dict", LINE, 130.0 * at + 20.0 * dice.unit(), 1300.0)
+        },
     },
     Leaking {
         name: "traffic in bursts",

@@ -23,7 +23,8 @@ fn the_verdict_names_the_dict_the_line_and_the_way_out() {
     assert!((first.finding.rate_bytes_h / true_rate - 1.0).abs() < 0.15, "{}", first.finding.rate_bytes_h / true_rate);
     assert!(first.finding.share > 0.8 && first.evidence.len() >= 3, "{first:?}");
     let calm = report.findings.iter().find(|it| it.finding.holder == "app.log.records").map(|it| &*it.finding.text);
-    let expected = "Not a leak: app.log.records (collections.deque) has reached its bound of 10,000 entries and is flat for ";
+    let expected =
+        "Not a leak: app.log.records (collections.deque) has reached its bound of 10,000 entries and is flat for ";
     assert!(calm.is_some_and(|text| text.starts_with(expected)), "{calm:?}");
 }
 

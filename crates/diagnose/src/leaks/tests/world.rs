@@ -101,7 +101,14 @@ impl Truth {
     }
 
     /// A leak of so many entries: in this container, from this line, with blocks of this size.
-    pub(super) fn leak(&mut self, name: &'static str, kind: &'static str, line: &'static str, entries: f64, block: f64) {
+    pub(super) fn leak(
+        &mut self,
+        name: &'static str,
+        kind: &'static str,
+        line: &'static str,
+        entries: f64,
+        block: f64,
+    ) {
         self.containers.insert(name, (kind, 1000.0 + entries, None));
         self.allocate(line, entries * block, block);
     }
@@ -199,7 +206,8 @@ impl World {
         let mut total = 0.0;
         for (line, site) in &truth.sites {
             let (points, known) = (site.bytes / GRAIN, self.samples.entry(line).or_insert(0.0));
-            *known = if points >= *known { *known + self.dice.poisson(points - *known) } else { self.dice.poisson(points) };
+            *known =
+                if points >= *known { *known + self.dice.poisson(points - *known) } else { self.dice.poisson(points) };
             // Requests hold a little for a moment.
             let value = (*known + self.dice.poisson(3.0)) * GRAIN;
             total += value;
@@ -210,7 +218,8 @@ impl World {
                 native: site.native,
                 blocks: (value / site.block.max(1.0)) as u64,
             };
-            let (key, blocks) = (line.bytes().fold(7_u64, |key, byte| key.wrapping_mul(31) + u64::from(byte)), facts.blocks);
+            let (key, blocks) =
+                (line.bytes().fold(7_u64, |key, byte| key.wrapping_mul(31) + u64::from(byte)), facts.blocks);
             if !self.evidence.sites.push(&key, at, value, |facts| facts.blocks = blocks) {
                 self.evidence.sites.follow(key, None, at, value, facts);
             }
@@ -294,7 +303,9 @@ pub(super) struct Healthy {
 }
 
 fn shown(findings: &[ExplainedFinding]) -> String {
-    let line = |it: &ExplainedFinding| format!("\n      {:.2} {} @ {}", it.finding.confidence, it.finding.text, it.finding.site);
+    let line = |it: &ExplainedFinding| {
+        format!("\n      {:.2} {} @ {}", it.finding.confidence, it.finding.text, it.finding.site)
+    };
     findings.iter().map(line).collect()
 }
 
