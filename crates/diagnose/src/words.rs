@@ -40,7 +40,7 @@ pub(crate) fn bytes(size: u64) -> String {
 pub(crate) fn small_bytes(size: u64) -> String {
     match size {
         ..1024 => format!("{size} bytes"),
-        ..1_048_576 => format!("{:.0} KiB", size as f64 / 1024.0),
+        1024..1_048_576 => format!("{:.0} KiB", size as f64 / 1024.0),
         _ => bytes(size),
     }
 }

@@ -12,7 +12,7 @@ use crate::alloc::{LiveLine, OwnLines};
 use crate::lifecycle::agent::{Agent, lock};
 use crate::sense::children::children_of;
 use crate::sense::process::resident;
-use crate::snapshot::CensusFound;
+use crate::snapshot::{CensusFound, CountedContainer};
 use crate::sys::native::monotonic_ns;
 
 const SECOND: u64 = 1_000_000_000;
@@ -251,7 +251,7 @@ impl Kept {
         self.types = grown.iter().map(|(name, (count, _))| ((*name).to_owned(), *count)).collect();
         let mut lengths = HashMap::new();
         for row in &found.containers {
-            let name = if row.name.is_empty() { format!("{:#x}", row.address) } else { row.name.clone() };
+            let name = name_of(row);
             let facts = ContainerFacts { kind: row.kind.clone(), bytes: row.bytes, bound: row.bound };
             // Of several of one name the largest counts, which comes first.
             if lengths.contains_key(&name) {
@@ -290,10 +290,15 @@ impl Kept {
     }
 }
 
+/// The name of a container; one without a name goes by its address.
+fn name_of(row: &CountedContainer) -> String {
+    if row.name.is_empty() { format!("{:#x}", row.address) } else { row.name.clone() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Counted, CountedContainer};
+    use crate::snapshot::Counted;
 
     fn census(at_s: u64, length: u64) -> CensusFound {
         let container = |name: &str, length: u64| CountedContainer {

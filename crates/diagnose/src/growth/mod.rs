@@ -9,7 +9,7 @@ pub mod shape;
 pub mod tracks;
 mod trend;
 
-pub use series::{Point, Series};
+pub use series::{FigureSeries, Point};
 pub use shape::{Growth, Scale, Shape, judge};
 pub use tracks::Tracks;
 pub use trend::Slope;

@@ -45,14 +45,14 @@ struct Level {
 
 /// The history of one figure. It takes 3.5 KB and never more.
 #[derive(Clone, Debug)]
-pub struct Series {
+pub struct FigureSeries {
     levels: Box<[Level; LEVELS]>,
     /// When the first value came, and the last one.
     span: Option<(f64, f64)>,
     now: f64,
 }
 
-impl Default for Series {
+impl Default for FigureSeries {
     fn default() -> Self {
         let empty = Level { buckets: [Bucket::default(); BUCKETS], newest: 0 };
         Self { levels: Box::new([empty; LEVELS]), span: None, now: 0.0 }
@@ -65,7 +65,7 @@ pub fn width_s(level: usize) -> f64 {
     STEP_S * FACTOR.powi(level as i32)
 }
 
-impl Series {
+impl FigureSeries {
     /// Adds a value. One that is no number, or older than the latest, is left out.
     pub fn push(&mut self, at_s: f64, value: f64) {
         let (first, last) = self.span.unwrap_or((at_s, at_s));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn three_minutes_and_days_are_covered_alike() {
-        let mut series = Series::default();
+        let mut series = FigureSeries::default();
         let mut covered = Vec::new();
         for step in 0..100_000_u32 {
             let at = f64::from(step) * STEP_S;
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_bucket_keeps_the_lowest_and_the_mean() {
-        let mut series = Series::default();
+        let mut series = FigureSeries::default();
         [(0.0, 4.0), (1.0, 2.0), (2.0, 6.0), (30.0, 9.0)].iter().for_each(|(at, value)| series.push(*at, *value));
         let points: Vec<_> = series.points(0, 0.0).collect();
         let expected = [Point { at_s: 2.5, low: 2.0, mean: 4.0 }, Point { at_s: 32.5, low: 9.0, mean: 9.0 }];
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn values_that_make_no_sense_are_left_out() {
-        let mut series = Series::default();
+        let mut series = FigureSeries::default();
         for (at, value) in [(5.0, f64::NAN), (f64::INFINITY, 1.0), (10.0, 1.0), (4.0, 7.0), (-1.0, 7.0)] {
             series.push(at, value);
         }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_long_silence_empties_what_it_passes() {
-        let mut series = Series::default();
+        let mut series = FigureSeries::default();
         series.push(1.0, 1.0);
         series.push(1e7, 2.0);
         assert_eq!(series.points(0, 0.0).count(), 1);

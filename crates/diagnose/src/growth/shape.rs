@@ -4,7 +4,7 @@
 //! is more than what came and went before, and is not explained by the load. Everything else has a name of its own.
 
 use super::load::{few_follow, follows};
-use super::series::{LEVELS, Point, Series, width_s};
+use super::series::{FigureSeries, LEVELS, Point, width_s};
 use super::trend::{Slope, median, noise, slope, speed_at_end};
 
 /// A window needs so many points, unless its values are exact.
@@ -137,7 +137,7 @@ impl Growth {
 /// Looks at a series that began with its process at second zero, at the end of the series. `loads` are those that the
 /// figure might follow.
 #[must_use]
-pub fn judge(series: &Series, loads: &[&Series], scale: &Scale) -> Growth {
+pub fn judge(series: &FigureSeries, loads: &[&FigureSeries], scale: &Scale) -> Growth {
     let Some((first, last)) = series.span() else { return Growth::default() };
     let from = first.max((last * WARM_UP).clamp(WARM_UP_S.0, WARM_UP_S.1));
     let least = if scale.exact { LEAST_EXACT } else { LEAST_POINTS };
@@ -199,7 +199,7 @@ impl Load {
 }
 
 impl Window {
-    fn of(series: &Series, loads: &[&Series], level: usize, from_s: f64) -> Self {
+    fn of(series: &FigureSeries, loads: &[&FigureSeries], level: usize, from_s: f64) -> Self {
         let points: Vec<_> = series.points(level, from_s).collect();
         let (first, last) = (points.first().map_or(0.0, |it| it.at_s), points.last().map_or(0.0, |it| it.at_s));
         let loads = loads

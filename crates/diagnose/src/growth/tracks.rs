@@ -1,9 +1,9 @@
-//! Series of many things of one sort, of which the fastest growing are kept: sites, types, containers.
+//! FigureSeries of many things of one sort, of which the fastest growing are kept: sites, types, containers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::Series;
+use super::FigureSeries;
 
 /// What was not seen for so long makes room for others.
 const FORGOTTEN_S: f64 = 1800.0;
@@ -19,7 +19,7 @@ pub struct Tracks<K, F> {
 #[derive(Clone, Debug)]
 pub struct Track<F> {
     /// Its figure over time.
-    pub series: Series,
+    pub series: FigureSeries,
     /// What else is known of it, by the latest look.
     pub facts: F,
     first: f64,
@@ -80,7 +80,7 @@ impl<K: Eq + Hash + Clone, F> Tracks<K, F> {
             }
             self.kept.remove(&least);
         }
-        let mut series = Series::default();
+        let mut series = FigureSeries::default();
         earlier.into_iter().chain([(at_s, value)]).for_each(|(at_s, value)| series.push(at_s, value));
         self.kept.insert(key, Track { series, facts, first, seen_s: at_s });
         true

@@ -1,6 +1,6 @@
 //! What is known of a process's memory over time. An agent fills it, and so can a hub or a replay.
 
-use crate::growth::{Series, Tracks};
+use crate::growth::{FigureSeries, Tracks};
 
 /// How many things of each sort are followed.
 const SITES: usize = 64;
@@ -168,7 +168,7 @@ pub struct MemoryEvidence {
     pub types: Tracks<String, TypeFacts>,
     /// Containers by name: lengths.
     pub containers: Tracks<String, ContainerFacts>,
-    process: Vec<Series>,
+    process: Vec<FigureSeries>,
 }
 
 impl Default for MemoryEvidence {
@@ -183,7 +183,7 @@ impl Default for MemoryEvidence {
             sites: Tracks::new(SITES),
             types: Tracks::new(TYPES),
             containers: Tracks::new(CONTAINERS),
-            process: vec![Series::default(); ProcessFigure::ALL.len()],
+            process: vec![FigureSeries::default(); ProcessFigure::ALL.len()],
         }
     }
 }
@@ -210,7 +210,7 @@ impl MemoryEvidence {
 
     /// The series of a figure; one without values where it was never measured.
     #[must_use]
-    pub fn series(&self, figure: ProcessFigure) -> &Series {
+    pub fn series(&self, figure: ProcessFigure) -> &FigureSeries {
         &self.process[figure as usize]
     }
 

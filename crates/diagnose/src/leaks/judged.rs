@@ -3,7 +3,7 @@
 use neurogc_wire::memory_verdict::{EvidenceSeries, Rate};
 
 use super::evidence::{ContainerFacts, MemoryEvidence, ProcessFigure, SiteFacts, TypeFacts};
-use crate::growth::{Growth, Scale, Series, Slope, judge};
+use crate::growth::{FigureSeries, Growth, Scale, Slope, judge};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -15,7 +15,7 @@ const SHOWN_POINTS: usize = 60;
 pub(super) struct Judged<'a, F> {
     pub(super) name: &'a str,
     pub(super) facts: &'a F,
-    pub(super) series: &'a Series,
+    pub(super) series: &'a FigureSeries,
     pub(super) growth: Growth,
 }
 
@@ -81,7 +81,13 @@ impl<'a> AllJudged<'a> {
     }
 }
 
-fn judged<'a, F>(name: &'a str, facts: &'a F, series: &'a Series, loads: &[&Series], scale: &Scale) -> Judged<'a, F> {
+fn judged<'a, F>(
+    name: &'a str,
+    facts: &'a F,
+    series: &'a FigureSeries,
+    loads: &[&FigureSeries],
+    scale: &Scale,
+) -> Judged<'a, F> {
     Judged { name, facts, series, growth: judge(series, loads, scale) }
 }
 
@@ -115,7 +121,7 @@ fn scale_of(figure: ProcessFigure, grain: f64) -> Scale {
 }
 
 /// A series as it is given out.
-pub(super) fn explain(what: String, unit: &str, series: &Series, growth: &Growth) -> EvidenceSeries {
+pub(super) fn explain(what: String, unit: &str, series: &FigureSeries, growth: &Growth) -> EvidenceSeries {
     let mut points: Vec<_> = series.whole().iter().map(|point| (point.at_s, point.mean)).collect();
     if points.len() > SHOWN_POINTS {
         let every = points.len().div_ceil(SHOWN_POINTS);

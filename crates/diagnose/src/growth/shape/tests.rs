@@ -7,8 +7,8 @@ use super::*;
 const BYTES: Scale = Scale { least: 1e6, least_share: 0.002, z: 2.6, grain: 0.0, exact: false };
 const EXACT: Scale = Scale { least: 100.0, least_share: 0.02, z: 3.0, grain: 0.0, exact: true };
 
-fn series(seconds: u32, every: u32, value: impl Fn(f64) -> f64) -> Series {
-    let mut series = Series::default();
+fn series(seconds: u32, every: u32, value: impl Fn(f64) -> f64) -> FigureSeries {
+    let mut series = FigureSeries::default();
     (0..seconds).step_by(every as usize).for_each(|at| series.push(f64::from(at), value(f64::from(at))));
     series
 }
@@ -70,7 +70,7 @@ fn a_few_exact_values_are_enough() {
 proptest! {
     #[test]
     fn any_values_have_a_shape(values in prop::collection::vec(-1e12..1e12_f64, 0..200), every in 1..4000_u32) {
-        let mut series = Series::default();
+        let mut series = FigureSeries::default();
         for (at, value) in values.iter().enumerate() {
             series.push(at as f64 * f64::from(every), *value);
         }

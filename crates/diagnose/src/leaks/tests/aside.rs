@@ -6,7 +6,7 @@
 use neurogc_wire::finding::FindingKind as Kind;
 
 use super::world::{
-    HOUR, HOURS_6, HOURS_50, Healthy, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, Scenario, alarmed, missed,
+    Behaviour, HOUR, HOURS_6, HOURS_50, Healthy, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, alarmed, missed,
     run,
 };
 
@@ -206,7 +206,7 @@ const HEALTHY: &[Healthy] = &[
 /// A cache that takes hours to fill looks like a leak until then. The alarm must end.
 #[test]
 fn an_alarm_about_a_cache_that_fills_for_hours_is_withdrawn() {
-    let cache: Scenario = |truth, at, _| {
+    let cache: Behaviour = |truth, at, _| {
         let length = 40_000.0 * (1.0 - (-at / (3.0 * HOUR)).exp());
         truth.containers.insert("shop.prices.price_cache", ("dict", length, None));
         truth.rps = 100.0 + 80.0 * (at / 14_000.0).sin();

@@ -2,15 +2,15 @@
 
 use super::super::Breakdown;
 use super::leaking::{day, service_of_500_mb};
-use super::world::{HOUR, HOURS_6, HOURS_50, Healthy, MB, MINUTES_10, MINUTES_25, Plan, Scenario, alarmed};
+use super::world::{Behaviour, HOUR, HOURS_6, HOURS_50, Healthy, MB, MINUTES_10, MINUTES_25, Plan, alarmed};
 
 const ADD: &str = "/srv/app/store.py:41 in add";
 
-const fn short(name: &'static str, scenario: Scenario) -> Healthy {
+const fn short(name: &'static str, scenario: Behaviour) -> Healthy {
     Healthy { name, plan: MINUTES_10, scenario }
 }
 
-const fn long(name: &'static str, plan: Plan, scenario: Scenario) -> Healthy {
+const fn long(name: &'static str, plan: Plan, scenario: Behaviour) -> Healthy {
     Healthy { name, plan, scenario }
 }
 

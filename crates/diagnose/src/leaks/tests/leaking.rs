@@ -4,7 +4,7 @@ use neurogc_wire::finding::FindingKind as Kind;
 
 use super::super::Breakdown;
 use super::world::{
-    HOUR, HOURS_6, HOURS_50, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, Scenario, Truth, missed,
+    Behaviour, HOUR, HOURS_6, HOURS_50, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, Truth, missed,
 };
 
 const ADD: &str = "/srv/app/store.py:41 in add";
@@ -15,7 +15,7 @@ const fn quick(
     kind: Kind,
     holder: &'static str,
     line: &'static str,
-    scenario: Scenario,
+    scenario: Behaviour,
 ) -> Leaking {
     Leaking { name, plan: MINUTES_3, kind, holder, line, scenario }
 }
@@ -26,7 +26,7 @@ const fn slow(
     kind: Kind,
     holder: &'static str,
     line: &'static str,
-    scenario: Scenario,
+    scenario: Behaviour,
 ) -> Leaking {
     Leaking { name, plan, kind, holder, line, scenario }
 }

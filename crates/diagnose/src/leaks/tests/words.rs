@@ -3,9 +3,9 @@
 use neurogc_wire::finding::FindingKind;
 
 use super::super::teaching;
-use super::world::{MINUTES_3, MINUTES_10, Scenario, run};
+use super::world::{Behaviour, MINUTES_3, MINUTES_10, run};
 
-const LEAK: Scenario = |truth, at, _| {
+const LEAK: Behaviour = |truth, at, _| {
     truth.containers.insert("app.log.records", ("collections.deque", (400.0 * at).min(10_000.0), Some(10_000)));
     truth.leak("app.stats.running_stats", "dict", "/srv/app/stats.py:41 in process_request", 500.0 * at, 400.0);
 };

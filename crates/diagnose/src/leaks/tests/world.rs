@@ -266,10 +266,10 @@ pub(super) const MINUTES_25: Plan = Plan { seconds: 1500.0, ..MINUTES_3 };
 pub(super) const HOURS_6: Plan = Plan { seconds: 6.0 * HOUR, every: 10.0, census: 300.0, noise: 1.5 * MB };
 pub(super) const HOURS_50: Plan = Plan { seconds: 50.0 * HOUR, every: 20.0, census: 600.0, noise: 1.5 * MB };
 
-pub(super) type Scenario = fn(&mut Truth, f64, &mut Dice);
+pub(super) type Behaviour = fn(&mut Truth, f64, &mut Dice);
 
 /// Runs a scenario to its end, and calls `look` now and then with the time.
-pub(super) fn run(plan: Plan, seed: u64, scenario: Scenario, mut look: impl FnMut(f64, &World)) -> World {
+pub(super) fn run(plan: Plan, seed: u64, scenario: Behaviour, mut look: impl FnMut(f64, &World)) -> World {
     let mut world = World::new(seed);
     (world.noise, world.census_every) = (plan.noise, plan.census);
     let mut at = 0.0;
@@ -293,13 +293,13 @@ pub(super) struct Leaking {
     pub(super) kind: FindingKind,
     pub(super) holder: &'static str,
     pub(super) line: &'static str,
-    pub(super) scenario: Scenario,
+    pub(super) scenario: Behaviour,
 }
 
 pub(super) struct Healthy {
     pub(super) name: &'static str,
     pub(super) plan: Plan,
-    pub(super) scenario: Scenario,
+    pub(super) scenario: Behaviour,
 }
 
 fn shown(findings: &[ExplainedFinding]) -> String {
