@@ -154,9 +154,12 @@ impl<'a> HeapCensus<'a> {
     /// The bound of a deque, if it has one.
     unsafe fn maxlen(&self, object: usize, kind: Kind) -> Option<usize> {
         const MAXLEN: usize = 64;
-        // SAFETY: the caller's promise: it is a container of this kind.
-        let is_deque = kind == Kind::Deque;
-        is_deque.then(|| unsafe { signed(object + MAXLEN) }).and_then(|bound| usize::try_from(bound).ok())
+        if kind != Kind::Deque {
+            return None;
+        }
+        // SAFETY: the caller's promise: it is a deque.
+        let bound = unsafe { signed(object + MAXLEN) };
+        usize::try_from(bound).ok()
     }
 
     /// Notes how many entries a container may have, if it is one of the largest.
