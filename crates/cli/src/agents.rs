@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use neurogc_wire::breakdown::MemoryReport;
 use neurogc_wire::control::{self, Answer, Ask, MAX_ANSWER, MessageError, Outcome, Question};
+use neurogc_wire::memory_verdict::MemoryVerdict;
 use neurogc_wire::sites::SiteTable;
 use neurogc_wire::status::Status;
 use nix::errno::Errno;
@@ -106,6 +107,17 @@ impl Rendezvous {
         match self.put(pid, since_s.map_or(Ask::Status, Ask::StatusSince), patience)? {
             Answer::Status(status) => Ok(*status),
             other => Err(foreign(pid, &other)),
+        }
+    }
+
+    /// Asks the agent of one process what is the matter with its memory. None where it is of an older NeuroGC, or has no answer.
+    pub(crate) fn verdict(&self, pid: u32, patience: Duration) -> Result<Option<MemoryVerdict>, String> {
+        let path = self.socket(pid)?;
+        match put(&path, Ask::Verdict, patience) {
+            Ok(Answer::Verdict(report)) => Ok(Some(*report)),
+            Ok(other) => Err(foreign(pid, &other)),
+            Err(AskError::Refused(_)) => Ok(None),
+            Err(error) => Err(unheard(pid, &error)),
         }
     }
 

@@ -161,7 +161,6 @@ pub(crate) fn service() -> Status {
             },
             ..Gc::default()
         },
-        census: neurogc_wire::census::Census::default(),
         bound: Bound {
             goal_bytes: 900 << 20,
             live_bytes: 720 << 20,
@@ -187,6 +186,7 @@ pub(crate) fn service() -> Status {
             limit: Some(2 << 30),
             ..Memory::default()
         },
+        census: neurogc_wire::census::Census::default(),
         allocations: Allocations {
             mode: AllocationMode::Native,
             rate_bytes_s: 48e6,

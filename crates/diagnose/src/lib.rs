@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod growth;
+pub mod leaks;
 mod memory;
 mod requests;
 mod sites;

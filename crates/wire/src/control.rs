@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::breakdown::MemoryReport;
+use crate::memory_verdict::MemoryVerdict;
 use crate::sites::SiteTable;
 use crate::status::Status;
 
@@ -77,6 +78,8 @@ pub enum Ask {
     Sites(Option<u32>),
     /// Where the resident memory is, read now.
     Memory,
+    /// What is the matter with the memory of the process.
+    Verdict,
     /// A heap dump, written to a pipe that the client reads. The answer is a ticket.
     Dump {
         /// The name of a FIFO beside the agent's socket.
@@ -168,6 +171,8 @@ pub enum Answer {
     Sites(Box<SiteTable>),
     /// Where the resident memory is.
     Memory(Box<MemoryReport>),
+    /// What is the matter with the memory of the process.
+    Verdict(Box<MemoryVerdict>),
     /// The question could not be answered; the text says why.
     Refused(String),
 }

@@ -13,6 +13,7 @@ pub mod census;
 pub mod control;
 pub mod finding;
 pub mod memory;
+pub mod memory_verdict;
 pub mod report;
 pub mod sites;
 pub mod stacks;

@@ -220,9 +220,19 @@ export interface Finding {
   rate_bytes_h: number;
   /** What to do next; empty where nothing is to be done. */
   advice: string;
+  /** How the program came to it; empty where the finding is not about memory. */
+  pattern: string;
+  /** Where to read more. */
+  doc: string;
+  /** What is held now; zero where that is not known. */
+  bytes: number;
+  /** The share of the growth of the whole process, from 0 to 1. */
+  share: number;
+  /** Since when it has been so, in seconds since the agent was installed. */
+  since_s: number;
 }
 
-export type FindingKind = "nothing" | "too_early" | "gc" | "gil_native" | "python" | "cpu_starved" | "unknown" | "queueing" | "memory_over_goal" | "degraded";
+export type FindingKind = "nothing" | "too_early" | "gc" | "gil_native" | "python" | "cpu_starved" | "unknown" | "queueing" | "memory_over_goal" | "degraded" | "unbounded_container" | "unbounded_cache" | "callbacks" | "stored_exceptions" | "logging" | "contexts" | "modules" | "tasks" | "threads" | "descriptors" | "children" | "cyclic_garbage" | "python_growth" | "native_growth" | "arena_explosion" | "malloc_free" | "pymalloc_pinned" | "growing" | "plateau" | "filling" | "follows_load" | "rises_and_falls" | "allocator_keeps";
 
 export interface Forecasts {
   /** The kind of model by which `neural` decides, for instance `gru`. */

@@ -21,6 +21,8 @@ pub(crate) struct OwnCensus {
     due: AtomicU64,
     wanted: AtomicBool,
     out: AtomicBool,
+    /// It is worth a clone in a small heap, too.
+    hastened: AtomicBool,
 }
 
 impl OwnCensus {
@@ -32,6 +34,7 @@ impl OwnCensus {
             due: AtomicU64::new(first),
             wanted: AtomicBool::new(false),
             out: AtomicBool::new(false),
+            hastened: AtomicBool::new(false),
         }
     }
 
@@ -43,13 +46,25 @@ impl OwnCensus {
         }
     }
 
+    /// Has one come at this moment, or now if that is over, where it would come later: memory grows. True if it is to come
+    /// now. One that is switched off stays so.
+    pub(crate) fn hasten(&self, now: u64, at: u64) -> bool {
+        if self.every_ns.is_none() || self.is_wanted() || self.is_out() || at > now {
+            return false;
+        }
+        self.hastened.store(true, Ordering::Relaxed);
+        self.due.fetch_min(now, Ordering::Relaxed);
+        true
+    }
+
     /// Asks for one if it is due, in a heap of about so many objects. A small one is not worth a clone.
     pub(crate) fn ask_if_due(&self, now: u64, progress: &SnapshotProgress, objects: impl FnOnce() -> u64) {
         let Some(every) = self.every_ns.filter(|_| now >= self.due.load(Ordering::Relaxed)) else { return };
         // A flight that is out counts itself, or is a dump that a client waits for.
         if is_free(progress) {
             self.due.store(now + every, Ordering::Relaxed);
-            self.wanted.store(objects() >= SMALL_HEAP, Ordering::Relaxed);
+            let hastened = self.hastened.swap(false, Ordering::Relaxed);
+            self.wanted.store(hastened || objects() >= SMALL_HEAP, Ordering::Relaxed);
         }
     }
 

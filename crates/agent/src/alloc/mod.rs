@@ -12,6 +12,7 @@ mod fast;
 mod history;
 #[path = "../../../preload/src/interface.rs"]
 mod interface;
+mod lines;
 mod live;
 mod mappings;
 mod native;
@@ -34,6 +35,7 @@ use neurogc_settings::{AllocationSetting, Settings};
 use neurogc_wire::sites::AllocationMode;
 
 pub(crate) use history::SiteHistory;
+pub(crate) use lines::{LiveLine, OwnLines};
 pub(crate) use native::ignore_this_thread;
 pub(crate) use report::{large_blocks, site_at, site_table, summary};
 

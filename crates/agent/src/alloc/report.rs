@@ -27,7 +27,7 @@ const RATE_NS: u64 = 5_000_000_000;
 const GROWTH_NS: u64 = 600_000_000_000;
 
 /// All sites.
-fn sites_of(tables: &Tables) -> HashMap<SiteKey, SiteCounts> {
+pub(super) fn sites_of(tables: &Tables) -> HashMap<SiteKey, SiteCounts> {
     let mut sites: HashMap<SiteKey, SiteCounts> = HashMap::new();
     for (site, bytes, blocks) in tables.stacks.made() {
         let counts = sites.entry(site).or_default();

@@ -147,6 +147,7 @@ mod tests {
             kind: "dict".to_owned(),
             length,
             bytes: 8 * length,
+            bound: None,
         };
         CensusFound {
             at: at_s * SECOND,

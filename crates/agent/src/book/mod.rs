@@ -1,6 +1,7 @@
 //! What the agent knows, written down: the ledger, the log of orders, the batches for hubs and the status report.
 
 pub(crate) mod census;
+pub(crate) mod growth;
 pub(crate) mod hub_batch;
 pub(crate) mod ledger;
 pub(crate) mod order_log;

@@ -1,6 +1,7 @@
 //! The status report, put together from what the agent knows.
 
 use neurogc_diagnose::{Evidence, diagnose};
+use neurogc_wire::finding::Finding;
 use neurogc_wire::report::Sample;
 use neurogc_wire::status::{AgentCost, Bound, Compared, Conduct, Forecasts, Guards, Memory, Status};
 
@@ -92,7 +93,15 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
     };
     drop(ledger);
     status.findings = diagnose(&Evidence::from(&status));
+    add_memory(&mut status.findings, lock(&agent.growth).findings());
     status
+}
+
+/// Puts leaks that are likely before everything else, and what may be a leak behind it.
+fn add_memory(findings: &mut Vec<Finding>, of_memory: Vec<Finding>) {
+    let (alarms, others): (Vec<_>, Vec<_>) = of_memory.into_iter().partition(Finding::is_alarm);
+    findings.splice(0..0, alarms);
+    findings.extend(others);
 }
 
 /// The report with everything that a hub keeps. Like `report`, it must not run with the program waiting.

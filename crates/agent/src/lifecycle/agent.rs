@@ -23,6 +23,7 @@ use crate::act::remote::Remote;
 use crate::act::trim::Trimming;
 use crate::alloc::{Sampling, SiteHistory, site_table};
 use crate::book::census::CensusBook;
+use crate::book::growth::GrowthBook;
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
 use crate::cpython::vm::ThisProcess;
@@ -75,6 +76,8 @@ pub(crate) struct Agent {
     /// When a census is due that no snapshot takes, and what the latest ones have found.
     pub(crate) own_census: OwnCensus,
     pub(crate) census: Mutex<CensusBook>,
+    /// How memory grows.
+    pub(crate) growth: Mutex<GrowthBook>,
     /// The policy in force, and how often it was changed.
     policy: Mutex<Name>,
     switches: AtomicU32,
@@ -156,6 +159,7 @@ impl Agent {
             dumps: OwnDumps::new(),
             own_census,
             census: Mutex::default(),
+            growth: Mutex::default(),
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
             snapshots,

@@ -164,6 +164,13 @@ impl CollectionLog {
     }
 
     /// The figures. Sums by place that never fall have settled stops only.
+    /// Collections, those of everything, and objects that could not be freed.
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+        let of = |kind: StopKind| self.kinds[kind].count();
+        let fulls = of(StopKind::Full) + of(StopKind::Clone);
+        (of(StopKind::Young) + of(StopKind::Middle) + fulls, fulls, self.uncollectable)
+    }
+
     pub(crate) fn report(&self, now_s: u64, settled_only: bool) -> Gc {
         let recent = self.longest.iter().filter(|(second, _)| second + 1 >= now_s).map(|(_, pause)| *pause).max();
         let pauses = |kind| self.kinds[kind].pauses();

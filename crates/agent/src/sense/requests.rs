@@ -134,17 +134,22 @@ impl RequestLog {
         }
     }
 
-    pub(crate) fn report(&self, names: &RouteNames, in_flight: u64, installed: u64, now_s: u64) -> Requests {
+    /// Requests ended per second, over the last ten seconds.
+    pub(crate) fn rps(&self, now_s: u64) -> f64 {
         // The running second is not over, so only whole ones count; a younger agent divides by its age.
         let whole = now_s.min(WINDOW_S);
         let recent = |second: u64| second < now_s && second + WINDOW_S >= now_s;
         let ended: u64 = self.ended.iter().filter(|(second, _)| recent(*second)).map(|(_, count)| count).sum();
+        if whole == 0 { 0.0 } else { ended as f64 / whole as f64 }
+    }
+
+    pub(crate) fn report(&self, names: &RouteNames, in_flight: u64, installed: u64, now_s: u64) -> Requests {
         let Latency { p50_ms, p95_ms, p99_ms, p999_ms, max_ms } = latency(&self.total);
         Requests {
             count: self.total.count(),
             in_flight,
             recent_p99_ms: self.recent_p99_ms(now_s / WINDOW_S),
-            rps: if whole == 0 { 0.0 } else { ended as f64 / whole as f64 },
+            rps: self.rps(now_s),
             p50_ms,
             p95_ms,
             p99_ms,

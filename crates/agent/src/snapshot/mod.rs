@@ -40,9 +40,7 @@ pub(crate) use failure::SnapshotFailure;
 pub(crate) use figures::{Latest, SnapshotFigures};
 use flight::{Flight, FlightErrand, FlightPlan, Standing};
 use harvest::{Harvest, Portion};
-#[cfg(test)]
-pub(crate) use heap::CountedContainer;
-pub(crate) use heap::{CensusFound, Counted, Destination};
+pub(crate) use heap::{CensusFound, Counted, CountedContainer, Destination};
 pub(crate) use heap_flights::{HeapErrand, HeapReport, HeapTold};
 use markers::{Markers, Places};
 use neurogc_policy::Scope;

@@ -21,7 +21,7 @@ use super::connections::Connections;
 use crate::act::remote::RemoteWork;
 use crate::book::recent::LONGEST_NS;
 use crate::book::status;
-use crate::lifecycle::agent::Agent;
+use crate::lifecycle::agent::{Agent, lock};
 use crate::python::gc_functions::switch;
 use crate::python::moments::call_main_thread;
 use crate::sys::native::monotonic_ns;
@@ -212,6 +212,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Err(reason) => Answer::Refused(reason.to_owned()),
         },
         Ask::Follow => Answer::Following,
+        Ask::Verdict => Answer::Verdict(Box::new(lock(&agent.growth).report())),
         Ask::Sites(since) => match agent.site_table(since) {
             Ok(table) => Answer::Sites(Box::new(table)),
             Err(reason) => Answer::Refused(reason),

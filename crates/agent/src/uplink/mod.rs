@@ -184,6 +184,7 @@ impl<'a> Uplink<'a> {
         }
         self.see_to_census(now);
         lock(&self.agent.sites).attend(now);
+        lock(&self.agent.growth).attend(self.agent, now);
         self.listeners.round(self.agent, now);
         while let Some(block) = self.agent.blocks.pop() {
             self.write(&block);
@@ -252,6 +253,7 @@ impl<'a> Uplink<'a> {
         }
         if let Some(found) = agent.snapshots.take_census() {
             own.taken(found.at);
+            lock(&agent.growth).count(&found, agent.installed);
             lock(&agent.census).add(*found, agent.installed);
         }
         if let Some(collector) = agent.interpreter.collector.filter(|_| now >= own.due()) {
@@ -265,7 +267,7 @@ impl<'a> Uplink<'a> {
         let sites_due = self.trace.as_ref().map(|trace| trace.sites_due);
         let census_due = self.agent.own_census.is_out().then_some(now + CENSUS_LOOK_NS);
         let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now), sites_due, census_due];
-        let due = due.into_iter().flatten().fold(self.look_due, u64::min);
+        let due = due.into_iter().flatten().fold(self.look_due.min(lock(&self.agent.growth).due()), u64::min);
         Duration::from_nanos(due.saturating_sub(now))
     }
 

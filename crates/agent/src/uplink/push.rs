@@ -231,14 +231,16 @@ impl Push {
             Ask::Policy(ref name) if names_a_file(name) => {
                 Answer::Refused("a model's file is named on this machine: neurogc policy PID neural:FILE".to_owned())
             }
-            Ask::Policy(_) | Ask::Collect(_) => answer_to(ask, agent),
+            Ask::Policy(_) | Ask::Collect(_) | Ask::Verdict => answer_to(ask, agent),
             Ask::Dump { .. } => Answer::Refused("a heap dump is taken on the process's own machine".to_owned()),
             Ask::Sites(_) if self.answers.has_sites() => Answer::Refused("a table of sites is on its way".to_owned()),
             Ask::Sites(_) => match answer_to(ask, agent) {
                 Answer::Sites(table) => Answer::Sites(Box::new(cut_sites(&table, MOST_SITES))),
                 other => other,
             },
-            _ => Answer::Refused("a hub may ask for a policy, a collection or allocation sites".to_owned()),
+            _ => Answer::Refused(
+                "a hub may ask for a policy, a collection, a verdict on memory or allocation sites".to_owned(),
+            ),
         };
         match answer {
             Answer::Ticket(ticket) => self.under_way.push((number, ticket)),

@@ -1,5 +1,7 @@
-//! Where memory was allocated: tables of sites from processes and files, and how they are shown.
+//! What is the matter with memory, and where it was allocated: verdicts, tables of sites from processes and files, and how
+//! they are shown.
 
 pub(crate) mod breakdown;
+pub(crate) mod diagnosis;
 pub(crate) mod listing;
 pub(crate) mod subject;

@@ -17,7 +17,7 @@ use crate::notice::say;
 use crate::trace::load;
 
 /// How long the agent may take to answer: it goes through all its samples.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A process, or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use super::super::control::WalkTrouble;
 use super::super::walk::WalkWatch;
 use super::places::ContainerPlace;
-use super::raw::{Array, word};
+use super::raw::{Array, signed, word};
 use super::tally::{MOST_CONTAINERS, TallyRoom, ToldContainer};
 use super::{HeapFacts, HeapWalk};
 use neurogc_ngch::Kind;
@@ -30,6 +30,8 @@ pub(super) struct HeldContainer {
     /// The text of its name, and how good that is: lower is better. Without a name the length is zero.
     name: (usize, usize),
     rank: u8,
+    /// How many entries it may have, where that is known.
+    bound: Option<usize>,
 }
 
 /// What is counted.
@@ -86,7 +88,7 @@ impl<'a> HeapCensus<'a> {
 
     #[cold]
     fn hold(&mut self, object: usize, class: u32, bytes: usize) {
-        self.largest.push(HeldContainer { object, class, bytes, name: (0, 0), rank: u8::MAX });
+        self.largest.push(HeldContainer { object, class, bytes, name: (0, 0), rank: u8::MAX, bound: None });
         if self.largest.len() >= GATHERED {
             self.drop_small();
         }
@@ -127,6 +129,7 @@ impl<'a> HeapCensus<'a> {
                     class,
                     length: self.length(held.object, class.kind),
                     bytes: held.bytes,
+                    bound: held.bound.or_else(|| self.maxlen(held.object, class.kind)),
                     place: &self.texts.all()[from..from + length],
                 };
                 self.walk.tell_container(room, &told, &mut name);
@@ -146,6 +149,26 @@ impl<'a> HeapCensus<'a> {
                 _ => object + layout.var_object_size,
             })
         }
+    }
+
+    /// The bound of a deque, if it has one.
+    unsafe fn maxlen(&self, object: usize, kind: Kind) -> Option<usize> {
+        const MAXLEN: usize = 64;
+        if kind != Kind::Deque {
+            return None;
+        }
+        // SAFETY: the caller's promise: it is a deque.
+        let bound = unsafe { signed(object + MAXLEN) };
+        usize::try_from(bound).ok()
+    }
+
+    /// Notes how many entries a container may have, if it is one of the largest.
+    pub(super) fn is_bounded(&mut self, object: usize, bound: usize) {
+        self.largest
+            .all_mut()
+            .iter_mut()
+            .filter(|held| held.object == object)
+            .for_each(|held| held.bound = Some(bound));
     }
 
     fn note_in_filter(&mut self, object: usize) {
@@ -174,7 +197,7 @@ impl<'a> HeapCensus<'a> {
                     if bytes <= self.floor || self.largest.len() >= GATHERED {
                         return Ok(());
                     }
-                    self.largest.push(HeldContainer { object, class, bytes, name: (0, 0), rank: u8::MAX });
+                    self.largest.push(HeldContainer { object, class, bytes, name: (0, 0), rank: u8::MAX, bound: None });
                     self.note_in_filter(object);
                     self.largest.len() - 1
                 }

@@ -33,9 +33,7 @@ pub(crate) use images::{Image, images};
 pub(crate) use output::Destination;
 use raw::Array;
 use seen::{Region, Seen};
-#[cfg(test)]
-pub(crate) use tally::CountedContainer;
-pub(crate) use tally::{CensusFound, Counted, TallyRoom};
+pub(crate) use tally::{CensusFound, Counted, CountedContainer, TallyRoom};
 pub(crate) use tensors::TensorLayout;
 
 use super::control::WalkTrouble;

@@ -449,12 +449,31 @@ impl HeapCensus<'_> {
             }
             self.walk.told.truncate(0);
             self.walk.traverse::<true>(object, class.traverse);
+            let holder = *class;
             while let Some(part) = self.walk.told.pop() {
                 let class = self.walk.classes.of(word(part + self.walk.layout.object_type))?;
                 let step = method.map_or(PlaceStep::Part(class), |method| PlaceStep::MethodPart { method, class });
                 self.meet_if_container(part, ContainerPlace { base, step })?;
+                if let Some(bound) = self.maxsize(object, part, &holder) {
+                    self.is_bounded(part, bound);
+                }
             }
         }
         Ok(())
+    }
+
+    /// How many entries the cache of `functools.lru_cache` may have. Where the wrapper has its cache elsewhere than this
+    /// knows, nothing is told.
+    unsafe fn maxsize(&self, wrapper: usize, cache: usize, class: &Class) -> Option<usize> {
+        const CACHE: usize = 72;
+        const MAXSIZE: usize = 96;
+        const NAME: &[u8] = b"functools._lru_cache_wrapper";
+        // SAFETY: the caller's promise: it is an object of this class, which is as long as the offsets; names are C strings.
+        unsafe {
+            let is_wrapper = class.basic > MAXSIZE
+                && c_string(word(class.address + self.walk.layout.type_name), NAME.len() + 1) == NAME
+                && word(wrapper + CACHE) == cache;
+            is_wrapper.then(|| signed(wrapper + MAXSIZE)).and_then(|bound| usize::try_from(bound).ok())
+        }
     }
 }

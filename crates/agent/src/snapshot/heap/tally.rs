@@ -45,6 +45,8 @@ struct ContainerRow {
     address: u64,
     length: u64,
     bytes: u64,
+    /// How many entries it may have, and one more; zero where it has no bound.
+    bound: u64,
     place: SharedText<PLACE>,
     kind: SharedText<NAME>,
 }
@@ -87,6 +89,8 @@ pub(crate) struct CountedContainer {
     pub(crate) kind: String,
     pub(crate) length: u64,
     pub(crate) bytes: u64,
+    /// How many entries it may have: `maxlen` of a deque, `maxsize` of `functools.lru_cache`.
+    pub(crate) bound: Option<u64>,
 }
 
 /// What a census has found.
@@ -132,6 +136,7 @@ impl TallyRoom {
             kind: row.kind.read(),
             length: row.length,
             bytes: row.bytes,
+            bound: row.bound.checked_sub(1),
         };
         (tally.objects > 0).then(|| CensusFound {
             at,
@@ -156,6 +161,7 @@ pub(super) struct ToldContainer<'a> {
     pub(super) class: Class,
     pub(super) length: usize,
     pub(super) bytes: usize,
+    pub(super) bound: Option<usize>,
     pub(super) place: &'a [u8],
 }
 
@@ -199,6 +205,7 @@ impl HeapWalk<'_> {
         row.kind.write(name.all());
         row.place.write(told.place);
         (row.address, row.length, row.bytes) = (told.address as u64, told.length as u64, told.bytes as u64);
+        row.bound = told.bound.map_or(0, |bound| bound as u64 + 1);
         tally.containers += 1;
     }
 }

@@ -1,15 +1,31 @@
 //! Figures of the last minutes, and what is concluded from them.
 
-use super::super::figure::{Across, Figure, Unit, figure, item};
+use super::super::figure::{Across, Figure, Metric, Unit, figure, item};
 use super::program::{OBJECTS, STOP};
 
 /// What is the matter.
 pub(crate) const FINDINGS: &[Figure] = &[
     figure!(findings)
         .list("What is the matter, the most important first")
-        .note("From the figures of the last five minutes. There is always one; the first is the verdict."),
+        .note(
+            "From the figures of the last five minutes, and for memory from those of the whole run. There is always one; the \
+             first is the verdict. `neurogc memory` says more about memory.",
+        )
+        .metric(Metric::shared("neurogc_finding", "Findings by kind: how sure they are, from 0 to 1"))
+        .each(&["kind"], |sample, to| {
+            let findings = &sample.status.findings;
+            for (index, finding) in findings.iter().enumerate() {
+                // Of several of a kind the surest comes first.
+                if findings[..index].iter().all(|other| other.kind != finding.kind) {
+                    to(&[("kind", finding.kind.name())], finding.confidence);
+                }
+            }
+        }),
     item!("findings[].kind").text("What kind of finding it is").note(
-        "`nothing`, `too_early`, `gc`, `gil_native`, `python`, `cpu_starved`, `unknown`, `queueing`, `memory_over_goal` or `degraded`.",
+        "`nothing`, `too_early`, `gc`, `gil_native`, `python`, `cpu_starved`, `unknown`, `queueing`, `memory_over_goal`, \
+         `degraded`, `growing`, or a [kind of leak](leaks.md): `unbounded_container`, `unbounded_cache`, `callbacks`, \
+         `stored_exceptions`, `logging`, `contexts`, `modules`, `tasks`, `threads`, `descriptors`, `children`, \
+         `cyclic_garbage`, `python_growth`, `native_growth`, `arena_explosion`, `malloc_free`, `pymalloc_pinned`.",
     ),
     item!("findings[].confidence").latest(Unit::Ratio, "How sure it is, from 0 to 1").across(Across::Apart),
     item!("findings[].text").text("What is the matter, as a sentence with its number and its place"),
@@ -19,6 +35,15 @@ pub(crate) const FINDINGS: &[Figure] = &[
         .latest(Unit::Bytes, "How fast memory grows, per hour; zero where the finding is not about growth")
         .across(Across::Apart),
     item!("findings[].advice").text("What to do next; empty where nothing is to be done"),
+    item!("findings[].pattern").text("How the program came to it; empty where the finding is not about memory"),
+    item!("findings[].doc").text("Where to read more"),
+    item!("findings[].bytes").latest(Unit::Bytes, "What is held now; zero where that is not known").across(Across::Apart),
+    item!("findings[].share")
+        .latest(Unit::Ratio, "The share of the growth of the whole process, from 0 to 1")
+        .across(Across::Apart),
+    item!("findings[].since_s")
+        .latest(Unit::Seconds, "Since when it has been so, in seconds since the agent was installed")
+        .across(Across::Apart),
 ];
 
 /// Counts and times of one class of stops.

@@ -1,0 +1,292 @@
+//! Containers that grow, joined with the lines that fill them and the types that they hold.
+
+use neurogc_wire::finding::FindingKind;
+use neurogc_wire::memory_verdict::{EvidenceSeries, ExplainedFinding};
+
+use super::allocators::VISIBLE_BYTES;
+use super::evidence::{ContainerFacts, ProcessFigure, SiteFacts};
+use super::judged::{AllJudged, Judged, explain};
+use super::verdict::{CERTAIN, Draft, LIKELY, POSSIBLE};
+use crate::growth::Shape;
+use crate::{sites, words};
+
+/// How long a container must have grown to be called a leak, and a certain one: with a line that fills it, and alone.
+const LEAK_S: f64 = 80.0;
+const CERTAIN_S: f64 = 130.0;
+const ALONE_S: f64 = 600.0;
+
+/// Local variables are given up when their function returns: they are leaks only after this time, and after a longer one where
+/// the function did not run from the start.
+const LOCAL_S: f64 = 600.0;
+const LATER_LOCAL_S: f64 = 3600.0;
+
+/// A site fits a container where it makes at least this many blocks for each entry, and no more than so many.
+const BLOCKS_PER_ENTRY: (f64, f64) = (0.25, 400.0);
+
+/// A container that other memory makes up for is no leak: its growth must show in the process by this share.
+const SHOWN: f64 = 0.2;
+
+/// Types that grow along with a container, and what they say about it. The first that fits counts.
+const TELLING: [(FindingKind, &[&str]); 4] = [
+    (FindingKind::Tasks, &["_asyncio.Task", "asyncio.Task", "coroutine"]),
+    (FindingKind::StoredExceptions, &["traceback", "frame"]),
+    (
+        FindingKind::Contexts,
+        &["Context", "_contextvars.Context", "hamt", "hamt_bitmap_node", "ContextVar", "_contextvars.ContextVar"],
+    ),
+    (
+        FindingKind::Callbacks,
+        &["method", "functools.partial", "weakref.WeakMethod", "builtin_function_or_method", "function"],
+    ),
+];
+
+/// The part of a name that says what a container is for.
+const NAMED: [(FindingKind, &[&str]); 3] = [
+    (FindingKind::Callbacks, &["callback", "listener", "observer", "subscriber", "hook", "handlers", "receivers"]),
+    (FindingKind::StoredExceptions, &["exception", "errors", "traceback"]),
+    (FindingKind::UnboundedCache, &["cache", "memo", "lru"]),
+];
+
+/// A site that grows, and whether a finding names it already.
+pub(super) struct OpenSite<'j, 'a> {
+    pub(super) site: &'j Judged<'a, SiteFacts>,
+    pub(super) taken: bool,
+}
+
+/// The containers that grow.
+pub(super) fn look<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) -> Vec<ExplainedFinding> {
+    let rising = || all.containers.iter().filter(|it| it.growth.is_rising() && !fills_up(it));
+    let named = rising().any(|it| !it.name.is_empty() && !is_nameless(it.name));
+    let mut findings = Vec::new();
+    for container in rising() {
+        // One without a name says little beside one that has a name and grows, too.
+        if is_nameless(container.name) && named {
+            continue;
+        }
+        findings.push(finding(all, container, open));
+    }
+    // What fills other containers is accounted for, too: those with a bound, and those whose growth ends.
+    let ends = |it: &&Judged<'_, ContainerFacts>| fills_up(it) || !it.growth.is_rising();
+    for container in
+        all.containers.iter().filter(ends).filter(|it| it.growth.grown > 0.0 && it.growth.rate.middle > 0.0)
+    {
+        fitting_site(container, open).into_iter().for_each(|at| open[at].taken = true);
+    }
+    findings
+}
+
+/// Whether a container has a bound and is below it.
+pub(super) fn fills_up(container: &Judged<'_, ContainerFacts>) -> bool {
+    container.facts.bound.is_some_and(|bound| container.growth.now <= bound as f64)
+}
+
+/// Containers that have no name are told by their address.
+pub(super) fn is_nameless(name: &str) -> bool {
+    name.starts_with("0x")
+}
+
+fn finding<'j>(
+    all: &'j AllJudged<'_>,
+    container: &Judged<'_, ContainerFacts>,
+    open: &mut [OpenSite<'j, '_>],
+) -> ExplainedFinding {
+    let site = best_site(container, open).map(|at| {
+        open[at].taken = true;
+        open[at].site
+    });
+    let growth = &container.growth;
+    let types = types_of(all, container);
+    let kind = kind_of(container, &types);
+    let own = growth.rate.middle * container.facts.bytes as f64 / growth.now.max(1.0);
+    let rate = site.map_or(0.0, |site| site.growth.rate.middle).max(own);
+    let held = site.map_or(0.0, |site| site.growth.now) + container.facts.bytes as f64;
+    let mut evidence = vec![explain(format!("entries of {}", container.name), "entries", container.series, growth)];
+    evidence.extend(site.map(explain_site));
+    evidence.extend(
+        types.first().map(|it| explain(format!("objects of type {}", it.name), "objects", it.series, &it.growth)),
+    );
+    evidence.push(all.explain(ProcessFigure::Rss));
+    let confidence = confidence(all, container, site, rate);
+    let minute = words::count((growth.rate.middle * 60.0).round().max(1.0) as u64);
+    let what = format!(
+        "{} {} ({}) grows by {}, {minute} entries a minute; it has {} entries{} now",
+        place(container.name),
+        container.name,
+        container.facts.kind,
+        words::rate(rate),
+        words::count(growth.now as u64),
+        if held >= 1024.0 * 1024.0 { format!(" and {}", words::bytes(held as u64)) } else { String::new() },
+    );
+    let pattern = match types.first() {
+        Some(it) => format!("{}; with each entry comes an object of type {}", pattern(kind), it.name),
+        None => pattern(kind).to_owned(),
+    };
+    Draft {
+        kind,
+        confidence,
+        what,
+        holder: container.name.to_owned(),
+        site: site.map(|site| site.facts.line.clone()).unwrap_or_default(),
+        rate,
+        bytes: held as u64,
+        since_s: growth.from_s,
+        pattern,
+        evidence,
+    }
+    .finish(all)
+}
+
+fn pattern(kind: FindingKind) -> &'static str {
+    super::kinds::teaching(kind).map_or("", |it| it.pattern)
+}
+
+fn confidence(
+    all: &AllJudged<'_>,
+    container: &Judged<'_, ContainerFacts>,
+    site: Option<&Judged<'_, SiteFacts>>,
+    rate: f64,
+) -> f64 {
+    let growth = &container.growth;
+    let rss = all.of_process(ProcessFigure::Rss);
+    let expected = rate * growth.seconds;
+    // What the process as a whole has done meanwhile, by the bound that is kinder to the program.
+    let seen = if rss.rate.high.is_finite() { rss.rate.high.max(0.0) * growth.seconds } else { f64::INFINITY };
+    let contradicted = expected > VISIBLE_BYTES && rss.is_at_rest() && seen < SHOWN * expected;
+    let lasted = all.evidence.at_s - growth.since_s;
+    let from_start = growth.since_s <= 0.2 * all.evidence.at_s;
+    let too_early = match container.name.contains("(): ") {
+        true if from_start => lasted < LOCAL_S,
+        true => lasted < LATER_LOCAL_S,
+        false => growth.seconds < LEAK_S,
+    };
+    if too_early || contradicted {
+        return POSSIBLE;
+    }
+    match site {
+        Some(_) if growth.seconds >= CERTAIN_S => CERTAIN,
+        None if growth.seconds >= ALONE_S => CERTAIN,
+        _ => LIKELY,
+    }
+}
+
+/// The site that fills a container: of those that make blocks as fast as entries come, one in the module of the container
+/// if there is one, else the fastest growing. One that another container has may fill this one as well.
+fn best_site(container: &Judged<'_, ContainerFacts>, open: &[OpenSite<'_, '_>]) -> Option<usize> {
+    fitting_site(container, open)
+        .or_else(|| open.iter().position(|it| is_near(container.name, it.site.facts)))
+        .or_else(|| open.iter().position(|it| fits(container, it)))
+}
+
+/// The same, of those that no other container has.
+fn fitting_site(container: &Judged<'_, ContainerFacts>, open: &[OpenSite<'_, '_>]) -> Option<usize> {
+    let free = |it: &OpenSite<'_, '_>| !it.taken && fits(container, it);
+    open.iter().position(|it| free(it) && is_near(container.name, it.site.facts)).or_else(|| open.iter().position(free))
+}
+
+/// Whether a container of which too little is known grows as a site does.
+pub(super) fn may_fill(container: &Judged<'_, ContainerFacts>, it: &OpenSite<'_, '_>) -> bool {
+    let growth = &container.growth;
+    growth.shape == Shape::TooShort && growth.rate.middle > 0.0 && fits(container, it)
+}
+
+/// Whether a site makes about as many blocks as entries come.
+fn fits(container: &Judged<'_, ContainerFacts>, it: &OpenSite<'_, '_>) -> bool {
+    let (entries, growth) = (container.growth.rate.middle, &it.site.growth);
+    let blocks = growth.rate.middle * it.site.facts.blocks as f64 / growth.now.max(1.0);
+    blocks >= BLOCKS_PER_ENTRY.0 * entries && blocks <= BLOCKS_PER_ENTRY.1 * entries
+}
+
+/// Whether a site is in the module or function that a container is named after: `app.stats.seen` and `app/stats.py`.
+fn is_near(name: &str, facts: &SiteFacts) -> bool {
+    if let Some((function, _)) = name.split_once("(): ") {
+        let is_it = |place: &str| place.ends_with(&format!(" in {function}"));
+        return is_it(&facts.line) || is_it(&facts.inner) || facts.callers.iter().any(|caller| is_it(caller));
+    }
+    let parts: Vec<_> = name.split('.').collect();
+    let places = || [&facts.line, &facts.inner].into_iter().chain(&facts.callers);
+    (1..parts.len()).any(|count| {
+        let path = parts[..count].join("/");
+        let ends = [format!("/{path}.py:"), format!("/{path}/__init__.py:")];
+        places().any(|place| {
+            ends.iter().any(|end| place.contains(end.as_str()) || place.starts_with(end.trim_start_matches('/')))
+        })
+    })
+}
+
+/// Types of which about as many come as entries, the most telling first.
+fn types_of<'j, 'a>(
+    all: &'j AllJudged<'a>,
+    container: &Judged<'_, ContainerFacts>,
+) -> Vec<&'j Judged<'a, super::evidence::TypeFacts>> {
+    let entries = container.growth.rate.middle;
+    let mut types: Vec<_> = all
+        .types
+        .iter()
+        .filter(|it| {
+            it.growth.is_rising() && it.growth.rate.middle > 0.3 * entries && it.growth.rate.middle < 8.0 * entries
+        })
+        .collect();
+    let is_builtin = |name: &str| !name.contains('.') && name.chars().all(|letter| letter.is_ascii_lowercase());
+    types.sort_by_key(|it| {
+        let telling = TELLING.iter().any(|(_, names)| names.contains(&it.name)) || is_exception(it.name);
+        (!telling, is_builtin(it.name))
+    });
+    types
+}
+
+fn is_exception(name: &str) -> bool {
+    ["Error", "Exception"].iter().any(|end| name.ends_with(end))
+}
+
+fn kind_of(container: &Judged<'_, ContainerFacts>, types: &[&Judged<'_, super::evidence::TypeFacts>]) -> FindingKind {
+    let name = container.name;
+    let lower = name.rsplit('.').next().unwrap_or(name).to_lowercase();
+    if name.starts_with("logging.") {
+        return FindingKind::Logging;
+    }
+    if name == "sys.modules" || name.starts_with("linecache.") || name == "sys.path_importer_cache" {
+        return FindingKind::Modules;
+    }
+    if name.contains("<dict>") || name.contains("<collections.OrderedDict>") {
+        return FindingKind::UnboundedCache;
+    }
+    if name.starts_with("asyncio.") {
+        return FindingKind::Tasks;
+    }
+    let has = |wanted: &[&str]| types.iter().any(|it| wanted.contains(&it.name));
+    if types.iter().any(|it| is_exception(it.name)) {
+        return FindingKind::StoredExceptions;
+    }
+    if let Some((kind, _)) = TELLING.iter().find(|(_, names)| has(names)) {
+        return *kind;
+    }
+    if let Some((kind, _)) = NAMED.iter().find(|(_, names)| names.iter().any(|part| lower.contains(part))) {
+        return *kind;
+    }
+    let ordered = container.facts.kind.ends_with("OrderedDict") || container.facts.kind.contains("Cache");
+    if ordered { FindingKind::UnboundedCache } else { FindingKind::UnboundedContainer }
+}
+
+/// What a name is the name of.
+fn place(name: &str) -> &'static str {
+    let is_class = |part: &str| part.starts_with(|letter: char| letter.is_ascii_uppercase());
+    if is_nameless(name) {
+        "a container without a name,"
+    } else if name.contains("(): ") {
+        "local variable"
+    } else if name.contains("__closure__") {
+        "closure variable"
+    } else if name.contains('<') {
+        "the cache"
+    } else if name.split('.').rev().skip(1).any(is_class) {
+        "class attribute"
+    } else {
+        "global"
+    }
+}
+
+/// A site as evidence.
+pub(super) fn explain_site(site: &Judged<'_, SiteFacts>) -> EvidenceSeries {
+    let line = sites::short(&site.facts.line, std::iter::empty());
+    explain(format!("live memory allocated at {line}"), "bytes", site.series, &site.growth)
+}

@@ -1,0 +1,321 @@
+//! Programs that leak. Each must be found by its kind, its holder and its line.
+
+use neurogc_wire::finding::FindingKind as Kind;
+
+use neurogc_wire::breakdown::Breakdown;
+use super::world::{
+    Behaviour, HOUR, HOURS_6, HOURS_50, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, Truth, missed,
+};
+
+const ADD: &str = "/srv/app/store.py:41 in add";
+
+/// A leak within three minutes: of this kind, in this container, from this line.
+const fn quick(
+    name: &'static str,
+    kind: Kind,
+    holder: &'static str,
+    line: &'static str,
+    scenario: Behaviour,
+) -> Leaking {
+    Leaking { name, plan: MINUTES_3, kind, holder, line, scenario }
+}
+
+const fn slow(
+    name: &'static str,
+    plan: Plan,
+    kind: Kind,
+    holder: &'static str,
+    line: &'static str,
+    scenario: Behaviour,
+) -> Leaking {
+    Leaking { name, plan, kind, holder, line, scenario }
+}
+
+fn parts(used: f64, malloc_used: f64, malloc_free: f64, python_free: f64, arenas: u64) -> Option<Breakdown> {
+    let bytes = |mb: f64| (mb * MB) as u64;
+    Some(Breakdown {
+        python_used: bytes(used),
+        python_free: bytes(python_free),
+        malloc_used: bytes(malloc_used),
+        malloc_free: bytes(malloc_free),
+        libraries: bytes(40.0),
+        malloc_arenas: arenas,
+        ..Breakdown::default()
+    })
+}
+
+const LEAKS: &[Leaking] = &[
+    quick("global dict", Kind::UnboundedContainer, "app.store.items", ADD, |truth, at, _| {
+        truth.leak("app.store.items", "dict", ADD, 400.0 * at, 500.0);
+    }),
+    quick("global list, 50 small objects a second", Kind::UnboundedContainer, "app.store.rows", ADD, |truth, at, _| {
+        truth.leak("app.store.rows", "list", ADD, 50.0 * at, 200.0);
+    }),
+    quick("global set", Kind::UnboundedContainer, "app.store.seen", ADD, |truth, at, _| {
+        truth.leak("app.store.seen", "set", ADD, 1000.0 * at, 110.0);
+    }),
+    quick("deque without maxlen", Kind::UnboundedContainer, "app.store.events", ADD, |truth, at, _| {
+        truth.leak("app.store.events", "collections.deque", ADD, 300.0 * at, 900.0);
+    }),
+    quick("attribute of an object", Kind::UnboundedContainer, "app.server.history", ADD, |truth, at, _| {
+        truth.leak("app.server.history", "list", ADD, 200.0 * at, 700.0);
+    }),
+    quick(
+        "lru_cache without maxsize",
+        Kind::UnboundedCache,
+        "app.views.render.<dict>",
+        "/srv/app/views.py:9 in render",
+        |truth, at, _| {
+            truth.leak("app.views.render.<dict>", "dict", "/srv/app/views.py:9 in render", 300.0 * at, 400.0);
+        },
+    ),
+    quick("dict used as a cache", Kind::UnboundedCache, "app.store.user_cache", ADD, |truth, at, _| {
+        truth.leak("app.store.user_cache", "dict", ADD, 250.0 * at, 800.0);
+    }),
+    quick(
+        "cache of a class",
+        Kind::UnboundedCache,
+        "data.images.ImageDataset.cache",
+        "/srv/data/images.py:30 in __getitem__",
+        |truth, at, _| {
+            truth.leak(
+                "data.images.ImageDataset.cache",
+                "dict",
+                "/srv/data/images.py:30 in __getitem__",
+                60.0 * at,
+                4000.0,
+            );
+            truth.objects("numpy.ndarray", 60.0 * at);
+        },
+    ),
+    quick(
+        "bound methods in a list",
+        Kind::Callbacks,
+        "app.bus.on_event",
+        "/srv/app/bus.py:17 in subscribe",
+        |truth, at, _| {
+            truth.leak("app.bus.on_event", "list", "/srv/app/bus.py:17 in subscribe", 120.0 * at, 900.0);
+            truth.objects("method", 120.0 * at);
+            truth.objects("app.bus.Session", 120.0 * at);
+        },
+    ),
+    quick(
+        "closures as listeners",
+        Kind::Callbacks,
+        "app.bus.listeners",
+        "/srv/app/bus.py:21 in listen",
+        |truth, at, _| {
+            truth.leak("app.bus.listeners", "list", "/srv/app/bus.py:21 in listen", 150.0 * at, 500.0);
+            truth.objects("function", 150.0 * at);
+            truth.objects("cell", 150.0 * at);
+        },
+    ),
+    quick(
+        "stored exceptions",
+        Kind::StoredExceptions,
+        "app.jobs.failed",
+        "/srv/app/jobs.py:55 in work",
+        |truth, at, _| {
+            truth.leak("app.jobs.failed", "list", "/srv/app/jobs.py:55 in work", 80.0 * at, 1500.0);
+            truth.objects("traceback", 240.0 * at);
+            truth.objects("ValueError", 80.0 * at);
+        },
+    ),
+    quick("open files", Kind::Descriptors, "descriptors", "/srv/app/files.py:8 in read", |truth, at, _| {
+        truth.fds += 2.0 * at;
+        truth.allocate("/srv/app/files.py:8 in read", 2.0 * at * 8500.0, 4000.0);
+    }),
+    quick("sockets", Kind::Descriptors, "descriptors", "/srv/app/client.py:30 in call", |truth, at, _| {
+        truth.fds += at;
+        truth.allocate("/srv/app/client.py:30 in call", at * 40_000.0, 10_000.0);
+        if let Some(site) = truth.sites.get_mut("/srv/app/client.py:30 in call") {
+            site.inner = "/usr/lib/python3.12/socket.py:233 in __init__";
+        }
+    }),
+    quick("tasks that never end", Kind::Tasks, "", "/srv/app/live.py:12 in watch", |truth, at, _| {
+        truth.objects("_asyncio.Task", 60.0 * at);
+        truth.objects("coroutine", 60.0 * at);
+        truth.allocate("/srv/app/live.py:12 in watch", 60.0 * at * 1200.0, 400.0);
+    }),
+    quick("threads that never end", Kind::Threads, "threads", "", |truth, at, _| {
+        truth.threads += at / 4.0;
+        truth.rss += at / 4.0 * 60_000.0;
+    }),
+    quick(
+        "handlers of logging",
+        Kind::Logging,
+        "logging._handlerList",
+        "/srv/app/log.py:5 in logger",
+        |truth, at, _| {
+            truth.leak("logging._handlerList", "list", "/srv/app/log.py:5 in logger", 50.0 * at, 1500.0);
+        },
+    ),
+    quick(
+        "a logger for each request",
+        Kind::Logging,
+        "logging.Logger.manager.loggerDict",
+        "/srv/app/log.py:9 in start",
+        |truth, at, _| {
+            truth.leak("logging.Logger.manager.loggerDict", "dict", "/srv/app/log.py:9 in start", 90.0 * at, 1100.0);
+            truth.objects("logging.Logger", 90.0 * at);
+        },
+    ),
+    quick("context variables", Kind::Contexts, "app.ctx.variables", "/srv/app/ctx.py:3 in enter", |truth, at, _| {
+        truth.leak("app.ctx.variables", "list", "/srv/app/ctx.py:3 in enter", 100.0 * at, 600.0);
+        truth.objects("_contextvars.ContextVar", 100.0 * at);
+    }),
+    quick(
+        "modules made at run time",
+        Kind::Modules,
+        "sys.modules",
+        "/srv/app/plugins.py:14 in load",
+        |truth, at, _| {
+            truth.leak("sys.modules", "dict", "/srv/app/plugins.py:14 in load", 50.0 * at, 3000.0);
+        },
+    ),
+    quick("native blocks", Kind::NativeGrowth, "", "/srv/app/native.py:6 in encode", |truth, at, _| {
+        truth.native("/srv/app/native.py:6 in encode", 300_000.0 * at, 30_000.0);
+    }),
+    quick("objects whose holder is not known", Kind::PythonGrowth, "", ADD, |truth, at, _| {
+        truth.allocate(ADD, 150_000.0 * at, 200.0);
+    }),
+    quick("collector switched off", Kind::CyclicGarbage, "", "", |truth, at, _| {
+        truth.disabled = true;
+        truth.tracked += 900.0 * at;
+        truth.rss += 100_000.0 * at;
+    }),
+    quick("garbage that cannot be collected", Kind::CyclicGarbage, "", "", |truth, at, _| {
+        truth.uncollectable = 3.0 * at;
+        truth.rss += 20_000.0 * at;
+    }),
+    quick("many arenas", Kind::ArenaExplosion, "", "", |truth, at, _| {
+        let free = 900.0 * (1.0 - (-at / 20.0).exp());
+        truth.rss += free * MB;
+        truth.breakdown = parts(120.0, 100.0, free, 10.0, 64);
+    }),
+    quick("free memory in malloc", Kind::MallocFree, "", "", |truth, at, _| {
+        let free = 700.0 * (1.0 - (-at / 20.0).exp());
+        truth.rss += free * MB;
+        truth.breakdown = parts(120.0, 100.0, free, 10.0, 2);
+    }),
+    quick("pinned arenas of CPython", Kind::PymallocPinned, "", "", |truth, at, _| {
+        let free = 400.0 * (1.0 - (-at / 20.0).exp());
+        truth.rss += free * MB;
+        truth.breakdown = parts(120.0, 100.0, 5.0, free, 2);
+    }),
+    quick("children that stay", Kind::Children, "processes", "", |truth, at, _| {
+        truth.children = 4.0 + at / 10.0;
+        truth.children_bytes = truth.children.floor() * 20.0 * MB;
+    }),
+    slow("children that grow", MINUTES_25, Kind::Children, "", "", |truth, at, dice| {
+        truth.children = 4.0;
+        truth.children_bytes = 200.0 * MB + 200_000.0 * at + 0.5 * MB * dice.normal();
+    }),
+    quick(
+        "a full deque beside the leak",
+        Kind::UnboundedContainer,
+        "app.stats.running_stats",
+        "/srv/app/stats.py:41 in process_request",
+        |truth, at, _| {
+            truth.containers.insert("app.log.records", ("collections.deque", (400.0 * at).min(10_000.0), Some(10_000)));
+            truth.allocate("/srv/app/log.py:12 in record", (400.0 * at).min(10_000.0) * 3000.0, 1000.0);
+            truth.leak("app.stats.running_stats", "dict", "/srv/app/stats.py:41 in process_request", 500.0 * at, 400.0);
+        },
+    ),
+    quick("two leaks, the larger one first", Kind::UnboundedContainer, "app.store.items", ADD, |truth, at, _| {
+        truth.leak("app.store.items", "dict", ADD, 800.0 * at, 600.0);
+        truth.leak("app.log.lines", "list", "/srv/app/log.py:3 in note", 100.0 * at, 300.0);
+    }),
+    slow("growth of a vocabulary", MINUTES_10, Kind::UnboundedContainer, "app.store.words", ADD, |truth, at, _| {
+        truth.leak("app.store.words", "dict", ADD, 6000.0 * at.powf(0.65), 300.0);
+    }),
+    slow("large blocks at times", MINUTES_25, Kind::UnboundedContainer, "app.store.frames", ADD, |truth, at, _| {
+        truth.leak("app.store.frames", "list", ADD, (at / 60.0).floor() * 40.0, 250_000.0);
+    }),
+    slow(
+        "a local variable of the main loop",
+        MINUTES_25,
+        Kind::UnboundedContainer,
+        "main(): seen",
+        "/srv/app/__main__.py:20 in main",
+        |truth, at, _| {
+            truth.leak("main(): seen", "list", "/srv/app/__main__.py:20 in main", 100.0 * at, 300.0);
+        },
+    ),
+    slow("native growth without sites", MINUTES_25, Kind::NativeGrowth, "", "", |truth, at, _| {
+        truth.rss += 120_000.0 * at;
+    }),
+    slow("a leak below garbage that comes and goes", MINUTES_25, Kind::PythonGrowth, "", ADD, |truth, at, _| {
+        truth.allocate(ADD, 60_000.0 * at, 200.0);
+        truth.rss += 20.0 * MB * (at % 100.0) / 100.0;
+    }),
+    slow(
+        "a leak per request while traffic grows",
+        MINUTES_25,
+        Kind::UnboundedContainer,
+        "app.store.items",
+        ADD,
+        |truth, at, _| {
+            truth.rps = 50.0 + 0.1 * at;
+            truth.in_flight = truth.rps / 25.0;
+            truth.leak("app.store.items", "dict", ADD, 50.0 * at + 0.05 * at * at, 900.0);
+        },
+    ),
+    slow("1 MB an hour under load", HOURS_6, Kind::UnboundedContainer, "app.store.items", ADD, |truth, at, _| {
+        service_of_500_mb(truth, at);
+        truth.leak("app.store.items", "dict", ADD, at * 5000.0 / HOUR, 200.0);
+    }),
+    slow("1 MB an hour under load, holder not known", HOURS_6, Kind::PythonGrowth, "", ADD, |truth, at, _| {
+        service_of_500_mb(truth, at);
+        truth.allocate(ADD, at * MB / HOUR, 200.0);
+    }),
+    slow("2 MB an hour under load, by resident memory only", HOURS_6, Kind::NativeGrowth, "", "", |truth, at, _| {
+        service_of_500_mb(truth, at);
+        truth.rss += 2.0 * at * MB / HOUR;
+    }),
+    slow(
+        "a leak that begins after two hours",
+        Plan { seconds: 2.5 * HOUR, ..HOURS_6 },
+        Kind::UnboundedContainer,
+        "app.store.items",
+        ADD,
+        |truth, at, _| {
+            truth.leak("app.store.items", "dict", ADD, 200.0 * (at - 2.0 * HOUR).max(0.0), 500.0);
+        },
+    ),
+    slow("a leak below a daily rhythm", HOURS_50, Kind::UnboundedContainer, "app.store.items", ADD, |truth, at, _| {
+        day(truth, at);
+        truth.leak("app.store.items", "dict", ADD, 2.0 * at, 500.0);
+    }),
+];
+
+/// Load that goes up and down with the hours, and memory that follows it.
+pub(super) fn day(truth: &mut Truth, at: f64) {
+    let load = 1.0 - (at * std::f64::consts::TAU / 86_400.0).cos();
+    truth.rps = 40.0 + 100.0 * load;
+    truth.in_flight = truth.rps / 25.0;
+    truth.rss += 60.0 * MB * load;
+}
+
+/// A service that has been warm for a while, with a load that varies by a third over some hours.
+pub(super) fn service_of_500_mb(truth: &mut Truth, at: f64) {
+    let load = (at / 4000.0).sin() + 0.4 * (at / 570.0).sin();
+    truth.rps = 100.0 + 25.0 * load;
+    truth.in_flight = truth.rps / 25.0;
+    truth.rss += 200.0 * MB + 1.5 * MB * load;
+}
+
+#[test]
+fn leaks_are_found() {
+    let (mut tried, mut all) = (0, Vec::new());
+    for leak in LEAKS {
+        let seeds = if leak.plan.seconds > 2000.0 { 2 } else { 5 };
+        tried += seeds;
+        all.extend((0..seeds).filter_map(|seed| missed(leak, seed as u64)));
+    }
+    let share = 1.0 - all.len() as f64 / f64::from(tried);
+    assert!(LEAKS.len() >= 25 && share >= 0.95, "{} of {tried} were missed:\n{}", all.len(), all.join("\n"));
+    if !all.is_empty() {
+        eprintln!("{} of {tried} leaks were missed:\n{}", all.len(), all.join("\n"));
+    }
+}

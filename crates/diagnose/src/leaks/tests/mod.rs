@@ -1,0 +1,7 @@
+//! Made-up programs, leaking and healthy, and what must be found in them.
+
+mod aside;
+mod healthy;
+mod leaking;
+mod words;
+mod world;
