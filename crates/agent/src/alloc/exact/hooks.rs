@@ -40,7 +40,11 @@ macro_rules! hooks {
                 let was = take(block);
                 // SAFETY: as above.
                 let moved = unsafe { $below.realloc(context, block, size) };
-                if moved.is_null() { restore(block, was) } else { note(moved, size) }
+                if moved.is_null() {
+                    restore(block, was)
+                } else {
+                    note(moved, size)
+                }
                 moved
             }
 
@@ -243,4 +247,3 @@ unsafe extern "C" fn native_free(block: *mut c_void) {
         unsafe { (sampler.real.free)(block) }
     }
 }
-

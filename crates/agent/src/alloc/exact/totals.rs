@@ -103,7 +103,11 @@ mod tests {
             for _ in 0..random(200) {
                 let stack = &mut stacks[random(4) as usize];
                 let size = random(50);
-                if random(5) < 3 { totals.add(stack, size) } else { totals.remove(stack, size) }
+                if random(5) < 3 {
+                    totals.add(stack, size)
+                } else {
+                    totals.remove(stack, size)
+                }
                 if totals.live > highest {
                     highest = totals.live;
                     copied = stacks.map(|stack| stack.live);
