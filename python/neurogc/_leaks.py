@@ -13,8 +13,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from . import _native, heap
+from ._counted import by_stack, remarks, site_lines
 from ._limits import size
-from .pytest_plugin import by_stack, site_lines
 
 _ALL_SITES = 1 << 14
 _MOST_HOLDERS = 3
@@ -78,9 +78,7 @@ def _failure(limit, growth, before, after, holders):
     lines += ["what grew was allocated at:", *site_lines(grown)]
     if holders:
         lines += ["and is held by:", *holders]
-    if not after["native"]:
-        lines.append("allocations of native code are not in these figures")
-    return "\n".join(lines)
+    return "\n".join(lines + remarks(after))
 
 
 def _holders(item, sibling, runs):

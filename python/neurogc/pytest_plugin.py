@@ -11,17 +11,13 @@ import time
 import pytest
 
 import neurogc
-from neurogc import _native
+from neurogc import _counted, _native
 from neurogc._limits import BadMark, duration, limits_of, size
 
 __all__ = ["Plugin"]
 
 _LIMITS = pytest.StashKey()
 _FIGURES = pytest.StashKey()
-
-# Stacks that are shown, and those that they are chosen from.
-_TOP_SITES = 5
-_SITES = 200
 
 
 class Plugin:
@@ -48,7 +44,7 @@ class Plugin:
             neurogc.install(policy="observe", adapters=False)
             self.installed = True
         try:
-            with _Counted():
+            with _counted.Section():
                 pass
         except RuntimeError as error:
             allocations = neurogc.status()["allocations"]
@@ -63,7 +59,7 @@ class Plugin:
             return "neurogc: limits are checked in the workers"
         if self.reason:
             return f"neurogc: limits of memory are not checked: {self.reason}"
-        counted = "Python and native allocations" if is_native() else (
+        counted = "Python and native allocations" if _counted.is_native() else (
             "allocations of CPython's allocators (native code is not counted; `python -m pytest` or `neurogc run` counts it)"
         )
         return f"neurogc: limits are checked, counting {counted}"
@@ -118,7 +114,7 @@ class Plugin:
         stops = _Stops() if limits.pauses is not None else None
         if counts:
             gc.collect()
-        section = _Counted() if counts else None
+        section = _counted.Section() if counts else None
         try:
             if section is not None:
                 section.begin()
@@ -176,80 +172,13 @@ class Plugin:
             )
 
 
-class _Counted:
-    """A counted section: all allocations between `begin` and `end`."""
-
-    def begin(self):
-        _native.agent.count_begin()
-        return self
-
-    def end(self):
-        _native.agent.count_end()
-        self.figures = counted_figures(_SITES)
-        self.peak = self.figures["peak"]
-
-    __enter__ = begin
-
-    def __exit__(self, *error):
-        self.end()
-
-
-def counted_figures(sites):
-    """The figures of the last counted section, with so many stacks."""
-    import json
-
-    return json.loads(_native.agent.count_figures(sites))
-
-
-def is_native():
-    """Whether allocations of native code are counted."""
-    return counted_figures(0)["native"]
-
-
 def memory_failure(section, limit):
     """What is said of a test that took too much memory."""
     figures = section.figures
     lines = [f"the test took {size(figures['peak'])} of memory at a time; its limit is {size(limit)}", "at that moment lived:"]
-    lines += site_lines(by_stack(figures["sites"], "at_peak", "blocks_at_peak"))
+    lines += _counted.site_lines(_counted.by_stack(figures["sites"], "at_peak", "blocks_at_peak"))
     lines.append(f"it allocated {size(figures['made'])} in {figures['made_blocks']:,} blocks altogether")
-    if not figures["native"]:
-        lines.append("allocations of native code are not in these figures")
-    if figures["lost"]:
-        lines.append(f"{figures['lost']:,} blocks are not in these figures: there was no memory to count them with")
-    return "\n".join(lines)
-
-
-def by_stack(sites, of_bytes, of_blocks):
-    """Bytes and blocks by stack. Two instructions of one line are two sites."""
-    stacks = {}
-    for site in sites:
-        key = tuple(map(tuple, site["stack"]))
-        found, blocks = stacks.get(key, (0, 0))
-        stacks[key] = (found + site[of_bytes], blocks + site[of_blocks])
-    return stacks
-
-
-def site_lines(stacks):
-    """A line for each of the largest stacks, with the call that led there where another file did it."""
-    lines = []
-    least = sum(max(found, 0) for found, _ in stacks.values()) / 100
-    for stack, (found, blocks) in sorted(stacks.items(), key=lambda entry: -entry[1][0])[:_TOP_SITES]:
-        if found <= least:
-            break
-        if not stack:
-            lines.append(f"  {size(found):>9}  (no Python code)")
-            continue
-        file, line, function = stack[0]
-        lines.append(f"  {size(found):>9}  {file}:{line} in {function} ({blocks:,} block{'s' * (blocks != 1)})")
-        caller = next((frame for frame in stack[1:] if not _is_machinery(frame[0]) and frame[0] != file), None)
-        if caller is not None:
-            lines.append(f"             called from {caller[0]}:{caller[1]} in {caller[2]}")
-    return lines
-
-
-def _is_machinery(file):
-    """Files of pytest and of the import system: that they call is known."""
-    return "/_pytest/" in file or "/pluggy/" in file or file.startswith("<frozen importlib")
+    return "\n".join(lines + _counted.remarks(figures))
 
 
 class _Stops:

@@ -5,10 +5,12 @@ use pyo3::prelude::*;
 
 use crate::alloc::{self, exact};
 
-/// Counts every allocation from now on. Raises `RuntimeError` where that is not possible, with the reason.
+/// Counts every allocation from now on, by stack or only their sums. Raises `RuntimeError` where that is not possible, with
+/// the reason.
 #[pyfunction]
-pub(crate) fn count_begin() -> PyResult<()> {
-    exact::begin().map_err(PyRuntimeError::new_err)
+#[pyo3(signature = (by_stack = true))]
+pub(crate) fn count_begin(by_stack: bool) -> PyResult<()> {
+    exact::begin(by_stack).map_err(PyRuntimeError::new_err)
 }
 
 /// Counts no more.

@@ -33,6 +33,9 @@ static COUNTING: AtomicBool = AtomicBool::new(false);
 /// Whether a section goes on; it is not counted in the moment of a fork.
 static OPEN: AtomicBool = AtomicBool::new(false);
 
+/// Whether it is told apart which stacks allocate: to read them takes longer than all else.
+static BY_STACK: AtomicBool = AtomicBool::new(false);
+
 /// Whether blocks were sampled before the section.
 static SAMPLED: AtomicBool = AtomicBool::new(false);
 
@@ -90,7 +93,7 @@ pub(super) fn is_counting() -> bool {
 
 /// The node of the calling thread's stack.
 fn node() -> u32 {
-    let Some((sampler, stacks)) = sampler().zip(STACKS.get()) else { return ROOT };
+    let Some((sampler, stacks)) = sampler().zip(STACKS.get()).filter(|_| BY_STACK.load(Relaxed)) else { return ROOT };
     let mut places = [const { MaybeUninit::uninit() }; DEPTH];
     stacks.node(sampler.stack.read(&mut places), &sampler.stack)
 }
@@ -119,8 +122,8 @@ fn restore(block: *mut c_void, was: Option<Block>) {
     }
 }
 
-/// Begins a section. The caller holds the GIL.
-pub(crate) fn begin() -> Result<(), String> {
+/// Begins a section, with or without its stacks. The caller holds the GIL.
+pub(crate) fn begin(by_stack: bool) -> Result<(), String> {
     let sampler = sampler().ok_or("allocations cannot be counted: see `allocations` in neurogc.status()")?;
     if OPEN.load(Relaxed) {
         return Err("allocations are being counted already".to_owned());
@@ -155,6 +158,7 @@ pub(crate) fn begin() -> Result<(), String> {
     section.blocks.clear();
     (section.totals, section.lost) = (Totals::new(), 0);
     drop(section);
+    BY_STACK.store(by_stack, Relaxed);
     OPEN.store(true, Relaxed);
     COUNTING.store(true, Release);
     Ok(())
