@@ -46,6 +46,9 @@ def extension(folder, *options):
 def plain(tmp_path_factory):
     if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed: sudo apt install valgrind")
+    # An interpreter with a dynamic linker of its own, without symbols, is not for Valgrind.
+    if subprocess.run(["valgrind", "-q", sys.executable, "-I", "-c", "pass"], capture_output=True, timeout=120).returncode != 0:
+        pytest.skip("valgrind cannot run this interpreter")
     return extension(tmp_path_factory.mktemp("plain"))
 
 
@@ -53,8 +56,12 @@ def plain(tmp_path_factory):
 def sanitized(tmp_path_factory):
     program = extension(tmp_path_factory.mktemp("sanitized"), "-fsanitize=address")
     done = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True)
-    if not Path(done.stdout.strip()).is_absolute():
+    library = done.stdout.strip()
+    if not Path(library).is_absolute():
         pytest.skip("the compiler has no libasan")
+    env = environment(LD_PRELOAD=library, ASAN_OPTIONS="detect_leaks=0")
+    if subprocess.run([sys.executable, "-I", "-c", "pass"], env=env, capture_output=True).returncode != 0:
+        pytest.skip("libasan cannot be loaded into this interpreter")
     return program
 
 

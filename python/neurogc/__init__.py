@@ -2,6 +2,8 @@
 
 Importing this package does nothing to the program; `install()` starts the agent. Everything that is not needed for
 that is imported on first use, because this runs at the start of every observed process.
+
+pytest would warn of modules that were imported before it, as under `neurogc run`: PYTEST_DONT_REWRITE.
 """
 
 from . import _native

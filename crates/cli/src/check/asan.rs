@@ -79,15 +79,15 @@ fn options(variable: &str, ours: &str, log: &Path) -> OsString {
 
 /// What a folder of reports says.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct AsanFindings {
     pub(crate) bugs: Vec<BugReport>,
     pub(crate) leaks_of_python: u64,
     pub(crate) remarks: Vec<String>,
 }
 
 /// Reads all reports of a folder, with the Python lines that were written beside them.
-pub(crate) fn read_all(folder: &Path) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn read_all(folder: &Path) -> AsanFindings {
+    let mut findings = AsanFindings::default();
     let Ok(entries) = fs::read_dir(folder) else { return findings };
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
@@ -111,7 +111,7 @@ enum Part {
 }
 
 /// Adds what one report says.
-fn read(text: &str, pid: u32, python: &[PythonFrame], findings: &mut Findings) {
+fn read(text: &str, pid: u32, python: &[PythonFrame], findings: &mut AsanFindings) {
     let mut bug: Option<BugReport> = None;
     let mut part = Part::Nothing;
     for line in text.lines() {
@@ -166,7 +166,7 @@ fn new(kind: BugKind, said: &str, pid: u32, python: &[PythonFrame]) -> BugReport
     BugReport { kind, bytes: 0, said, stack: Vec::new(), block: None, python: python.to_vec(), count: 1, pid }
 }
 
-fn finish(bug: Option<BugReport>, findings: &mut Findings) {
+fn finish(bug: Option<BugReport>, findings: &mut AsanFindings) {
     let Some(bug) = bug else { return };
     if bug.kind == BugKind::Leak && !origin::is_extension(&bug.stack) {
         findings.leaks_of_python += 1;
@@ -292,7 +292,7 @@ SUMMARY: AddressSanitizer: 2560 byte(s) leaked in 4 allocation(s).
 
     #[test]
     fn an_overflow_is_read_with_its_block() {
-        let mut findings = Findings::default();
+        let mut findings = AsanFindings::default();
         let python = python_frames(
             "Fatal Python error: Aborted\n\nCurrent thread 0x00007f (most recent call first):\n  File \"/x/t.py\", line 5 in run\n  File \"/x/t.py\", line 9 in <module>\n\nExtension modules: ext (total: 1)\n",
         );
@@ -309,7 +309,7 @@ SUMMARY: AddressSanitizer: 2560 byte(s) leaked in 4 allocation(s).
 
     #[test]
     fn leaks_of_an_extension_are_told_and_those_of_the_interpreter_counted() {
-        let mut findings = Findings::default();
+        let mut findings = AsanFindings::default();
         read(LEAKS, 7, &[], &mut findings);
         let seen: Vec<_> = findings.bugs.iter().map(|bug| (bug.kind, bug.bytes, bug.count)).collect();
         assert_eq!((seen, findings.leaks_of_python), (vec![(BugKind::Leak, 2468, 2)], 1));

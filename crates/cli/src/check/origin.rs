@@ -27,7 +27,7 @@ const ALLOCATORS: &[&str] = &[
     "PyObject_Free",
 ];
 
-/// Objects whose functions are called by others, and are nobody's bug.
+/// Objects of the tools and of the system, whose functions work for their callers.
 const SYSTEM: &[&str] =
     &["vgpreload", "libasan", "libclang_rt", "libc.so", "libc-", "ld-linux", "libpthread", "libdl", "libstdc++"];
 
@@ -84,8 +84,9 @@ pub(super) fn is_extension(stack: &[NativeFrame]) -> bool {
         } else if !is_system(frame) {
             // What the interpreter allocates while a module begins is the module's, once. A frame without any name may be
             // anything: a library that was unloaded, or code made at run time.
-            return !(by_python && frame.function.starts_with("PyInit_"))
-                && (!frame.function.is_empty() || !frame.object.is_empty());
+            let is_start = by_python && frame.function.starts_with("PyInit_");
+            let is_unknown = frame.function.is_empty() && frame.object.is_empty();
+            return !is_start && !is_unknown;
         }
     }
     false

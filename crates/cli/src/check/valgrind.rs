@@ -45,16 +45,18 @@ pub(crate) fn is_there() -> bool {
 
 /// What one folder of XML files says.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct ValgrindFindings {
     pub(crate) bugs: Vec<BugReport>,
     pub(crate) leaks_of_python: u64,
     pub(crate) suppressions: Vec<String>,
     pub(crate) unread: Vec<String>,
+    /// Whether a program has begun to run.
+    pub(crate) has_begun: bool,
 }
 
 /// Reads all files of a folder.
-pub(crate) fn read_all(folder: &Path) -> Findings {
-    let mut findings = Findings::default();
+pub(crate) fn read_all(folder: &Path) -> ValgrindFindings {
+    let mut findings = ValgrindFindings::default();
     let Ok(entries) = fs::read_dir(folder) else { return findings };
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "xml"));
@@ -69,12 +71,13 @@ pub(crate) fn read_all(folder: &Path) -> Findings {
 }
 
 /// Adds what one XML file says.
-pub(crate) fn read(text: &str, findings: &mut Findings) -> Result<(), roxmltree::Error> {
+pub(crate) fn read(text: &str, findings: &mut ValgrindFindings) -> Result<(), roxmltree::Error> {
     let whole = mended(text);
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     let document = Document::parse_with_options(&whole, options)?;
     let root = document.root_element();
     let pid = number(root, "pid").unwrap_or(0) as u32;
+    findings.has_begun |= root.children().any(|node| node.has_tag_name("status"));
     let mut counts = Vec::new();
     for pair in root.children().filter(|node| node.has_tag_name("errorcounts")).flat_map(|node| node.children()) {
         if let (Some(unique), Some(count)) = (text_of(pair, "unique"), number(pair, "count")) {
@@ -154,9 +157,7 @@ fn bug(node: Node<'_, '_>, pid: u32) -> Option<BugReport> {
     let stack = std::mem::take(&mut stacks[0].1);
     let mut block = None;
     for (title, frames) in stacks.into_iter().skip(1) {
-        if title.starts_with("Block was alloc'd") {
-            block.get_or_insert_with(BugBlock::default).allocated = frames;
-        } else if title.starts_with("Uninitialised value was created") {
+        if title.starts_with("Block was alloc'd") || title.starts_with("Uninitialised value was created") {
             block.get_or_insert_with(BugBlock::default).allocated = frames;
         } else if let Some(mut found) = described(&title) {
             if title.contains("free'd") {
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn a_file_is_read_even_where_its_end_is_missing() {
         for text in [format!("{XML}</valgrindoutput>"), XML.to_owned(), format!("{XML}<error><unique>0x")] {
-            let mut findings = Findings::default();
+            let mut findings = ValgrindFindings::default();
             read(&text, &mut findings).unwrap();
             let seen: Vec<_> = findings.bugs.iter().map(|bug| (bug.kind, bug.bytes, bug.count, bug.pid)).collect();
             let counted = if text.ends_with("</valgrindoutput>") { 9 } else { 1 };
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn python_lines_belong_to_the_errors_before_them() {
-        let mut findings = Findings::default();
+        let mut findings = ValgrindFindings::default();
         read(XML, &mut findings).unwrap();
         let lines: Vec<_> = findings.bugs[0].python.iter().map(|frame| (frame.file.as_str(), frame.line)).collect();
         assert_eq!(lines, [("/x/a|b.py", 5), ("/x/main.py", 9)]);

@@ -78,6 +78,9 @@ fn with_valgrind(arguments: &Arguments, folder: &Path) -> Result<CheckReport, Fa
     let mut command = valgrind::command(&arguments.command, &reports, &suppressed);
     let status = wait(arguments, prepared(&mut command, arguments, "valgrind", folder))?;
     let findings = valgrind::read_all(&reports);
+    if !findings.has_begun {
+        return Err(Failure::failed("Valgrind could not run the command; what it said itself is above"));
+    }
     Ok(CheckReport {
         tool: "Valgrind".to_owned(),
         exit_code: code(status),

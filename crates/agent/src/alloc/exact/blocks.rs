@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 
 /// A block that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct CountedBlock {
     pub(super) size: u64,
     /// The node of the stack that it was allocated by.
     pub(super) node: u32,
@@ -50,9 +50,9 @@ impl Blocks {
     }
 
     /// Adds a block and gives the one that was at the same address. Says `Err` where there is no room.
-    pub(super) fn insert(&mut self, address: usize, block: Block) -> Result<Option<Block>, NoRoom> {
-        // Three quarters of the places are taken at most.
-        if self.used >= self.capacity / 4 * 3 && !self.grow() {
+    pub(super) fn insert(&mut self, address: usize, block: CountedBlock) -> Result<Option<CountedBlock>, NoRoom> {
+        // Half of the places are taken at most: neighbours share a part of the table.
+        if self.used >= self.capacity / 2 && !self.grow() {
             return Err(NoRoom);
         }
         let what = block.size << NODE_BITS | u64::from(block.node) & NODE;
@@ -64,7 +64,7 @@ impl Blocks {
     }
 
     /// Takes a block out.
-    pub(super) fn remove(&mut self, address: usize) -> Option<Block> {
+    pub(super) fn remove(&mut self, address: usize) -> Option<CountedBlock> {
         if self.used == 0 || address == 0 {
             return None;
         }
@@ -135,12 +135,14 @@ impl Blocks {
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
-fn known(what: u64) -> Block {
-    Block { size: what >> NODE_BITS, node: (what & NODE) as u32 }
+fn known(what: u64) -> CountedBlock {
+    CountedBlock { size: what >> NODE_BITS, node: (what & NODE) as u32 }
 }
 
+/// Blocks that lie close together begin their search close together: they are often allocated one after the other.
 fn hash(address: usize) -> usize {
-    ((address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize
+    let part = (address as u64 >> 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+    (part as usize) << 4 | (address >> 4) & 0xf
 }
 
 fn position(places: &[Place], address: usize) -> usize {
@@ -193,7 +195,7 @@ mod tests {
             for _ in 0..400 {
                 // Few addresses, many of which begin their search at the same place.
                 let address = (1 + random(100) as usize) << 40;
-                let block = Block { size: random(1 << 40), node: random(16_384) as u32 };
+                let block = CountedBlock { size: random(1 << 40), node: random(16_384) as u32 };
                 if random(5) < 3 {
                     assert_eq!(blocks.insert(address, block).unwrap(), map.insert(address, block));
                 } else {
@@ -213,9 +215,9 @@ mod tests {
     fn it_grows() {
         let mut blocks = Blocks::new();
         for at in 1..100_000_usize {
-            assert_eq!(blocks.insert(at * 16, Block { size: at as u64, node: 7 }).unwrap(), None);
+            assert_eq!(blocks.insert(at * 16, CountedBlock { size: at as u64, node: 7 }).unwrap(), None);
         }
-        assert_eq!(blocks.remove(16 * 77_777), Some(Block { size: 77_777, node: 7 }));
+        assert_eq!(blocks.remove(16 * 77_777), Some(CountedBlock { size: 77_777, node: 7 }));
         assert_eq!(blocks.len(), 99_998);
         blocks.clear();
         assert_eq!(blocks.remove(16), None);

@@ -21,8 +21,8 @@ pub(super) use hooks::realloc as reallocate;
 
 use super::sampler::{self, is_active, sampler};
 use super::stacks::{NODES, ROOT, StackTree};
-use blocks::{Block, Blocks};
-use totals::{StackCount, Totals};
+use blocks::{Blocks, CountedBlock};
+use totals::{SectionTotals, StackCount};
 
 /// Innermost frames of a stack that are told apart.
 const DEPTH: usize = 12;
@@ -47,7 +47,7 @@ static STACKS: OnceLock<&'static StackTree> = OnceLock::new();
 #[derive(Debug)]
 struct Section {
     blocks: Blocks,
-    totals: Totals,
+    totals: SectionTotals,
     /// By the number of a stack's node.
     stacks: Option<&'static mut [StackCount; NODES]>,
     lost: u64,
@@ -55,10 +55,10 @@ struct Section {
 
 impl Section {
     const fn new() -> Self {
-        Self { blocks: Blocks::new(), totals: Totals::new(), stacks: None, lost: 0 }
+        Self { blocks: Blocks::new(), totals: SectionTotals::new(), stacks: None, lost: 0 }
     }
 
-    fn add(&mut self, address: usize, block: Block) {
+    fn add(&mut self, address: usize, block: CountedBlock) {
         let Some(stacks) = self.stacks.as_deref_mut() else { return };
         let of = |node: u32| node as usize % NODES;
         match self.blocks.insert(address, block) {
@@ -72,7 +72,7 @@ impl Section {
         }
     }
 
-    fn remove(&mut self, address: usize) -> Option<Block> {
+    fn remove(&mut self, address: usize) -> Option<CountedBlock> {
         let block = self.blocks.remove(address)?;
         if let Some(stacks) = self.stacks.as_deref_mut() {
             self.totals.remove(&mut stacks[block.node as usize % NODES], block.size);
@@ -101,7 +101,7 @@ fn node() -> u32 {
 /// Counts a block that was just allocated. One that is counted already was allocated by one allocator for another.
 pub(super) fn note(block: *mut c_void, size: usize) {
     if is_counting() && !block.is_null() {
-        let block_is = Block { size: size as u64, node: node() };
+        let block_is = CountedBlock { size: size as u64, node: node() };
         section().add(block as usize, block_is);
     }
 }
@@ -111,12 +111,12 @@ pub(super) fn forget(block: *mut c_void) {
     take(block);
 }
 
-fn take(block: *mut c_void) -> Option<Block> {
+fn take(block: *mut c_void) -> Option<CountedBlock> {
     if is_counting() && !block.is_null() { section().remove(block as usize) } else { None }
 }
 
 /// A block could not be reallocated, and is still what it was.
-fn restore(block: *mut c_void, was: Option<Block>) {
+fn restore(block: *mut c_void, was: Option<CountedBlock>) {
     if let Some(was) = was {
         section().add(block as usize, was);
     }
@@ -156,7 +156,7 @@ pub(crate) fn begin(by_stack: bool) -> Result<(), String> {
         unsafe { wipe(std::ptr::from_mut(stacks)) };
     }
     section.blocks.clear();
-    (section.totals, section.lost) = (Totals::new(), 0);
+    (section.totals, section.lost) = (SectionTotals::new(), 0);
     drop(section);
     BY_STACK.store(by_stack, Relaxed);
     OPEN.store(true, Relaxed);

@@ -19,11 +19,11 @@ pub(super) struct StackCount {
 
 impl StackCount {
     /// Bytes and blocks that lived at the last peak.
-    pub(super) fn at_peak(&self, totals: &Totals) -> (i64, i64) {
+    pub(super) fn at_peak(&self, totals: &SectionTotals) -> (i64, i64) {
         if self.peak < totals.peaks { (self.live, self.live_blocks) } else { (self.at_peak, self.blocks_at_peak) }
     }
 
-    fn change(&mut self, totals: &Totals, bytes: i64, blocks: i64) {
+    fn change(&mut self, totals: &SectionTotals, bytes: i64, blocks: i64) {
         if self.peak < totals.peaks {
             (self.at_peak, self.blocks_at_peak, self.peak) = (self.live, self.live_blocks, totals.peaks);
         }
@@ -34,7 +34,7 @@ impl StackCount {
 
 /// The sums of all stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
+pub(super) struct SectionTotals {
     pub(super) live: i64,
     pub(super) peak: i64,
     pub(super) made: u64,
@@ -43,7 +43,7 @@ pub(super) struct Totals {
     peaks: u64,
 }
 
-impl Totals {
+impl SectionTotals {
     pub(super) const fn new() -> Self {
         Self { live: 0, peak: 0, made: 0, made_blocks: 0, peaks: 0 }
     }
@@ -98,7 +98,7 @@ mod tests {
             state % below
         };
         for _ in 0..300 {
-            let (mut totals, mut stacks) = (Totals::new(), [StackCount::default(); 4]);
+            let (mut totals, mut stacks) = (SectionTotals::new(), [StackCount::default(); 4]);
             let (mut copied, mut highest) = ([0; 4], 0);
             for _ in 0..random(200) {
                 let stack = &mut stacks[random(4) as usize];
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_new_beginning_forgets_the_peak_before() {
-        let (mut totals, mut stack) = (Totals::new(), StackCount::default());
+        let (mut totals, mut stack) = (SectionTotals::new(), StackCount::default());
         totals.add(&mut stack, 100);
         totals.remove(&mut stack, 100);
         totals.begin_anew();
