@@ -17,6 +17,11 @@ PROGRAM = (
     "assert platform.machine() != 'x86_64' or report['allocations']['mode'] == 'native', report['allocations']"
 )
 
+PLUGIN = (
+    "from importlib import metadata, util; [entry] = metadata.entry_points(group='pytest11', name='neurogc'); "
+    "assert util.find_spec(entry.value), entry"
+)
+
 
 def checks(python: str) -> list[tuple[str, bool]]:
     """Name of each check, and whether it held."""
@@ -29,6 +34,7 @@ def checks(python: str) -> list[tuple[str, bool]]:
         binaries = place / "venv" / "bin"
         held += [
             ("the neurogc command says its version", attempt(lambda: run([binaries / "neurogc", "--version"], place))),
+            ("pytest finds the plugin", attempt(lambda: run([binaries / "python", "-c", PLUGIN], place))),
             ("import neurogc works", attempt(lambda: run([binaries / "python", "-c", "import neurogc"], place))),
             (
                 "neurogc run starts a program under the agent",
@@ -88,6 +94,7 @@ def source_archive(python: str, place: Path) -> None:
     assert not stray, f"built files in the source archive: {stray}"
     [source] = (place / "source").iterdir()
     for needed in ("README.md", "LICENSE-MIT", "python/neurogc/__init__.py", "python/neurogc/_inject/sitecustomize.py",
+                   "python/neurogc_pytest.py",
                    "python/neurogc/models/classic.safetensors"):
         assert (source / needed).is_file(), f"{needed} is not in the source archive"
     command = ["cargo", "metadata", "--locked", "--format-version", "1", "--no-deps"]

@@ -2,13 +2,16 @@
 
 Importing this package does nothing to the program; `install()` starts the agent. Everything that is not needed for
 that is imported on first use, because this runs at the start of every observed process.
+
+pytest would warn of modules that were imported before it, as under `neurogc run`: PYTEST_DONT_REWRITE.
 """
 
 from . import _native
 from ._marks import request, step
 
 __all__ = [
-    "__version__", "asgi", "collect", "heap", "install", "memory", "paused", "request", "status", "step", "uninstall", "wsgi",
+    "__version__", "asgi", "collect", "heap", "install", "memory", "paused", "profile_memory", "request", "status", "step",
+    "uninstall", "wsgi",
 ]
 
 __version__ = _native.agent.version
@@ -133,7 +136,18 @@ def _written(name, value):
         ) from None
 
 
+def load_ipython_extension(ipython):
+    """For `%load_ext neurogc` in IPython: adds the cell magic `%%memory`."""
+    from . import _lines
+
+    _lines.load_magic(ipython)
+
+
 def __getattr__(name):
+    if name == "profile_memory":
+        from ._lines import profile_memory
+
+        return profile_memory
     if name in ("asgi", "heap", "memory", "wsgi"):
         import importlib
 

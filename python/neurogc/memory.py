@@ -2,9 +2,10 @@
 
 import json
 
-from . import _native
+from . import _counted, _native
+from ._limits import size
 
-__all__ = ["breakdown", "sites", "trim"]
+__all__ = ["breakdown", "growth", "sites", "trim"]
 
 
 def breakdown():
@@ -28,6 +29,67 @@ def trim():
     """
     saved, took, locked = _native.agent.memory_trim()
     return {"saved_bytes": saved, "took_ms": took, "max_lock_ms": locked}
+
+
+class growth:
+    """A context manager: by how much memory grows in its block, by line and by type, counted exactly.
+
+    `live` is what was allocated in the block and lives at its end, `peak` the most at a time, both in bytes. `lines` is a
+    list of (bytes, blocks, file, line, function), `types` one of (objects, bytes, type), the largest first; `types` is
+    empty where objects cannot be counted. Its text is a report. The agent is started where there is none.
+    """
+
+    def __init__(self):
+        self.live = self.peak = 0
+        self.lines, self.types = [], []
+        self._text = "the block has not ended"
+
+    def __enter__(self):
+        _counted.prepare()
+        self._types = self._count()
+        self._section = _counted.Section().begin()
+        return self
+
+    def __exit__(self, *error):
+        _native.agent.count_end()
+        after = self._count()
+        self._section.end()
+        figures = self._section.figures
+        self.live, self.peak = figures["live"], figures["peak"]
+        stacks = _counted.by_stack(figures["sites"], "live", "live_blocks")
+        lines = {}
+        for stack, (live, blocks) in stacks.items():
+            place = stack[0] if stack else (None, None, None)
+            before, blocks_before = lines.get(place, (0, 0))
+            lines[place] = (before + live, blocks_before + blocks)
+        self.lines = sorted(((*found, *place) for place, found in lines.items() if found[0] > 0), key=lambda line: -line[0])
+        self.types = self._grown(json.loads(self._types), json.loads(after))
+        rows = [f"{size(self.live)} more than before, peak {size(self.peak)}", *_counted.site_lines(stacks)]
+        rows += [f"  {size(found):>9}  {count:,} {name}" for count, found, name in self.types[: _counted.TOP]]
+        self._text = "\n".join(rows + _counted.remarks(figures))
+
+    def __str__(self):
+        return self._text
+
+    @staticmethod
+    def _count():
+        # As one text: what is kept of the first count is in the second.
+        try:
+            return json.dumps(_native.agent.heap_count())
+        except RuntimeError:
+            return "[]"
+
+    @staticmethod
+    def _grown(before, after):
+        if not before:
+            return []
+        types = {}
+        for sign, found in ((-1, before), (1, after)):
+            for name, objects, taken in found:
+                count, bytes_ = types.get(name, (0, 0))
+                types[name] = (count + sign * objects, bytes_ + sign * taken)
+        grown = [(count, taken, name) for name, (count, taken) in types.items() if taken > 0]
+        return sorted(grown, key=lambda found: -found[1])
 
 
 def sites(since=None):

@@ -6,6 +6,7 @@
 
 mod agents;
 mod bench;
+mod check;
 mod columns;
 mod commands;
 mod demo;

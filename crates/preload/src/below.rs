@@ -6,7 +6,7 @@
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use crate::interface::Real;
+use crate::interface::{Entries, Real};
 
 #[link(name = "c")]
 unsafe extern "C" {
@@ -95,6 +95,18 @@ pub(crate) fn real() -> Real {
             ),
             is_glibc: IS_GLIBC.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// The places of the functions that calls are passed on to.
+pub(crate) fn entries() -> Entries {
+    Entries {
+        malloc: &MALLOC,
+        calloc: &CALLOC,
+        realloc: &REALLOC,
+        free: &FREE,
+        memalign: &MEMALIGN,
+        posix_memalign: &POSIX_MEMALIGN,
     }
 }
 

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
 /// Raised whenever something below changes: an agent attaches to its own version only.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// Sampled blocks lie at multiples of this. The next one is so far away at least: a larger number takes more memory, and a
 /// smaller one has more blocks looked up that were not sampled.
@@ -51,6 +51,18 @@ pub(crate) struct Real {
     pub(crate) is_glibc: bool,
 }
 
+/// Where the library keeps the functions that it passes calls on to. An agent may put its own there, which pass on, too.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entries {
+    pub(crate) malloc: &'static AtomicPtr<c_void>,
+    pub(crate) calloc: &'static AtomicPtr<c_void>,
+    pub(crate) realloc: &'static AtomicPtr<c_void>,
+    pub(crate) free: &'static AtomicPtr<c_void>,
+    pub(crate) memalign: &'static AtomicPtr<c_void>,
+    pub(crate) posix_memalign: &'static AtomicPtr<c_void>,
+}
+
 /// What an agent attaches. None of them may allocate, wait or unwind.
 #[repr(C)]
 #[derive(Debug)]
@@ -78,6 +90,8 @@ pub(crate) struct Handlers {
 pub(crate) struct Interface {
     /// The allocator below.
     pub(crate) real: Real,
+    /// Its places.
+    pub(crate) entries: Entries,
     /// The calling thread's points.
     pub(crate) points: unsafe extern "C" fn() -> *const SamplePoints,
     /// Where the handlers go; null until an agent attaches. They must live as long as the process.

@@ -35,7 +35,14 @@ pub(crate) unsafe extern "C" fn neurogc_preload_interface(version: u32, to: *mut
         return false;
     }
     // SAFETY: the caller's promise; a caller of the same version has the same struct.
-    unsafe { to.write(Interface { real: real(), points: entry::points, handlers: &raw const HANDLERS }) };
+    unsafe {
+        to.write(Interface {
+            real: real(),
+            entries: below::entries(),
+            points: entry::points,
+            handlers: &raw const HANDLERS,
+        });
+    };
     true
 }
 

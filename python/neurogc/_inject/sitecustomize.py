@@ -22,7 +22,18 @@ def _observe():
         _say("Python %d.%d is too old for it (3.10 or newer is needed)" % sys.version_info[:2])
         return
     try:
-        _package().install()
+        check = os.environ.get("_NEUROGC_CHECK")
+        if check:
+            _beside("_check").watch(*check.split(":", 1))
+        else:
+            _package().install()
+            if os.environ.get("_NEUROGC_LINES") and os.getpid() == int(os.environ.get("NEUROGC_ROOT_PID", "0")):
+                import atexit
+
+                from neurogc import _lines
+
+                # Before the agent's own end: what is registered last is called first.
+                atexit.register(_lines.print_whole_program)
     except ValueError as error:
         _say(str(error))
     except KeyboardInterrupt:
@@ -60,6 +71,17 @@ def _package():
     except BaseException:
         sys.modules.pop("neurogc", None)
         raise
+    return module
+
+
+def _beside(name):
+    """A module of the package that needs nothing else of it: the package itself would load the agent."""
+    from _frozen_importlib import module_from_spec
+    from _frozen_importlib_external import spec_from_file_location
+
+    spec = spec_from_file_location("neurogc" + name, os.path.join(os.environ["NEUROGC_HOME"], name + ".py"))
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

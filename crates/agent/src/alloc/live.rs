@@ -5,7 +5,7 @@
 //! address, except for thinning, which may remove any.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 
 use neurogc_wire::sites::AllocationDomain;
 
@@ -36,6 +36,9 @@ pub(super) struct LiveBlocks {
     filter: [AtomicU16; FILTER],
     count: AtomicU32,
     lost: AtomicU64,
+    /// Bytes that the live samples stand for, and the most since that was last asked for.
+    weight: AtomicI64,
+    peak: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -112,6 +115,7 @@ impl LiveBlocks {
                     place.size.store(sample.size, Relaxed);
                     self.filter[in_filter(address)].fetch_add(1, Relaxed);
                     self.count.fetch_add(1, Relaxed);
+                    self.weigh(sample.weight as i64);
                     key.store(address, Release);
                     return true;
                 }
@@ -125,7 +129,7 @@ impl LiveBlocks {
     pub(super) fn take(&self, address: usize) -> Option<BlockSample> {
         let at = self.find(address)?;
         let sample = self.read(at);
-        self.clear(at, address).then_some(sample)
+        self.clear(at, address, sample.weight).then_some(sample)
     }
 
     /// The sample of a block, which its owner asks for.
@@ -150,11 +154,12 @@ impl LiveBlocks {
         }
     }
 
-    fn clear(&self, at: usize, address: usize) -> bool {
+    fn clear(&self, at: usize, address: usize, weight: u64) -> bool {
         let cleared = self.keys[at].compare_exchange(address, 0, AcqRel, Relaxed).is_ok();
         if cleared {
             self.filter[in_filter(address)].fetch_sub(1, Relaxed);
             self.count.fetch_sub(1, Relaxed);
+            self.weigh(-(weight as i64));
         }
         cleared
     }
@@ -179,13 +184,28 @@ impl LiveBlocks {
             let sum = &mut sums[(site.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize];
             *sum += weight;
             if *sum < least {
-                self.clear(at, address);
+                self.clear(at, address, weight);
             } else {
                 *sum -= least;
                 // Its owner may have taken it out meanwhile, and the place may be another block's.
-                let _ = self.samples[at].weight.compare_exchange(weight, least, Relaxed, Relaxed);
+                if self.samples[at].weight.compare_exchange(weight, least, Relaxed, Relaxed).is_ok() {
+                    self.weigh((least - weight) as i64);
+                }
             }
         }
+    }
+
+    fn weigh(&self, more: i64) {
+        let now = self.weight.fetch_add(more, Relaxed) + more;
+        if more > 0 && now > self.peak.load(Relaxed) {
+            self.peak.fetch_max(now, Relaxed);
+        }
+    }
+
+    /// The bytes that live samples stand for, and the most since the last time that this was asked.
+    pub(super) fn weights(&self) -> (i64, i64) {
+        let now = self.weight.load(Relaxed);
+        (now, self.peak.swap(now, Relaxed).max(now))
     }
 
     /// All samples. Blocks come and go meanwhile.
@@ -282,6 +302,14 @@ mod tests {
     }
 
     #[test]
+    fn the_peak_is_that_since_it_was_last_asked_for() {
+        let live = &Tables::map().unwrap().live;
+        assert!(live.add(0x7000_0400, sample(9)) && live.add(0x7000_0800, sample(5)));
+        live.take(0x7000_0400);
+        assert_eq!((live.weights(), live.weights()), ((5, 14), (5, 5)));
+    }
+
+    #[test]
     fn threads_that_add_and_take_leave_nothing_behind() {
         let live = &Tables::map().unwrap().live;
         let random = SamplePoints::new();
@@ -299,6 +327,7 @@ mod tests {
             (0..50).for_each(|_| live.thin(200, &random));
         });
         assert_eq!((live.count(), live.iter().count()), (0, 0));
+        assert_eq!(live.weights().0, 0);
         assert!(live.filter.iter().all(|count| count.load(Relaxed) == 0));
     }
 

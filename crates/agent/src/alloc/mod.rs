@@ -6,8 +6,10 @@
 //! that is freed behind our back does no harm, and hooks may stay when the agent goes.
 //!
 //! `points` says which blocks are sampled, `tables` holds what is known, `python` has the hooks on CPython's allocators
-//! and `native` those of the preloaded library; `report` and `history` make tables of it for people.
+//! and `native` those of the preloaded library; `report` and `history` make tables of it for people. `exact` counts every
+//! block for a while, instead of sampling.
 
+pub(crate) mod exact;
 mod fast;
 mod history;
 #[path = "../../../preload/src/interface.rs"]
@@ -90,6 +92,11 @@ pub(crate) fn stop() {
     sampler::deactivate();
 }
 
+/// The live bytes that samples stand for, and the most since the last time that this was asked.
+pub(crate) fn weights() -> Option<(i64, i64)> {
+    sampler().map(|sampler| sampler.tables.live.weights())
+}
+
 /// The memory of the sampler's tables, in bytes.
 pub(crate) fn resident() -> u64 {
     sampler().map_or(0, |sampler| sampler.tables.resident() as u64)
@@ -139,6 +146,7 @@ fn hook_in(wanted: AllocationSetting, interpreter: &Interpreter) -> Result<&'sta
         real,
         mode: if preloaded.is_some() { AllocationMode::Native } else { AllocationMode::Python },
         seed: RandomState::new().hash_one(std::process::id()),
+        entries: preloaded.map(|interface| interface.entries),
         thread_points: preloaded.map(|interface| interface.points),
         own_code: library_range(hook_in as *const () as usize).unwrap_or(none.clone()),
         allocators: [arena, other.unwrap_or(none)],

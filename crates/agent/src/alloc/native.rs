@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neurogc_wire::sites::AllocationDomain;
 
+use super::exact;
 use super::interface::{Handlers, SamplePoints};
 use super::mappings;
 use super::sampler::{Sampler, is_active, sampler};
@@ -61,6 +62,10 @@ unsafe extern "C" fn allocate(points: &SamplePoints, align: usize, size: usize, 
 unsafe extern "C" fn reallocate(points: &SamplePoints, block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: handlers are attached after the sampler was published; `below` gets the caller's own arguments.
     let Some(sampler) = sampler() else { return unsafe { libc::realloc(block, size) } };
+    if exact::is_counting() {
+        sampler.forget(block);
+        return exact::reallocate(sampler, block, size);
+    }
     let mut points_met = if points.left.load(Relaxed) < 0 { met(sampler, points, size) } else { 0 };
     let inside = Inside::enter(points);
     if inside.is_none() {
@@ -76,8 +81,13 @@ unsafe extern "C" fn forget(block: *mut c_void) -> bool {
 }
 
 unsafe extern "C" fn mapped(points: &SamplePoints, start: usize, size: usize, caller: usize) {
-    let Some(sampler) = sampler().filter(|_| is_active()) else { return };
+    let is_counted = exact::is_counting();
+    let Some(sampler) = sampler().filter(|_| is_active() || is_counted) else { return };
     if sampler.own_code.contains(&caller) || sampler.allocators.iter().any(|code| code.contains(&caller)) {
+        return;
+    }
+    if is_counted {
+        exact::note(start as *mut c_void, size);
         return;
     }
     let Some(_inside) = Inside::enter(points) else { return };
@@ -92,6 +102,7 @@ unsafe extern "C" fn mapped(points: &SamplePoints, start: usize, size: usize, ca
 }
 
 unsafe extern "C" fn unmapped(start: usize, size: usize) {
+    exact::forget(start as *mut c_void);
     if let Some(sampler) = sampler() {
         sampler.tables.mappings.remove(start, size);
     }
@@ -99,6 +110,7 @@ unsafe extern "C" fn unmapped(start: usize, size: usize) {
 
 unsafe extern "C" fn moving(start: usize, size: usize) -> u64 {
     let Some(sampler) = sampler() else { return 0 };
+    exact::forget(start as *mut c_void);
     let mappings = &sampler.tables.mappings;
     let node = mappings.node_at(start);
     mappings.remove(start, size);

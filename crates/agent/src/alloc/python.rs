@@ -44,7 +44,7 @@ pub(super) static RAW: SamplePoints = SamplePoints::new();
 pub(super) static BELOW_RAW: Below = Below::new();
 
 impl Below {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             malloc: AtomicPtr::new(null_mut()),
             calloc: AtomicPtr::new(null_mut()),
@@ -53,11 +53,25 @@ impl Below {
         }
     }
 
-    fn set(&self, allocator: &Allocator) {
+    pub(super) fn set(&self, allocator: &Allocator) {
         self.malloc.store(allocator.malloc as *mut c_void, Release);
         self.calloc.store(allocator.calloc as *mut c_void, Release);
         self.realloc.store(allocator.realloc as *mut c_void, Release);
         self.free.store(allocator.free as *mut c_void, Release);
+    }
+
+    /// The functions as an allocator with this context. `set` has been called.
+    pub(super) fn get(&self, context: *mut c_void) -> Allocator {
+        // SAFETY: `set` has put functions of these types there.
+        unsafe {
+            Allocator {
+                context,
+                malloc: std::mem::transmute::<*mut c_void, Malloc>(self.malloc.load(Acquire)),
+                calloc: std::mem::transmute::<*mut c_void, Calloc>(self.calloc.load(Acquire)),
+                realloc: std::mem::transmute::<*mut c_void, Realloc>(self.realloc.load(Acquire)),
+                free: std::mem::transmute::<*mut c_void, Free>(self.free.load(Acquire)),
+            }
+        }
     }
 
     /// # Safety

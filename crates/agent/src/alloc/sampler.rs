@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use neurogc_wire::sites::{AllocationDomain, AllocationMode};
 
-use super::interface::{LARGE, MARK, MARKED, Real, SamplePoints};
+use super::interface::{Entries, LARGE, MARK, MARKED, Real, SamplePoints};
 use super::live::{BlockSample, SiteKey};
 use super::points::weight;
 use super::spares;
@@ -29,6 +29,8 @@ pub(super) struct Sampler {
     pub(super) real: Real,
     pub(super) mode: AllocationMode,
     pub(super) seed: u64,
+    /// Where the library keeps the functions that it passes calls on to.
+    pub(super) entries: Option<Entries>,
     /// Gives the points of the calling thread, where the library is preloaded.
     pub(super) thread_points: Option<unsafe extern "C" fn() -> *const SamplePoints>,
     /// Code whose mappings are not the program's: the agent's own.
@@ -62,6 +64,11 @@ pub(super) fn publish(sampler: Sampler) -> Option<&'static Sampler> {
 /// Begins to sample at this interval, or goes on with it.
 pub(super) fn activate(interval: u64) {
     BASE.store(interval.max(1), Relaxed);
+    ACTIVE.store(true, Relaxed);
+}
+
+/// Goes on to sample at the interval from before.
+pub(super) fn resume() {
     ACTIVE.store(true, Relaxed);
 }
 

@@ -10,7 +10,7 @@ use super::live::{BlockSample, DOMAINS, SiteKey};
 use super::texts::{LONGEST, Texts};
 use crate::cpython::own_stack::CodePlace;
 
-const NODES: usize = 16 * 1024;
+pub(super) const NODES: usize = 16 * 1024;
 const SLOTS: usize = 2 * NODES;
 /// How many slots are tried for a place.
 const TRIES: usize = 64;

@@ -46,7 +46,7 @@ impl OwnStack {
     }
 
     /// The places of the innermost frames, the innermost first. A thread that Python does not know has none.
-    pub(crate) fn read<'a>(&self, to: &'a mut [MaybeUninit<CodePlace>; DEPTH]) -> &'a [CodePlace] {
+    pub(crate) fn read<'a, const MOST: usize>(&self, to: &'a mut [MaybeUninit<CodePlace>; MOST]) -> &'a [CodePlace] {
         let layout = self.layout;
         // SAFETY: it reads a thread-local of CPython's. It is this thread's own state even where another one has the GIL.
         let thread = unsafe { (self.this_thread)() };
@@ -65,7 +65,7 @@ impl OwnStack {
                 },
                 _ => 0,
             };
-            while frame != 0 && count < DEPTH {
+            while frame != 0 && count < MOST {
                 if let Some(place) = self.place(frame) {
                     to[count].write(place);
                     count += 1;

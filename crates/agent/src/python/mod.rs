@@ -1,5 +1,6 @@
 //! Everything that Python code may call.
 
+pub(crate) mod counts;
 pub(crate) mod gc_functions;
 pub(crate) mod heap;
 pub(crate) mod mark;

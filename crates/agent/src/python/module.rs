@@ -72,6 +72,8 @@ mod _agent {
         shutdown, sites_json, status_json, uninstall,
     };
     #[pymodule_export]
+    use crate::python::counts::{count_begin, count_end, count_figures, count_mark, sampled_weights};
+    #[pymodule_export]
     use crate::python::gc_functions::{collect, get_threshold, set_threshold};
     #[pymodule_export]
     use crate::python::heap::{dump_soon, dump_triggers, heap_count, heap_dump, memory_room, next_dump};
@@ -223,6 +225,7 @@ fn quiet(more: bool) {
 /// Registered with `os.register_at_fork`.
 #[pyfunction]
 fn before_fork(py: Python<'_>) {
+    alloc::exact::before_fork();
     if let Some(agent) = current() {
         py.detach(|| agent.before_fork());
     }
@@ -232,6 +235,7 @@ fn before_fork(py: Python<'_>) {
 /// Registered with `os.register_at_fork`.
 #[pyfunction]
 fn after_fork_in_parent() {
+    alloc::exact::after_fork_in_parent();
     let Some(agent) = current() else { return };
     if agent.interpreter.version.counts_threads_after_fork_hooks() {
         RESUME.store(true, Ordering::Relaxed);
@@ -257,6 +261,7 @@ pub(crate) fn resume() {
 #[pyfunction]
 fn after_fork_in_child(py: Python<'_>) {
     RESUME.store(false, Ordering::Relaxed);
+    alloc::exact::after_fork_in_child();
     alloc::after_fork_in_child();
     if let Some(parents) = current() {
         let collecting = parents.hooks.collecting_thread().or_else(|| parents.actor.running_in());

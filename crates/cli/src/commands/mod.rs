@@ -1,6 +1,7 @@
 //! The verbs of the command line, one file each: `Arguments` with its help, and `run`.
 
 pub(crate) mod bench;
+pub(crate) mod check;
 pub(crate) mod collect;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -36,6 +37,7 @@ pub(crate) enum Verb {
     Memory(memory::Arguments),
     #[command(subcommand)]
     Heap(heap::HeapVerb),
+    Check(check::Arguments),
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Trace(trace::TraceVerb),
@@ -59,6 +61,7 @@ impl Verb {
             Self::Collect(arguments) => collect::run(&arguments, out),
             Self::Memory(arguments) => memory::run(arguments, out),
             Self::Heap(verb) => verb.run(out),
+            Self::Check(arguments) => check::run(&arguments, out),
             Self::Doctor(arguments) => doctor::run(&arguments, out),
             Self::Trace(verb) => verb.run(out),
             Self::Simulate(arguments) => simulate::run(&arguments, out),

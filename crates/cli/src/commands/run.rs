@@ -24,6 +24,9 @@ const NOT_EXECUTABLE: u8 = 126;
 /// What a shell answers for a command that does not exist.
 const NOT_FOUND: u8 = 127;
 
+/// Tells `sitecustomize.py` to print a table when the program ends.
+const LINES: &str = "_NEUROGC_LINES";
+
 /// Start a Python command and its Python child processes with the agent
 ///
 /// The program needs no changes. `neurogc run` replaces itself with CMD, so the exit code and signals are those of CMD.
@@ -41,6 +44,9 @@ pub(crate) struct Arguments {
     /// agents automatically
     #[arg(long, value_name = "URL")]
     hub: Option<String>,
+    /// Print the lines that allocated the most memory to standard error when the program ends
+    #[arg(long)]
+    lines: bool,
     /// Change a setting; `neurogc doctor` lists all settings
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
     settings: Vec<(String, String)>,
@@ -80,6 +86,9 @@ pub(crate) fn run(arguments: Arguments) -> CommandResult {
     let mut command = Command::new(name);
     command.args(rest);
     injection::inject(&mut command, &home, &settings).map_err(Failure::failed)?;
+    if arguments.lines {
+        command.env(LINES, "1");
+    }
     if effective.allocations.wants_preload() {
         injection::preload(&mut command, &home);
     }

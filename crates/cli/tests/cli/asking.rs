@@ -54,7 +54,7 @@ fn the_live_view_needs_a_terminal() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let scene = CliScene::new();
-    let verbs: [&[&str]; 16] = [
+    let verbs: [&[&str]; 17] = [
         &[],
         &["run"],
         &["ps"],
@@ -68,6 +68,7 @@ fn every_verb_has_help_with_an_example() {
         &["memory", "flame"],
         &["memory", "record"],
         &["memory", "diff"],
+        &["check"],
         &["doctor"],
         &["trace", "show"],
         &["trace", "export"],
