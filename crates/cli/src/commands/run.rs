@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// A command with these settings.
     pub(crate) fn with(settings: Vec<(String, String)>, command: Vec<OsString>) -> Self {
-        Self { policy: None, trace: None, hub: None, settings, command }
+        Self { policy: None, trace: None, hub: None, lines: false, settings, command }
     }
 }
 
