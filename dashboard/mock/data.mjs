@@ -17,6 +17,9 @@ export function chance(...words) {
 /** What the hub would say of series and policies, and an empty report: written from the code of the hub and of the agent. */
 export const { series: SERIES, policies: POLICIES, status: EMPTY } = JSON.parse(readFileSync(new URL("generated.json", import.meta.url), "utf8"));
 
+/** Shares of the resident set. */
+const PARTS = { python_used: 0.55, python_free: 0.06, malloc_used: 0.22, malloc_free: 0.06, mapped: 0.02, libraries: 0.07, stacks: 0.01, other: 0.01 };
+
 const FOLD = Object.fromEntries(SERIES.map(({ name, fold }) => [name, fold]));
 const COUNTS = new Set(["requests.in_flight", "gc.tracked", "gc.frozen", "fds", "threads", "children"]);
 
@@ -117,6 +120,7 @@ export function values(process, second) {
     "stalls.unknown": 0,
     "gil.busy_percent": percent,
     "memory.rss": Math.round(rss),
+    ...Object.fromEntries(Object.entries(PARTS).map(([part, share]) => [`memory.breakdown.${part}`, Math.round(rss * share)])),
     "memory.pss": process.blind ? null : Math.round(rss * 0.93),
     "memory.uss": process.blind ? null : Math.round(rss * 0.9),
     "memory.swap": 0,

@@ -9,7 +9,7 @@ import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { WebSocketServer } from "ws";
-import { census, course } from "./census.mjs";
+import { census, course, leaks } from "./census.mjs";
 import * as heaps from "./heaps.mjs";
 import { sites } from "./sites.mjs";
 import { EMPTY, POLICIES, SERIES, events, fold, processes, services, values } from "./data.mjs";
@@ -113,7 +113,7 @@ function status(process) {
         : EMPTY.gc.snapshot,
     },
     gil: { busy_percent: 100 * process.busy, busy: { count: Math.floor(up * 300), p50_ms: 1.1, p99_ms: 7.4, max_ms: 268 }, idle: { count: Math.floor(up * 300), p50_ms: 0.9, p99_ms: 11.2, max_ms: 48 } },
-    census: census(process),
+    census: census(process), findings: process.service === known[1].service ? leaks(process) : [],
     memory: { ...EMPTY.memory, rss: values(process, second)["memory.rss"], limit: process.limit },
   };
 }

@@ -101,6 +101,25 @@ export const MEMORY: Plan = {
   ],
 };
 
+export const BREAKDOWN: Plan = {
+  id: "breakdown",
+  title: "Where the resident memory is",
+  unit: "bytes",
+  help: "The resident set by what it is used for, read every half minute.",
+  height: 220,
+  stacked: true,
+  lines: [
+    { name: "memory.breakdown.python_used", label: "Python objects", colour: "p99" },
+    { name: "memory.breakdown.python_free", label: "pymalloc free", colour: "p50" },
+    { name: "memory.breakdown.malloc_used", label: "malloc in use", colour: "clone" },
+    { name: "memory.breakdown.malloc_free", label: "malloc free", colour: "forced" },
+    { name: "memory.breakdown.mapped", label: "mapped", colour: "gap" },
+    { name: "memory.breakdown.libraries", label: "libraries", colour: "p999" },
+    { name: "memory.breakdown.stacks", label: "stacks", colour: "request" },
+    { name: "memory.breakdown.other", label: "other", colour: "longest" },
+  ],
+};
+
 export const CPU: Plan = {
   id: "cpu",
   title: "CPU",

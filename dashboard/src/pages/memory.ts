@@ -1,15 +1,22 @@
-// Memory: where the live memory of a process was allocated, as a flame graph and as a table.
+// Memory: what leaks, where the resident memory is, and where live memory was allocated.
 
 import { aborted, file, get, message, part } from "../api";
+import { BREAKDOWN } from "../charts/catalogue";
+import { Group } from "../charts/group";
+import { LineChart } from "../charts/lines";
 import { type Context, type Page, whole } from "../context";
 import { h, mark, say, section, segments, select } from "../dom";
+import { Extent, range } from "../extent";
 import type { Measure } from "../flame/data";
 import { facts } from "../flame/facts";
 import { FlameGraph } from "../flame/graph";
+import { Follow } from "../follow";
 import { brief } from "../format";
 import { censusTables } from "../memory/census";
 import { SITES, siteTable } from "../memory/table";
+import { memoryVerdict } from "../memory/verdict";
 import { Picker, favourite } from "../picker";
+import { Toolbar } from "../toolbar";
 import type { One, Sites } from "../types";
 import { link } from "../view";
 
@@ -60,6 +67,11 @@ function mount(root: HTMLElement, context: Context): () => void {
   const help = h("p", { class: "note" }, HELP[measure]);
   const graph = new FlameGraph();
   const table = siteTable();
+  const verdict = memoryVerdict();
+  const extent = new Extent(view, announce, () => follow.show(extent.window));
+  const group = new Group(view, extent, announce);
+  const toolbar = new Toolbar(view, { range: extent.range, reset: extent.reset, zoom: extent.zoom, pause: (paused) => (follow.pause(paused), drawn()) }, announce);
+  const parts = new LineChart(BREAKDOWN, group);
   const census = censusTables(id);
   const gone = new AbortController();
   const measures = segments("What is shown", MEASURES, measure, (value) => choose(() => (measure = value as Measure)));
@@ -76,6 +88,9 @@ function mount(root: HTMLElement, context: Context): () => void {
   root.append(
     h("div", { class: "title" }, h("h1", {}, "Memory"), h("span", { class: "spring" }), picker.element),
     command,
+    section("Verdict", "", verdict.element),
+    toolbar.element,
+    parts.element,
     h("div", { class: "toolbar memory-bar" }, measures.element, sinces.element, bys.element, save, profile),
     said,
     why,
@@ -97,6 +112,19 @@ function mount(root: HTMLElement, context: Context): () => void {
     say(help, HELP[measure]);
     table.forget();
     void load();
+  }
+
+  function drawn(): void {
+    toolbar.set({ range: range(view), zoomed: follow.window.kind === "fixed", paused: follow.paused, waiting: follow.waiting });
+    if (follow.paused) return;
+    group.window(follow.from, follow.to);
+    parts.set(follow.frame);
+    if (group.hovered === null) toolbar.point(null, follow.from, follow.to);
+  }
+
+  async function judge(): Promise<void> {
+    const answer = await get<One>(`processes/${part(id)}`, {}, gone.signal).then(whole).catch(() => null);
+    if (!gone.signal.aborted) verdict.set(answer?.status ?? null);
   }
 
   async function load(): Promise<void> {
@@ -142,11 +170,19 @@ function mount(root: HTMLElement, context: Context): () => void {
     }
   }
 
-  onTheme(() => graph.draw());
-  const timer = setInterval(() => !document.hidden && live.connection.kind === "live" && load(), EVERY_MS);
+  const ended = () => {
+    const known = picker.find(id);
+    return known?.state === "gone" ? known.seen_ms : null;
+  };
+  const follow = new Follow(id, live, extent.window, ended, drawn);
+  live.watch([id]);
+  group.onHover = (t) => toolbar.point(t, group.from, group.to);
+  onTheme(() => (graph.draw(), group.recolour()));
+  const look = () => void (load(), judge());
+  const timer = setInterval(() => !document.hidden && live.connection.kind === "live" && look(), EVERY_MS);
   const counting = setInterval(() => !document.hidden && live.connection.kind === "live" && census.load(gone.signal), CENSUS_EVERY_MS);
-  const off = live.onReturn(() => void load());
-  void load();
+  const off = live.onReturn(look);
+  look();
   void census.load(gone.signal);
   return () => {
     clearInterval(timer);
@@ -154,7 +190,9 @@ function mount(root: HTMLElement, context: Context): () => void {
     gone.abort();
     stop.abort();
     off();
+    follow.destroy();
     picker.destroy();
+    group.destroy();
     graph.destroy();
   };
 }

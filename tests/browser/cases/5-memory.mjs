@@ -49,6 +49,17 @@ export default {
     return first.replace(/\s+/g, " ");
   },
 
+  async "the verdict comes first, and the chart shows where the memory is"(browser, backend) {
+    const { findings } = (await (await fetch(`${backend.base}/api/v1/processes/${backend.with}`)).json()).status;
+    const page = await browser.open(`#/memory?id=${backend.with}`);
+    const leak = findings.find(({ pattern }) => pattern);
+    await page.locator(".leaks li", { hasText: leak ? leak.holder || leak.text.slice(0, 20) : "No leak is known" }).first().waitFor();
+    await page.locator('[data-chart="breakdown"] canvas').waitFor();
+    const legend = await page.locator('[data-chart="breakdown"] .legend').innerText();
+    holds(legend.includes("Python objects") && legend.includes("malloc free"), legend);
+    return (await page.locator(".leaks li").first().innerText()).replace(/\s+/g, " ");
+  },
+
   async "the largest containers and types are those of the census"(browser, backend) {
     const { census } = (await (await fetch(`${backend.base}/api/v1/processes/${backend.with}`)).json()).status;
     const page = await browser.open(`#/memory?id=${backend.with}`);

@@ -51,12 +51,6 @@ impl Subject {
         Ok(table)
     }
 
-    /// Where the resident memory of a process is. A file knows nothing about that.
-    pub(crate) fn memory(&self) -> Result<Option<MemoryReport>, Failure> {
-        let Self::Process(pid) = self else { return Ok(None) };
-        Rendezvous::of_this_machine().memory(*pid, PATIENCE).map(Some).map_err(Failure::failed)
-    }
-
     /// The name of a file about this, with an ending.
     pub(crate) fn file_name(&self, ending: &str) -> PathBuf {
         match self {
