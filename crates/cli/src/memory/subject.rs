@@ -51,10 +51,11 @@ impl Subject {
         Ok(table)
     }
 
-    /// Where the resident memory of a process is. A file knows nothing about that.
-    pub(crate) fn memory(&self) -> Result<Option<MemoryReport>, Failure> {
-        let Self::Process(pid) = self else { return Ok(None) };
-        Rendezvous::of_this_machine().memory(*pid, PATIENCE).map(Some).map_err(Failure::failed)
+    /// Where the resident memory of a process is. A file knows nothing about that, nor does an older agent.
+    pub(crate) fn memory(&self) -> Option<MemoryReport> {
+        let Self::Process(pid) = self else { return None };
+        let report = Rendezvous::of_this_machine().memory(*pid, PATIENCE);
+        report.map_err(|reason| say(format!("where the resident memory is, is not known: {reason}"))).ok()
     }
 
     /// The name of a file about this, with an ending.

@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
             let table = subject.table(arguments.since)?;
             let measure = measure(arguments.since.and(table.compared_unix_ms).is_some(), false);
             let choice = SiteChoice { by: GroupBy::Line, measure, top: TOP, ..SiteChoice::default() };
-            let memory = subject.memory()?;
+            let memory = subject.memory();
             if arguments.json {
                 let mut report = serde_json::to_value(SiteReport::of(&table, &choice))?;
                 report["memory"] = serde_json::to_value(&memory)?;
