@@ -1,5 +1,6 @@
 """Where the resident memory of real programs is, and giving free memory of `malloc` back."""
 
+import glob
 import json
 import os
 import subprocess
@@ -278,6 +279,21 @@ def test_readings_and_trims_beside_threads_that_allocate(program):
         assert found["explained"] >= 0.9, found
         program.tell("trim")
     assert program.tell("verdict") == []
+
+
+OTHER_MALLOCS = glob.glob("/usr/lib/*/libjemalloc.so.2") + glob.glob("/usr/lib/*/libtcmalloc_minimal.so.4")
+
+
+@pytest.mark.skipif(not OTHER_MALLOCS, reason="neither jemalloc nor tcmalloc is installed here")
+@pytest.mark.parametrize("library", OTHER_MALLOCS)
+def test_another_malloc_is_left_alone(program, library):
+    program = program(LD_PRELOAD=library)
+    program.tell("blocks", 2000, 10_000)
+    found = program.tell("look")
+    assert (found["malloc"], found["malloc_used"], found["malloc_arenas"]) == ("unknown", 0, 0), found
+    assert found["other"] >= 20_000_000 and found["python_used"] > MB
+    assert sum(found[part] for part in PARTS) == pytest.approx(found["rss"], rel=0.05)
+    assert any("malloc is not that of glibc" in reason for reason in ask(program.pid)["degraded"])
 
 
 @pytest.mark.once

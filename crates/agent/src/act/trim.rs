@@ -7,6 +7,7 @@ use neurogc_policy::{Bytes, Order, TrimReading, TrimRule};
 use neurogc_wire::breakdown::{MallocKind, MemoryReport, Trims};
 
 use super::actor::Actor;
+use crate::alloc;
 use crate::sense::process::resident;
 use crate::sys::malloc::{self, trim};
 use crate::sys::maps;
@@ -100,6 +101,9 @@ impl Trimming {
 }
 
 fn give_back(enough: impl Fn() -> bool) -> Result<TrimOutcome, &'static str> {
+    if !alloc::malloc_is_glibc() {
+        return Err("malloc is not that of glibc");
+    }
     let unread = "/proc cannot be read";
     let (began, before) = (monotonic_ns(), resident().ok_or(unread)?);
     let text = maps::text().ok_or(unread)?;
