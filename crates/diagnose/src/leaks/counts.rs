@@ -185,7 +185,8 @@ fn garbage(all: &AllJudged<'_>) -> Option<ExplainedFinding> {
     let idle_s = all.evidence.at_s - collector.last_full_s.unwrap_or(0.0);
     let confidence = match (collector.disabled, idle_s > STARVED_S, reachable.is_at_rest()) {
         (true, _, true) => confidence(tracked),
-        (true, _, false) | (false, true, true) => confidence(tracked).min(LIKELY),
+        (false, true, true) => confidence(tracked).min(LIKELY),
+        // Without a census it may as well be in use.
         _ => return None,
     };
     let why = if collector.disabled {
