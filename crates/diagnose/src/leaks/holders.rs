@@ -67,7 +67,10 @@ pub(super) fn look<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) ->
         findings.push(finding(all, container, open));
     }
     // What fills other containers is accounted for, too: those with a bound, and those whose growth ends.
-    let ends = |it: &&Judged<'_, ContainerFacts>| fills_up(it) || !it.growth.is_rising();
+    let ends = |it: &&Judged<'_, ContainerFacts>| {
+        use Shape::{FollowsLoad, Level, Slowing, Swinging};
+        fills_up(it) || matches!(it.growth.shape, FollowsLoad | Level | Slowing | Swinging)
+    };
     for container in
         all.containers.iter().filter(ends).filter(|it| it.growth.grown > 0.0 && it.growth.rate.middle > 0.0)
     {
