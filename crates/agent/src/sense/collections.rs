@@ -167,7 +167,8 @@ impl CollectionLog {
     /// Collections, those of everything, and objects that could not be freed.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         let of = |kind: StopKind| self.kinds[kind].count();
-        let fulls = of(StopKind::Full) + of(StopKind::Clone);
+        // A clone may be for a census alone, which frees nothing.
+        let fulls = of(StopKind::Full) + of(StopKind::Reap);
         (of(StopKind::Young) + of(StopKind::Middle) + fulls, fulls, self.uncollectable)
     }
 

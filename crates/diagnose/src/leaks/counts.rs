@@ -85,7 +85,7 @@ pub(super) fn look<'j>(
             findings.push(objects(all, kind, name, it, open));
         }
     }
-    findings.extend(garbage(all));
+    findings.extend(garbage(all, open));
     findings
 }
 
@@ -158,7 +158,7 @@ fn piled<'j>(
 }
 
 /// Cycles that are not freed: they cannot be, or the collector does not run.
-fn garbage(all: &AllJudged<'_>) -> Option<ExplainedFinding> {
+fn garbage<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) -> Option<ExplainedFinding> {
     let stuck = all.of_process(ProcessFigure::Uncollectable);
     if stuck.is_rising() {
         let what = format!(
@@ -185,7 +185,8 @@ fn garbage(all: &AllJudged<'_>) -> Option<ExplainedFinding> {
     let idle_s = all.evidence.at_s - collector.last_full_s.unwrap_or(0.0);
     let confidence = match (collector.disabled, idle_s > STARVED_S, reachable.is_at_rest()) {
         (true, _, true) => confidence(tracked),
-        (true, _, false) | (false, true, true) => confidence(tracked).min(LIKELY),
+        (false, true, true) => confidence(tracked).min(LIKELY),
+        // Without a census it may as well be in use.
         _ => return None,
     };
     let why = if collector.disabled {
@@ -198,7 +199,14 @@ fn garbage(all: &AllJudged<'_>) -> Option<ExplainedFinding> {
         "garbage in reference cycles piles up, {} objects more in an hour: {why}",
         words::count((tracked.rate.middle * 3600.0) as u64)
     );
-    Some(counted(all, FindingKind::CyclicGarbage, confidence, what, tracked, rate, ProcessFigure::Tracked))
+    let mut found = counted(all, FindingKind::CyclicGarbage, confidence, what, tracked, rate, ProcessFigure::Tracked);
+    // The line that makes most of it.
+    if let Some(it) = open.iter_mut().find(|it| !it.taken && it.site.growth.is_rising()) {
+        it.taken = true;
+        found.finding.site.clone_from(&it.site.facts.line);
+        found.evidence.push(explain_site(it.site));
+    }
+    Some(found)
 }
 
 fn counted(

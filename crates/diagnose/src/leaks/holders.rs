@@ -27,7 +27,8 @@ const BLOCKS_PER_ENTRY: (f64, f64) = (0.25, 400.0);
 const SHOWN: f64 = 0.2;
 
 /// Types that grow along with a container, and what they say about it. The first that fits counts.
-const TELLING: [(FindingKind, &[&str]); 4] = [
+const TELLING: [(FindingKind, &[&str]); 5] = [
+    (FindingKind::Logging, &["logging.Logger", "logging.StreamHandler", "logging.FileHandler"]),
     (FindingKind::Tasks, &["_asyncio.Task", "asyncio.Task", "coroutine"]),
     (FindingKind::StoredExceptions, &["traceback", "frame"]),
     (
@@ -59,18 +60,22 @@ pub(super) fn look<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) ->
     let named = rising().any(|it| !it.name.is_empty() && !is_nameless(it.name));
     let mut findings = Vec::new();
     for container in rising() {
-        // One without a name says little beside one that has a name and grows, too.
-        if is_nameless(container.name) && named {
+        // One without a name says little beside another one that grows, too.
+        if is_nameless(container.name) && (named || !findings.is_empty()) {
             continue;
         }
         findings.push(finding(all, container, open));
     }
     // What fills other containers is accounted for, too: those with a bound, and those whose growth ends.
-    let ends = |it: &&Judged<'_, ContainerFacts>| fills_up(it) || !it.growth.is_rising();
+    let ends = |it: &&Judged<'_, ContainerFacts>| {
+        use Shape::{FollowsLoad, Level, Slowing, Swinging};
+        fills_up(it) || matches!(it.growth.shape, FollowsLoad | Level | Slowing | Swinging)
+    };
     for container in
         all.containers.iter().filter(ends).filter(|it| it.growth.grown > 0.0 && it.growth.rate.middle > 0.0)
     {
-        fitting_site(container, open).into_iter().for_each(|at| open[at].taken = true);
+        // Several lines may have a part in it.
+        open.iter_mut().filter(|it| fits(container, it)).for_each(|it| it.taken = true);
     }
     findings
 }
