@@ -28,6 +28,12 @@ thread.start()
 thread.join()
 ";
 
+/// Frames of a suppression that are kept.
+const FRAMES: usize = 4;
+
+/// Raised whenever what is kept for an interpreter is made otherwise.
+const MADE: u32 = 2;
+
 /// Valgrind's word for a name that is still to be given.
 const UNNAMED: &str = "<insert_a_suppression_name_here>";
 
@@ -69,7 +75,7 @@ fn kept(python: &Path) -> Option<PathBuf> {
     let facts = fs::metadata(&real).ok()?;
     let version = Command::new("valgrind").arg("--version").output().ok()?.stdout;
     let mut hasher = DefaultHasher::new();
-    (real, facts.mtime(), facts.size(), version, CODE).hash(&mut hasher);
+    (real, facts.mtime(), facts.size(), version, CODE, MADE).hash(&mut hasher);
     Some(cache.join("neurogc").join("check").join(format!("{:016x}.supp", hasher.finish())))
 }
 
@@ -77,8 +83,10 @@ fn made(python: &Path, folder: &Path, none: &Path) -> Result<PathBuf, std::io::E
     say(format!("finding out what Valgrind has to say of {} itself; this is done once", python.display()));
     let reports = folder.join("interpreter");
     fs::create_dir_all(&reports)?;
-    let words = [python.as_os_str().to_owned(), "-I".into(), "-c".into(), CODE.into()];
+    let words = [python.as_os_str().to_owned(), "-s".into(), "-c".into(), CODE.into()];
     let mut command = valgrind::command(&words, &reports, none);
+    // Not by -I, which would have the interpreter pass over PYTHONMALLOC, too.
+    command.env_remove("PYTHONPATH").env_remove("PYTHONSTARTUP");
     command.env("PYTHONMALLOC", "malloc").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status()?;
     let path = folder.join("interpreter.supp");
@@ -87,9 +95,23 @@ fn made(python: &Path, folder: &Path, none: &Path) -> Result<PathBuf, std::io::E
     Ok(path)
 }
 
+/// The innermost frames are enough to know it by: from where the interpreter came there differs from program to program.
 fn text(suppressions: &[String]) -> String {
-    let named = |(number, text): (usize, &String)| text.replace(UNNAMED, &format!("the interpreter, {}", number + 1));
-    suppressions.iter().enumerate().map(named).collect::<Vec<_>>().join("\n")
+    let mut known: Vec<String> = Vec::new();
+    for suppression in suppressions {
+        let mut frames = 0;
+        let kept = suppression.lines().filter(|line| {
+            let is_frame = ["fun:", "obj:", "src:", "..."].iter().any(|kind| line.trim_start().starts_with(kind));
+            frames += usize::from(is_frame);
+            !is_frame || frames <= FRAMES
+        });
+        let kept = kept.collect::<Vec<_>>().join("\n");
+        if !known.contains(&kept) {
+            known.push(kept);
+        }
+    }
+    let named = |(number, text): (usize, String)| text.replace(UNNAMED, &format!("the interpreter, {}", number + 1));
+    known.into_iter().enumerate().map(named).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -97,8 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_a_name() {
-        let written = text(&["{\n   <insert_a_suppression_name_here>\n   Memcheck:Cond\n}".to_owned()]);
-        assert_eq!(written, "{\n   the interpreter, 1\n   Memcheck:Cond\n}");
+    fn each_has_a_name_and_is_known_by_its_innermost_frames() {
+        let from = |caller: &str| {
+            let frames = ["a", "b", "c", "d", caller].map(|function| format!("   fun:{function}\n")).concat();
+            format!("{{\n   <insert_a_suppression_name_here>\n   Memcheck:Cond\n{frames}}}")
+        };
+        let written = text(&[from("e"), from("f")]);
+        let frames = "   fun:a\n   fun:b\n   fun:c\n   fun:d\n";
+        assert_eq!(written, format!("{{\n   the interpreter, 1\n   Memcheck:Cond\n{frames}}}"));
     }
 }

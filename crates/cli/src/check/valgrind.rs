@@ -84,6 +84,12 @@ pub(crate) fn read(text: &str, findings: &mut ValgrindFindings) -> Result<(), ro
             counts.push((unique.to_owned(), count));
         }
     }
+    for raw in root.descendants().filter(|node| node.has_tag_name("rawtext")) {
+        let text: String = raw.children().filter_map(|part| part.text()).collect();
+        if !text.contains("Memcheck:Leak") {
+            findings.suppressions.push(text.trim().to_owned());
+        }
+    }
     // Errors since the last message, whose Python lines come with the next one.
     let mut waiting = findings.bugs.len();
     for node in root.children() {
@@ -105,8 +111,6 @@ pub(crate) fn read(text: &str, findings: &mut ValgrindFindings) -> Result<(), ro
             }
             bug.count = bug.count.max(count);
             findings.bugs.push(bug);
-            let raw = node.descendants().find(|node| node.has_tag_name("rawtext")).and_then(|node| node.text());
-            findings.suppressions.extend(raw.map(str::to_owned));
         }
     }
     Ok(())
@@ -248,7 +252,16 @@ mod tests {
 <error><unique>0x0</unique><kind>InvalidWrite</kind><what>Invalid write of size 1</what>
  <stack><frame><obj>/x/ext.so</obj><fn>overflow</fn><dir>/x</dir><file>ext.c</file><line>13</line></frame></stack>
  <auxwhat>Address 0x5 is 0 bytes after a block of size 80 alloc'd</auxwhat>
- <stack><frame><fn>malloc</fn></frame><frame><fn>overflow</fn></frame></stack></error>
+ <stack><frame><fn>malloc</fn></frame><frame><fn>overflow</fn></frame></stack>
+ <suppression><rawtext>
+<![CDATA[
+{
+   <insert_a_suppression_name_here>
+   Memcheck:Addr1
+   fun:overflow
+}
+]]>
+</rawtext></suppression></error>
 <clientmsg><tid>1</tid><text>neurogc-python /x/a|b.py|5|f	/x/main.py|9|&lt;module&gt;	  </text></clientmsg>
 <error><unique>0x1</unique><kind>InvalidFree</kind><what>Invalid free()</what>
  <stack><frame><fn>free</fn></frame></stack>
@@ -274,6 +287,8 @@ mod tests {
                 [(BugKind::WriteOutside, 1, counted, 7), (BugKind::DoubleFree, 0, 1, 7), (BugKind::Leak, 1234, 2, 7)];
             assert_eq!(seen, expected);
             assert_eq!(findings.leaks_of_python, 1);
+            let suppression = "{\n   <insert_a_suppression_name_here>\n   Memcheck:Addr1\n   fun:overflow\n}";
+            assert_eq!(findings.suppressions, [suppression]);
         }
     }
 
