@@ -48,6 +48,8 @@ pub(crate) fn is_there() -> bool {
 pub(crate) struct ValgrindFindings {
     pub(crate) bugs: Vec<BugReport>,
     pub(crate) leaks_of_python: u64,
+    /// Values that were never written, in code and memory of the interpreter alone.
+    pub(crate) doubts_of_python: u64,
     pub(crate) suppressions: Vec<String>,
     pub(crate) unread: Vec<String>,
     /// Whether a program has begun to run.
@@ -107,6 +109,11 @@ pub(crate) fn read(text: &str, findings: &mut ValgrindFindings) -> Result<(), ro
             let count = counts.iter().find(|(known, _)| known == unique).map_or(1, |(_, count)| *count);
             if bug.kind == BugKind::Leak && !origin::is_extension(&bug.stack) {
                 findings.leaks_of_python += 1;
+                continue;
+            }
+            let made = bug.block.as_ref().map_or(&[][..], |block| &block.allocated);
+            if bug.kind == BugKind::Uninitialised && !origin::is_extension(&bug.stack) && !origin::is_extension(made) {
+                findings.doubts_of_python += 1;
                 continue;
             }
             bug.count = bug.count.max(count);

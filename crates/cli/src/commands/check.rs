@@ -81,12 +81,19 @@ fn with_valgrind(arguments: &Arguments, folder: &Path) -> Result<CheckReport, Fa
     if !findings.has_begun {
         return Err(Failure::failed("Valgrind could not run the command; what it said itself is above"));
     }
+    let mut remarks = findings.unread;
+    if findings.doubts_of_python > 0 {
+        remarks.push(format!(
+            "left out: {} values that were never written, in code and memory of the interpreter alone",
+            findings.doubts_of_python
+        ));
+    }
     Ok(CheckReport {
         tool: "Valgrind".to_owned(),
         exit_code: code(status),
         bugs: findings.bugs,
         leaks_of_python: findings.leaks_of_python,
-        remarks: findings.unread,
+        remarks,
     })
 }
 
