@@ -6,7 +6,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use neurogc_sites::{compare, export};
-use neurogc_wire::breakdown::MemoryReport;
 use neurogc_wire::sites::{AllocationMode, SiteTable};
 use neurogc_wire::trace;
 

@@ -1,8 +1,8 @@
 //! Programs that look as if they leaked. None may raise an alarm at any time.
 
-use neurogc_wire::breakdown::Breakdown;
 use super::leaking::{day, service_of_500_mb};
 use super::world::{Behaviour, HOUR, HOURS_6, HOURS_50, Healthy, MB, MINUTES_10, MINUTES_25, Plan, alarmed};
+use neurogc_wire::breakdown::Breakdown;
 
 const ADD: &str = "/srv/app/store.py:41 in add";
 

@@ -2,10 +2,10 @@
 
 use neurogc_wire::finding::FindingKind as Kind;
 
-use neurogc_wire::breakdown::Breakdown;
 use super::world::{
     Behaviour, HOUR, HOURS_6, HOURS_50, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, Truth, missed,
 };
+use neurogc_wire::breakdown::Breakdown;
 
 const ADD: &str = "/srv/app/store.py:41 in add";
 

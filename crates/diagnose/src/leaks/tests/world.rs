@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use neurogc_wire::breakdown::Breakdown;
 use neurogc_wire::finding::FindingKind;
 use neurogc_wire::memory_verdict::{ExplainedFinding, MemoryVerdict};
 
-use super::super::{Breakdown, ContainerFacts, MemoryEvidence, ProcessFigure, SiteFacts, TypeFacts, diagnose_memory};
+use super::super::{ContainerFacts, MemoryEvidence, ProcessFigure, SiteFacts, TypeFacts, diagnose_memory};
 
 pub(super) const MB: f64 = 1e6;
 pub(super) const HOUR: f64 = 3600.0;
