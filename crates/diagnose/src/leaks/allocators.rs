@@ -30,6 +30,9 @@ pub(super) const VISIBLE_BYTES: f64 = 12.0 * 1024.0 * 1024.0;
 const FREE_BYTES: u64 = 64 * MIB;
 const FREE_S: f64 = 100.0;
 
+/// Free memory that does not grow is worth an alarm from this on.
+const MUCH_FREE: u64 = 256 * MIB;
+
 /// More arenas than this are many.
 const MANY_ARENAS: u64 = 8;
 
@@ -193,7 +196,12 @@ fn free_finding(
     let evidence = vec![all.explain(figure), all.explain(ProcessFigure::Rss)];
     Draft {
         kind,
-        confidence: if share >= 0.5 { CERTAIN } else { LIKELY },
+        // What stays as it is, and is not much, may be what one large job has left.
+        confidence: match share {
+            _ if kind != FindingKind::ArenaExplosion && !growth.is_rising() && bytes < MUCH_FREE => POSSIBLE,
+            0.5.. => CERTAIN,
+            _ => LIKELY,
+        },
         what,
         holder: String::new(),
         site: String::new(),
