@@ -18,6 +18,8 @@ const SCRIPTS: &[(&str, &str)] = scripts![
     "huge_heap.py",
     "large_heap.py",
     "leak.py",
+    "leak_service.py",
+    "leak_service_fixed.py",
     "llm_loop.py",
     "mixed.py",
     "overload.py",

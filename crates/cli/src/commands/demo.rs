@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use neurogc_load::{
     Arrivals, Asks, Flow, Load, LoadOutcome as Drove, LoadPlan, PlanPart, Target, Users, drive, go_first,
 };
@@ -25,7 +25,7 @@ use crate::bench::window::MeasuredWindow;
 use crate::commands::bench::moment;
 use crate::demo::dashboard::{Dashboard, browse, has_screen};
 use crate::demo::side::DemoSide;
-use crate::demo::{lines, report, screen};
+use crate::demo::{leak, lines, report, screen};
 use crate::failure::{CommandResult, Failure};
 use crate::home::Home;
 use crate::probe;
@@ -43,15 +43,20 @@ const SCRIPT: &str = "demo.py";
 /// Run one service twice, without and with NeuroGC, side by side
 ///
 /// Both get the same load. The figures are shown live in the terminal and, if there is a display, in the dashboard. At
-/// the end there is a table and an HTML report. Nothing is installed; only Python's standard library is needed.
+/// the end there is a table and an HTML report. Nothing is installed; only Python's standard library is needed. `neurogc
+/// demo leak` runs a service that leaks and the same one without the leak instead, and shows the verdicts on both.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  neurogc demo\n  neurogc demo --seconds 20 --policy gap\n  neurogc demo --dashboard"
+    after_help = "Examples:\n  neurogc demo\n  neurogc demo --seconds 20 --policy gap\n  neurogc demo --dashboard\n  \
+                  neurogc demo leak"
 )]
 pub(crate) struct Arguments {
-    /// Seconds of load
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=3600))]
-    seconds: u64,
+    /// What is shown: collections, or a leak
+    #[arg(value_enum, default_value = "collections")]
+    what: DemoSubject,
+    /// Seconds of load, 60 if it is not given. With `leak`: how long the verdict may take, 300 if it is not given
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(2..=3600))]
+    seconds: Option<u64>,
     /// The policy of the second service
     #[arg(long, value_name = "P", default_value = "auto")]
     policy: String,
@@ -70,6 +75,15 @@ pub(crate) struct Arguments {
     out: Option<PathBuf>,
 }
 
+/// What a demo is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DemoSubject {
+    /// Collections, without and with NeuroGC
+    Collections,
+    /// A leak, and the verdict on it
+    Leak,
+}
+
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let with_dashboard = arguments.dashboard || (!arguments.no_dashboard && io::stdout().is_terminal() && has_screen());
     let default = if with_dashboard { MEASURED_DEFAULT } else { DEFAULT };
@@ -81,6 +95,10 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     if with.policy.is_none() {
         return Err(Failure::usage(format!("{} is not a policy of NeuroGC; use gap, for example", with.name)));
     }
+    let seconds = arguments.seconds.unwrap_or(match arguments.what {
+        DemoSubject::Collections => 60,
+        DemoSubject::Leak => 300,
+    });
     let interrupt = Interrupt::watch()?;
     let home = Home::find().map_err(Failure::failed)?;
     let python = arguments.python.clone().unwrap_or_else(probe::default_python);
@@ -90,7 +108,11 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     fs::create_dir_all(&folder)?;
     let scripts = scripts::write(&folder)?;
     let setting = ScriptSetup::new(&python, &home, &scripts, 1.0);
-    let demo = Demo { seconds: arguments.seconds, interrupt: &interrupt };
+    if arguments.what == DemoSubject::Leak {
+        let hub = with_dashboard.then(|| folder.join("hub"));
+        return leak::run(setting, Duration::from_secs(seconds), hub.as_deref(), &interrupt, out);
+    }
+    let demo = Demo { seconds, interrupt: &interrupt };
     writeln!(out, "starting the same service twice, without and with NeuroGC ({})…", with.name)?;
     out.flush()?;
     let mut services = demo.start(setting, [&without, &with])?;
@@ -119,7 +141,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
         measured.entries.push(ContenderTrials { contender, title, trials: vec![trial], failed: None });
     }
     let mut run = Run::new(machine, 1, false);
-    run.seconds = arguments.seconds as f64;
+    run.seconds = seconds as f64;
     run.scenarios.push(measured);
     let page = folder.join("report.html");
     fs::write(&page, report::page(&run, &sides[0].seen(), &sides[1].seen()))?;

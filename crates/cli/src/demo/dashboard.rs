@@ -89,6 +89,18 @@ impl Dashboard {
         Err("the hub has not found both services".to_owned())
     }
 
+    /// Where the memory of a process is seen, once the hub knows it.
+    pub(crate) fn memory_of(&self, pid: u32) -> Result<String, String> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(id) = self.id_of(pid) {
+                return Ok(format!("{}#/memory?id={id}", self.listening.url()));
+            }
+            thread::sleep(STEP);
+        }
+        Err("the hub has not found the service".to_owned())
+    }
+
     fn id_of(&self, pid: u32) -> Option<String> {
         let token = self.listening.tokens.as_ref().map(|tokens| format!("Bearer {}", tokens.full));
         let headers: Vec<_> = token.iter().map(|token| ("Authorization", token.as_str())).collect();
