@@ -14,7 +14,6 @@ use neurogc_wire::report::Frame;
 use serde_json::{Value, json};
 
 use super::tests::{TestHub, about, check_error};
-use super::*;
 use crate::peer::Peer;
 use crate::process::Source;
 
