@@ -162,7 +162,7 @@ impl Watch {
             .collect();
         let now_ms = unix_ms();
         let observed = self.observer.look(&self.file.rules, &watched, now_ms);
-        let notices = self.book.step(&self.file.rules, observed.sightings, &observed.present, now_ms);
+        let notices = self.book.step(&self.file.rules, observed, now_ms);
         self.send(notices);
     }
 

@@ -7,6 +7,17 @@ use neurogc_wire::buckets::Buckets;
 /// Fewer requests than this have no 99th percentile that is worth an alert.
 const FEWEST_REQUESTS: u64 = 10;
 
+/// A percentile of a while.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Percentile {
+    /// Too few requests have come, and the process has not been watched for the whole while yet.
+    TooEarly,
+    /// There were too few requests.
+    TooFew,
+    /// So many milliseconds.
+    Is(f64),
+}
+
 /// Windows of one process, by their lengths in milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct ProcessMeasures {
@@ -20,8 +31,8 @@ impl ProcessMeasures {
         self.memory.entry(over_ms).or_default().rate(now_ms, over_ms, rss as f64)
     }
 
-    /// The 99th percentile of the requests of the last while, in milliseconds.
-    pub(super) fn p99(&mut self, now_ms: u64, over_ms: u64, latency: &Buckets) -> Option<f64> {
+    /// The 99th percentile of the requests of the last while.
+    pub(super) fn p99(&mut self, now_ms: u64, over_ms: u64, latency: &Buckets) -> Percentile {
         self.latency.entry(over_ms).or_default().p99(now_ms, over_ms, latency)
     }
 }
@@ -65,7 +76,7 @@ struct LatencyWindow {
 }
 
 impl LatencyWindow {
-    fn p99(&mut self, now_ms: u64, over_ms: u64, latency: &Buckets) -> Option<f64> {
+    fn p99(&mut self, now_ms: u64, over_ms: u64, latency: &Buckets) -> Percentile {
         // The latest that is at least as old as the window is where it begins.
         while self.counts.get(1).is_some_and(|(t, _)| t + over_ms <= now_ms) {
             self.counts.pop_front();
@@ -73,8 +84,13 @@ impl LatencyWindow {
         if self.counts.back().is_none_or(|(t, _)| now_ms >= t + over_ms / LATENCY_POINTS) {
             self.counts.push_back((now_ms, latency.clone()));
         }
-        let lately = latency.since(&self.counts.front()?.1);
-        if lately.count() < FEWEST_REQUESTS { None } else { lately.quantile_ms(0.99) }
+        let Some((first, counts)) = self.counts.front() else { return Percentile::TooEarly };
+        let lately = latency.since(counts);
+        match lately.quantile_ms(0.99).filter(|_| lately.count() >= FEWEST_REQUESTS) {
+            Some(ms) => Percentile::Is(ms),
+            None if now_ms < first + over_ms => Percentile::TooEarly,
+            None => Percentile::TooFew,
+        }
     }
 }
 
@@ -120,17 +136,17 @@ mod tests {
         let mut measures = ProcessMeasures::default();
         let mut latency = Buckets::default();
         latency.add(900_000_000, 1000);
-        assert_eq!(measures.p99(0, MINUTE, &latency), None);
+        assert_eq!(measures.p99(0, MINUTE, &latency), Percentile::TooEarly);
         latency.add(5_000_000, 9);
-        assert_eq!(measures.p99(2000, MINUTE, &latency), None);
+        assert_eq!(measures.p99(2000, MINUTE, &latency), Percentile::TooEarly);
         latency.add(5_000_000, 991);
-        let p99 = measures.p99(4000, MINUTE, &latency).unwrap();
-        assert!((4.5..5.5).contains(&p99), "{p99}");
+        let p99 = measures.p99(4000, MINUTE, &latency);
+        assert!(matches!(p99, Percentile::Is(4.5..5.5)), "{p99:?}");
         latency.add(300_000_000, 100);
-        let p99 = measures.p99(20_000, MINUTE, &latency).unwrap();
-        assert!((280.0..320.0).contains(&p99), "{p99}");
+        let p99 = measures.p99(20_000, MINUTE, &latency);
+        assert!(matches!(p99, Percentile::Is(280.0..320.0)), "{p99:?}");
         // A minute later these requests are over, and there are no others.
         let later: Vec<_> = (11..=60).map(|step| measures.p99(step * 2000, MINUTE, &latency)).collect();
-        assert_eq!(later.last().unwrap(), &None);
+        assert_eq!(later.last().unwrap(), &Percentile::TooFew);
     }
 }

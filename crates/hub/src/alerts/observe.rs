@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use neurogc_wire::buckets::Buckets;
 use neurogc_wire::finding::Finding;
 
-use super::measure::ProcessMeasures;
+use super::measure::{Percentile, ProcessMeasures};
 use super::report::{AlertDetails, AlertProcess, AlertUnit};
 use super::rule::{AlertCondition, AlertRule};
 use super::state::{AlertKey, Sighting, shown};
@@ -37,6 +37,8 @@ pub(super) struct Watched<'p> {
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     pub(super) sightings: Vec<Sighting>,
+    /// Conditions that cannot be judged yet, because the process has not been watched for long enough.
+    pub(super) unmeasured: BTreeSet<AlertKey>,
     /// The processes that there are, and those that are looked for.
     pub(super) present: BTreeSet<String>,
 }
@@ -58,7 +60,12 @@ impl Observer {
         for process in processes {
             let measures = self.measures.entry(process.facts.id.clone()).or_default();
             for rule in rules.iter().filter(|rule| rule.is_about(process.facts)) {
-                observed.sightings.extend(sightings(rule, *process, measures, now_ms));
+                match sightings(rule, *process, measures, now_ms) {
+                    Some(found) => observed.sightings.extend(found),
+                    None => {
+                        observed.unmeasured.insert(key(rule, process.facts, String::new()));
+                    }
+                }
             }
         }
         self.look_for_absent(rules, processes, now_ms, &mut observed);
@@ -109,15 +116,25 @@ fn place(facts: &ProcessFacts) -> String {
     format!("{}/{}/{}", facts.host, facts.service, facts.role)
 }
 
-fn sightings(rule: &AlertRule, process: Watched<'_>, measures: &mut ProcessMeasures, now_ms: u64) -> Vec<Sighting> {
+fn key(rule: &AlertRule, facts: &ProcessFacts, subject: String) -> AlertKey {
+    AlertKey { rule: rule.name.clone(), process: facts.id.clone(), subject }
+}
+
+/// What a rule sees of a process; `None` where that cannot be said yet.
+fn sightings(
+    rule: &AlertRule,
+    process: Watched<'_>,
+    measures: &mut ProcessMeasures,
+    now_ms: u64,
+) -> Option<Vec<Sighting>> {
     let sighting = |subject: String, holds, details| Sighting {
-        key: AlertKey { rule: rule.name.clone(), process: process.facts.id.clone(), subject },
+        key: key(rule, process.facts, subject),
         holds,
         process: AlertProcess::of(process.facts),
         details,
     };
     let one = |holds, details| vec![sighting(String::new(), holds, details)];
-    match &rule.condition {
+    Some(match &rule.condition {
         AlertCondition::Finding { kinds, confidence } => {
             let mut found: Vec<Sighting> = Vec::new();
             for finding in process.findings {
@@ -134,20 +151,23 @@ fn sightings(rule: &AlertRule, process: Watched<'_>, measures: &mut ProcessMeasu
             found
         }
         AlertCondition::Growth { bytes_h, over_ms } => {
-            let Some(rate) = growth(process, measures, now_ms, *over_ms) else { return Vec::new() };
+            let (rate, is_measured) = growth(process, measures, now_ms, *over_ms);
             if rate < bytes_h * NEAR {
-                return Vec::new();
+                return is_measured.then(Vec::new);
             }
             let text = format!("memory grows by {}/h; it is {} now", size(rate), size(process.rss as f64));
             one(rate >= *bytes_h, with_leak(process, text, rate, AlertUnit::BytesPerHour))
         }
         AlertCondition::LimitIn { ms, over_ms } => {
-            let rate = growth(process, measures, now_ms, *over_ms).filter(|rate| *rate > 0.0);
-            let (Some(limit), Some(rate)) = (process.limit, rate) else { return Vec::new() };
+            let (rate, is_measured) = growth(process, measures, now_ms, *over_ms);
+            let Some(limit) = process.limit else { return Some(Vec::new()) };
+            if rate <= 0.0 {
+                return is_measured.then(Vec::new);
+            }
             let left_s = limit.saturating_sub(process.rss) as f64 / rate * 3600.0;
             let most_s = *ms as f64 / 1e3;
             if left_s > most_s / NEAR {
-                return Vec::new();
+                return is_measured.then(Vec::new);
             }
             let text = format!(
                 "the memory limit of {} is reached in {} at {}/h; memory is {} now",
@@ -159,7 +179,8 @@ fn sightings(rule: &AlertRule, process: Watched<'_>, measures: &mut ProcessMeasu
             one(left_s < most_s, with_leak(process, text, left_s, AlertUnit::SecondsLeft))
         }
         AlertCondition::P99 { ms, over_ms } => match measures.p99(now_ms, *over_ms, process.latency) {
-            Some(p99) if p99 > ms * NEAR => {
+            Percentile::TooEarly => return None,
+            Percentile::Is(p99) if p99 > ms * NEAR => {
                 let while_ = time(*over_ms as f64);
                 let text = format!("p99 of the last {while_} is {}; it may be {}", time(p99), time(*ms));
                 let details =
@@ -169,14 +190,16 @@ fn sightings(rule: &AlertRule, process: Watched<'_>, measures: &mut ProcessMeasu
             _ => Vec::new(),
         },
         AlertCondition::Gone => Vec::new(),
-    }
+    })
 }
 
-/// How fast memory grows: as the hub has measured, or as the agent says of a leak that it is sure of, which is sooner.
-fn growth(process: Watched<'_>, measures: &mut ProcessMeasures, now_ms: u64, over_ms: u64) -> Option<f64> {
+/// How fast memory grows: as the hub has measured, or as the agent says of a leak that it is sure of, which is sooner. And
+/// whether the hub has measured it.
+fn growth(process: Watched<'_>, measures: &mut ProcessMeasures, now_ms: u64, over_ms: u64) -> (f64, bool) {
     let measured = measures.growth(now_ms, over_ms, process.rss);
     let leaks = process.findings.iter().filter(|finding| finding.is_alarm() && finding.rate_bytes_h > 0.0);
-    leaks.map(|finding| finding.rate_bytes_h).chain(measured).reduce(f64::max)
+    let rate = leaks.map(|finding| finding.rate_bytes_h).chain(measured).reduce(f64::max);
+    (rate.unwrap_or(0.0), measured.is_some())
 }
 
 fn subject(finding: &Finding) -> String {

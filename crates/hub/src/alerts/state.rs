@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::notice::{AlertEvent, AlertNotice};
+use super::observe::Observed;
 use super::report::{AlertDetails, AlertProcess, AlertReport, AlertState, AlertUnit};
 use super::rule::AlertRule;
 use super::words::{size, time};
@@ -66,14 +67,9 @@ pub(super) struct AlertBook {
 }
 
 impl AlertBook {
-    /// Takes in what is so now. `present` are the processes that there are. The answer is what is to be told.
-    pub(super) fn step(
-        &mut self,
-        rules: &[AlertRule],
-        sightings: Vec<Sighting>,
-        present: &BTreeSet<String>,
-        now_ms: u64,
-    ) -> Vec<AlertNotice> {
+    /// Takes in what is so now. The answer is what is to be told.
+    pub(super) fn step(&mut self, rules: &[AlertRule], observed: Observed, now_ms: u64) -> Vec<AlertNotice> {
+        let Observed { sightings, unmeasured, present } = observed;
         let mut notices = Vec::new();
         let seen: BTreeSet<_> = sightings.iter().map(|sighting| sighting.key.clone()).collect();
         for sighting in sightings {
@@ -90,6 +86,10 @@ impl AlertBook {
             }
             if entry.fired_ms.is_none() {
                 ended.push((key.clone(), ""));
+                continue;
+            }
+            if is_present && unmeasured.contains(key) {
+                entry.over_ms = None;
                 continue;
             }
             let over_ms = *entry.over_ms.get_or_insert(now_ms);

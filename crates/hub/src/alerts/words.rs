@@ -41,7 +41,11 @@ pub(super) fn size(bytes: f64) -> String {
 }
 
 fn number_text(number: f64) -> String {
-    if number >= 10.0 || number.fract() < 0.05 { format!("{number:.0}") } else { format!("{number:.1}") }
+    if number >= 9.95 || (number * 10.0).round() % 10.0 == 0.0 {
+        format!("{number:.0}")
+    } else {
+        format!("{number:.1}")
+    }
 }
 
 #[cfg(test)]
