@@ -39,17 +39,16 @@ impl AlertEngine {
     /// Starts the thread, with the rules of a file that has been read.
     pub(crate) fn start(hub: Arc<Hub>, path: PathBuf, file: AlertFile, data: &Path) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
-        let hangup = {
-            // Before the hub says that it listens: from then on the signal does not end it.
+        let (hangup, mut watch) = {
+            // Before the hub says that it listens: from then on the signal does not end it, and the API tells the rules.
             let _inside = runtime.enter();
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?
+            let hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
+            (hangup, Watch::new(hub, path, file, data.join(KEPT)))
         };
-        let kept = data.join(KEPT);
+        watch.tell();
         let (stop, stopped) = oneshot::channel();
         let work = move || {
             runtime.block_on(async {
-                let mut watch = Watch::new(hub, path, file, kept);
-                watch.tell();
                 tokio::select! {
                     () = watch.run(hangup) => {}
                     _ = stopped => {}
