@@ -4,7 +4,9 @@ import contextlib
 import http.server
 import json
 import re
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -23,8 +25,8 @@ SECRET = "T0-SECRET"
 
 
 @contextlib.contextmanager
-def webhook(answers=()):
-    """A server that takes alerts. It answers with these statuses first, and then with 200."""
+def webhook(answers=(), tls=None):
+    """A server that takes alerts. It answers with these statuses first, and then with 200. `tls` is its certificate and key."""
     came, answers = [], list(answers)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -40,9 +42,13 @@ def webhook(answers=()):
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/{SECRET}", came
+            yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/{SECRET}", came
         finally:
             server.shutdown()
 
@@ -172,8 +178,8 @@ def test_a_service_that_has_gone_is_told_of(tmp_path):
                 eventually(lambda: [it["event"] for it in of(came)] == ["firing", "resolved"], within=30)
 
 
-def run(*words):
-    return subprocess.run([binary(), "hub", *words], capture_output=True, text=True, env=environment(), timeout=60)
+def run(*words, **env):
+    return subprocess.run([binary(), "hub", *words], capture_output=True, text=True, env=environment(**env), timeout=60)
 
 
 def test_files_are_checked_and_channels_tested_before_the_hub_runs(tmp_path):
@@ -192,3 +198,19 @@ def test_files_are_checked_and_channels_tested_before_the_hub_runs(tmp_path):
         done = run("--alerts", str(rules), "--test-alert")
         assert done.returncode == 1 and "web: not sent: it answers HTTP 404" in done.stdout
     assert run("--check").returncode == 2
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
+def test_a_webhook_over_https_needs_a_certificate_that_is_trusted(tmp_path):
+    rules, key, certificate = (tmp_path / name for name in ("alerts.toml", "key.pem", "certificate.pem"))
+    words = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+    made = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", "-x509", *made, *words], check=True, capture_output=True)
+    with webhook(tls=(certificate, key)) as (url, came):
+        rules.write_text(f'[channel.web]\nwebhook = "{url}/web"\n[[rule]]\nname = "leak"\nfinding = "leak"\n')
+        done = run("--alerts", str(rules), "--test-alert", SSL_CERT_FILE=certificate)
+        assert (done.returncode, done.stdout) == (0, "log: sent\nweb: sent\n"), done.stdout
+        assert of(came)[0]["event"] == "test"
+        done = run("--alerts", str(rules), "--test-alert")
+        assert done.returncode == 1 and "web: not sent: " in done.stdout and "certificate" in done.stdout
+        assert SECRET not in done.stdout + done.stderr

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Where to post.
 #[derive(Clone)]
-pub(crate) struct Destination {
+pub(crate) struct PostAddress {
     tls: bool,
     host: String,
     port: Option<u16>,
@@ -24,14 +24,14 @@ pub(crate) struct Destination {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl std::fmt::Debug for Destination {
+impl std::fmt::Debug for PostAddress {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Not derived: the path and the headers may hold secrets.
-        write!(to, "Destination({self})")
+        write!(to, "PostAddress({self})")
     }
 }
 
-impl std::fmt::Display for Destination {
+impl std::fmt::Display for PostAddress {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.port {
             Some(port) => write!(to, "{}:{port}", self.host),
@@ -40,7 +40,7 @@ impl std::fmt::Display for Destination {
     }
 }
 
-impl std::str::FromStr for Destination {
+impl std::str::FromStr for PostAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -60,7 +60,7 @@ impl std::str::FromStr for Destination {
     }
 }
 
-impl Destination {
+impl PostAddress {
     /// The same with other values where the address says nothing of them.
     pub(crate) fn or(mut self, port: u16, path: &str) -> Self {
         self.port = self.port.or(Some(port));
@@ -103,7 +103,7 @@ fn passing(error: impl std::fmt::Display) -> SendFailure {
 }
 
 /// Posts a text of JSON. The caller limits the time.
-pub(crate) async fn post(to: &Destination, json: String) -> Result<(), SendFailure> {
+pub(crate) async fn post(to: &PostAddress, json: String) -> Result<(), SendFailure> {
     let name = to.host.trim_start_matches('[').trim_end_matches(']');
     let port = to.port.unwrap_or(if to.tls { 443 } else { 80 });
     let stream = TcpStream::connect((name, port)).await.map_err(passing)?;
@@ -123,7 +123,7 @@ pub(crate) async fn post(to: &Destination, json: String) -> Result<(), SendFailu
     Err(if again { SendFailure::Passing(answer) } else { SendFailure::Final(answer) })
 }
 
-async fn exchange<S>(to: &Destination, stream: S, json: String) -> Result<StatusCode, SendFailure>
+async fn exchange<S>(to: &PostAddress, stream: S, json: String) -> Result<StatusCode, SendFailure>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_without_its_secrets() {
-        let read = |text: &str| text.parse::<Destination>();
+        let read = |text: &str| text.parse::<PostAddress>();
         let slack = read("https://hooks.example/services/T0/SECRET?x=SECRET").unwrap().with("x-key", "SECRET").unwrap();
-        assert_eq!(format!("{slack} {slack:?}"), "hooks.example Destination(hooks.example)");
+        assert_eq!(format!("{slack} {slack:?}"), "hooks.example PostAddress(hooks.example)");
         assert_eq!(slack.url(), "https://hooks.example/services/T0/SECRET?x=SECRET");
         assert_eq!(read("http://[::1]:8080").unwrap().to_string(), "[::1]:8080");
         for wrong in ["", "x", "ftp://x", "https://", "//x", "https://a:SECRET@x/", "https://x y"] {

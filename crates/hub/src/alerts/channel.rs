@@ -9,7 +9,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::notice::AlertNotice;
-use crate::post::{Destination, SendFailure, post};
+use crate::post::{PostAddress, SendFailure, post};
 
 /// How long one attempt may take, where the file does not say.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(crate) enum AlertChannel {
     Log,
-    Web { to: Destination, slack: bool, patience: Duration },
+    Web { to: PostAddress, slack: bool, patience: Duration },
     Command { program: String, arguments: Vec<String>, patience: Duration },
 }
 
@@ -28,7 +28,7 @@ fn patience(timeout_ms: Option<u64>) -> Duration {
 
 impl AlertChannel {
     pub(super) fn web(
-        to: Destination,
+        to: PostAddress,
         slack: bool,
         headers: &[(String, String)],
         timeout_ms: Option<u64>,

@@ -1,3 +1,4 @@
+//! Files with rules: what is read from them, and what is wrong with others.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What rules see of a process over a while.
+
 use neurogc_wire::finding::FindingKind;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What is told of alerts, step by step, and for any steps.
+
 use proptest::prelude::*;
 
 use super::*;

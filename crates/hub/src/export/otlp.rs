@@ -14,7 +14,7 @@ use super::{BOUNDS_MS, cumulative};
 use crate::clock::unix_ms;
 use crate::facts::ProcessFacts;
 use crate::hub::Hub;
-use crate::post::{Destination, SendFailure, post};
+use crate::post::{PostAddress, SendFailure, post};
 use crate::process::Presence;
 
 /// How often, and how long a collector may take.
@@ -30,13 +30,13 @@ static METRICS: LazyLock<Vec<OtlpMetric>> = LazyLock::new(catalogue::metrics::ot
 
 /// A collector.
 #[derive(Clone, Debug)]
-pub struct OtlpCollector(Destination);
+pub struct OtlpCollector(PostAddress);
 
 impl std::str::FromStr for OtlpCollector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let to: Destination = text.parse().map_err(|_| "it must look like http://127.0.0.1:4318".to_owned())?;
+        let to: PostAddress = text.parse().map_err(|_| "it must look like http://127.0.0.1:4318".to_owned())?;
         Ok(Self(to.or(PORT, PATH)))
     }
 }
