@@ -14,10 +14,11 @@ import time
 
 import pytest
 from hub import Console, Hub
-from observed import binary, environment, eventually
+from observed import binary, environment, eventually, start
 
 pytestmark = [
     pytest.mark.needs_agent,
+    pytest.mark.twice,
     pytest.mark.skipif(not binary(), reason="the command has not been built"),
 ]
 
@@ -176,6 +177,48 @@ def test_a_service_that_has_gone_is_told_of(tmp_path):
             # Another one takes its place.
             with Console(NEUROGC_SERVICE="gone-shop"):
                 eventually(lambda: [it["event"] for it in of(came)] == ["firing", "resolved"], within=30)
+
+
+LEAK = """
+import sys, time
+seen = {}
+def work(number):
+    for part in range(3):
+        seen[(number, part)] = [number, "x" * 300 + str(number)]
+print("started", flush=True)
+for number in range(10**9):
+    work(number)
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 12), reason="it takes three minutes: one version is enough")
+def test_a_leak_is_told_once_with_its_holder(tmp_path):
+    rules, script = tmp_path / "alerts.toml", tmp_path / "leaking.py"
+    script.write_text(LEAK)
+    program = start(sys.executable, str(script), NEUROGC_SERVICE="leaking")
+    try:
+        with webhook() as (url, came):
+            rule = '[[rule]]\nname = "leak"\nfinding = "leak"\nservice = "leaking"\n'
+            rules.write_text(f'[channel.web]\nwebhook = "{url}/web"\n{rule}')
+            with Hub(tmp_path / "data", "--alerts", str(rules)) as hub:
+                hub.wait_for(program.pid)
+                eventually(lambda: of(came), within=190, what="the alert")
+                # The hub looks at the rules every two seconds.
+                seen = hub.find(program.pid)["seen_ms"]
+                hub.wait_for(program.pid, lambda process: process["seen_ms"] > seen + 9000)
+                [told] = of(came)
+                assert (told["event"], told["alert"]["certainty"] in ("likely", "certain")) == ("firing", True)
+                program.kill()
+                program.communicate()
+                eventually(lambda: of(came)[1:], within=30)
+                assert [it["event"] for it in of(came)] == ["firing", "resolved"]
+                assert of(came)[1]["changes"] == ["the process has ended"]
+                (tmp_path / "told.json").write_text(json.dumps(told, indent=1))
+    finally:
+        if program.poll() is None:
+            program.kill()
+            program.communicate()
 
 
 def run(*words, **env):

@@ -47,6 +47,14 @@ fn a_file_is_read() {
 }
 
 #[test]
+fn the_example_of_the_documentation_is_right() {
+    let page = include_str!("../../../../docs/alerts.md");
+    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let file = parse(example, |_| Some("https://hooks.example/x".to_owned())).unwrap();
+    assert_eq!((file.rules.len(), file.channels.len()), (4, 4));
+}
+
+#[test]
 fn what_is_wrong_is_told_with_its_line() {
     let rule = |rest: &str| format!("[[rule]]\nname = \"a\"\n{rest}\n");
     check("", "?", "no rule");

@@ -20,6 +20,9 @@ const NEAR_CONFIDENCE: f64 = 0.1;
 const MOST_ABSENT: usize = 5000;
 const ABSENT_MS: u64 = 86_400_000;
 
+/// Findings of one process that are looked at: the most important come first.
+const MOST_FINDINGS: usize = 32;
+
 /// Bytes of a text that is a part of an alert's name.
 const LONGEST_SUBJECT: usize = 200;
 
@@ -137,7 +140,7 @@ fn sightings(
     Some(match &rule.condition {
         AlertCondition::Finding { kinds, confidence } => {
             let mut found: Vec<Sighting> = Vec::new();
-            for finding in process.findings {
+            for finding in process.findings.iter().take(MOST_FINDINGS) {
                 let near = finding.confidence >= confidence - NEAR_CONFIDENCE;
                 if !near || !kinds.iter().any(|kind| kind.covers(finding.kind)) {
                     continue;
