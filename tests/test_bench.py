@@ -138,6 +138,15 @@ def test_a_short_demo_shows_both_sides_and_leaves_a_report(tmp_path):
     assert children_of(folder) == []
 
 
+def test_a_demo_of_a_leak_shows_the_verdicts_on_both_services(tmp_path):
+    folder = tmp_path / "demo"
+    demo = start("demo", "leak", "--seconds", 15, "--out", folder)
+    out, err = demo.communicate(timeout=60)
+    assert demo.returncode == 0, err
+    assert "without the leak" in out and out.count(" resident, ") == 2, out
+    assert children_of(folder) == []
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("when", ["starting", "s   without"])
 def test_the_demo_leaves_no_process_behind(tmp_path, how, when):

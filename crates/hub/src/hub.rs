@@ -11,6 +11,7 @@ use neurogc_wire::trace::Record;
 use serde::Serialize;
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::alerts::AlertsReport;
 use crate::budget::{ARRIVING, FIGURES, FIGURES_EACH, Full, Held, Over, PROCESSES};
 use crate::clock::{exact_unix_ms, unix_ms};
 use crate::event::Event;
@@ -44,6 +45,8 @@ pub(crate) struct Hub {
     numbers: AtomicU64,
     /// Who was refused last, and why.
     refusal: Mutex<Option<String>>,
+    /// How alerts stand.
+    alerts: Mutex<Arc<AlertsReport>>,
 }
 
 /// What has come in.
@@ -100,6 +103,7 @@ impl Hub {
             // An agent may still hold the answer to a number of the hub that ran before this one.
             numbers: AtomicU64::new(now.saturating_mul(1000)),
             refusal: Mutex::default(),
+            alerts: Mutex::default(),
         }
     }
 
@@ -128,6 +132,16 @@ impl Hub {
     /// Who was refused last, and why.
     pub(crate) fn last_refusal(&self) -> Option<String> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How alerts stand.
+    pub(crate) fn alerts(&self) -> Arc<AlertsReport> {
+        Arc::clone(&self.alerts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Says how alerts stand.
+    pub(crate) fn set_alerts(&self, report: AlertsReport) {
+        *self.alerts.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(report);
     }
 
     /// Takes a frame in and gives what its sender shall do.

@@ -1,10 +1,11 @@
 //! Collects from many agents, keeps their history, and serves it to people and programs.
 //!
 //! `follow` and `api` bring reports in, `hub` knows who reports and tells browsers, `store` keeps history, `heaps` takes
-//! and analyses heap dumps, `export` has figures for other systems. Nothing here waits for an agent, a browser or a disk.
+//! and analyses heap dumps, `export` has figures for other systems, `alerts` sends messages. Nothing here waits for an agent, a browser or a disk.
 
 #![forbid(unsafe_code)]
 
+pub mod alerts;
 mod api;
 mod assets;
 mod budget;
@@ -22,6 +23,7 @@ mod message;
 mod own_cost;
 mod patient;
 mod peer;
+mod post;
 mod process;
 mod recording;
 mod row;

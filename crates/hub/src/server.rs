@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::alerts::{self, AlertEngine, AlertFileError};
 use crate::api::{App, router};
 use crate::export::otlp::{OtlpCollector, export};
 use crate::follow::{Sockets, follow_all};
@@ -54,6 +55,8 @@ pub struct Config {
     pub recordings: Option<PathBuf>,
     /// Where to send metrics.
     pub collector: Option<OtlpCollector>,
+    /// The file with rules of alerts.
+    pub alerts: Option<PathBuf>,
     /// How agents on this machine are found.
     pub sockets: Sockets,
 }
@@ -113,6 +116,9 @@ pub enum HubError {
         /// What the kernel says.
         source: std::io::Error,
     },
+    /// The file with rules of alerts cannot be used.
+    #[error(transparent)]
+    Alerts(#[from] AlertFileError),
     /// There is no store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -143,6 +149,10 @@ fn tokens(access: Access, folder: &Path) -> Result<Option<Tokens>, HubError> {
 }
 
 async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), HubError> {
+    let alerts = match config.alerts {
+        Some(path) => Some((alerts::read(&path)?, path)),
+        None => None,
+    };
     let store = Store::open(&config.data, config.limit)?;
     let tokens = tokens(config.access, &config.data)?;
     let listener =
@@ -151,6 +161,8 @@ async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), Hub
     let hub = Arc::new(Hub::new(host_name(), store));
     let (gate, shelf) = (Gate::new(tokens.clone(), address), Shelf::new(&config.data, config.recordings));
     let app = Arc::new(App::new(Arc::clone(&hub), gate, shelf, Heaps::new(&config.data)));
+    let start = |(file, path)| AlertEngine::start(Arc::clone(&hub), path, file, &config.data);
+    let _alerts = alerts.map(start).transpose()?;
     ready(&Listening { address, tokens });
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;

@@ -5,6 +5,73 @@ import type { Cause, Conduct, Status } from "./status";
 /** Values by the names of series. */
 export type Values = Record<string, number | null>;
 
+/** What an alert says. */
+export type AlertDetails = {
+  /** What is the matter, as a sentence. */
+  text: string;
+  /** The kind of the finding; empty where it is none. */
+  kind: string;
+  /** `certain`, `likely` or `possible`; empty where it is no finding. */
+  certainty: string;
+  holder: string;
+  site: string;
+  advice: string;
+  /** The page of the documentation. */
+  doc: string;
+  /** What the rule measures: bytes per hour, milliseconds of a percentile, or seconds until the limit. */
+  value: number | null;
+  unit: AlertUnit;
+};
+
+/** The process that an alert is about. */
+export type AlertProcess = {
+  id: string;
+  host: string;
+  pid: number;
+  service: string;
+  role: string;
+  command: string;
+};
+
+/** One alert. */
+export type AlertReport = AlertDetails & {
+  id: string;
+  rule: string;
+  state: AlertState;
+  process: AlertProcess;
+  /** Since when the condition has held. */
+  since_ms: number;
+  /** When it was told. */
+  fired_ms: number | null;
+  resolved_ms: number | null;
+  /** How often a change was told. */
+  changes: number;
+};
+
+/** Whether an alert is told already, or over. */
+export type AlertState = "pending" | "firing" | "resolved";
+
+/** The unit of a value. */
+export type AlertUnit = "bytes_per_hour" | "milliseconds" | "seconds_left";
+
+/** The state of alerts: the answer of `/api/v1/alerts`. */
+export type AlertsReport = {
+  /** Whether the hub was started with rules. */
+  enabled: boolean;
+  /** Where the rules are; empty where there are none. */
+  file: string;
+  /** Why the file as it is now is not used; the rules that were read before are in force. */
+  file_error: string | null;
+  rules: RuleReport[];
+  channels: ChannelReport[];
+  /** Those that fire, and those that will if their condition holds for long enough. */
+  alerts: AlertReport[];
+  /** The latest that have ended, the last one first. */
+  resolved: AlertReport[];
+  /** Alerts that there was no room for. */
+  dropped: number;
+};
+
 /** Each is an object of numbers, by the names of budgets. */
 export type BudgetReport = {
   limits: unknown;
@@ -26,6 +93,20 @@ export type CensusCourse = {
   bytes: number[];
   types: TypeCourse[];
   containers: ContainerCourse[];
+};
+
+/** A channel, without its secrets. */
+export type ChannelReport = {
+  name: string;
+  /** What it is, with the host of a webhook or the program of a command. */
+  what: string;
+  sent: number;
+  /** Messages that did not arrive after all attempts. */
+  failed: number;
+  /** Messages that there was no room for. */
+  dropped: number;
+  waiting: number;
+  last_error: string | null;
 };
 
 /** Values of several series at the same times. */
@@ -558,6 +639,16 @@ export type RecordingHead = {
 
 /** How its reports come. */
 export type ReportWay = "socket" | "push" | "history";
+
+/** A rule. */
+export type RuleReport = {
+  name: string;
+  /** What must be so, in words. */
+  condition: string;
+  /** The channels that are told. */
+  to: string[];
+  firing: number;
+};
 
 /** A whole run. */
 export type Run = {

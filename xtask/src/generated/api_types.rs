@@ -19,6 +19,7 @@ pub(crate) const SOURCES: &[&str] = &[
     "crates/heap/src/views/mod.rs",
     "crates/heap/src/views/suspects.rs",
     "crates/heap/src/views/tree.rs",
+    "crates/hub/src/alerts/report.rs",
     "crates/hub/src/api/chart.rs",
     "crates/hub/src/api/compare.rs",
     "crates/hub/src/api/heaps.rs",
@@ -68,6 +69,7 @@ const ANSWERS: &[&str] = &[
     "HeapBranches",
     "HeapPaths",
     "HeapGrowth",
+    "AlertsReport",
 ];
 
 /// Types that write themselves as values by the names of series.

@@ -3,10 +3,11 @@
 use std::env;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use neurogc_hub::alerts;
 use neurogc_hub::{Access, Config, HubError, Listening, OtlpCollector};
 use neurogc_settings::HUB_PORT;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,7 +24,8 @@ use crate::{own_hub, process};
 /// is kept for 7 days. Prometheus metrics are at /metrics.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc hub\n  neurogc hub --listen 0.0.0.0:7077\n  \
-                        neurogc hub --otlp http://127.0.0.1:4318")]
+                        neurogc hub --otlp http://127.0.0.1:4318\n  \
+                        neurogc hub --alerts alerts.toml --test-alert")]
 pub(crate) struct Arguments {
     /// Where to listen: an address, a port, or both; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7077", value_parser = listen_address)]
@@ -47,6 +49,15 @@ pub(crate) struct Arguments {
     /// Send metrics to this OpenTelemetry collector every 10 s
     #[arg(long, value_name = "URL")]
     otlp: Option<OtlpCollector>,
+    /// Send alerts by the rules in this file (docs/alerts.md); it is read again when it changes
+    #[arg(long, value_name = "FILE")]
+    alerts: Option<PathBuf>,
+    /// Check the file with the rules, show what is in it, and end
+    #[arg(long, requires = "alerts")]
+    check: bool,
+    /// Send a test alert to every channel of the file with the rules, and end
+    #[arg(long, requires = "alerts", conflicts_with = "check")]
+    test_alert: bool,
     /// Follow the agents whose sockets are in this directory instead of those of this user; for containers
     #[arg(long, value_name = "DIR")]
     sockets: Option<PathBuf>,
@@ -59,6 +70,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
+    if let Some(file) = arguments.alerts.as_deref().filter(|_| arguments.check || arguments.test_alert) {
+        return if arguments.check { check_alerts(file, out) } else { test_alerts(file, out) };
+    }
     let data = arguments
         .data
         .or_else(default_data)
@@ -94,6 +108,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
         limit: arguments.disk_mb << 20,
         recordings: arguments.recordings,
         collector: arguments.otlp,
+        alerts: arguments.alerts,
         sockets,
     };
     have_descriptors();
@@ -104,10 +119,35 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
         told = tell(hub, arguments.json, out);
     });
     ran.map_err(|error| match error {
-        HubError::Open(_) | HubError::Token | HubError::Tokens(_) => Failure::usage(error.to_string()),
+        HubError::Open(_) | HubError::Token | HubError::Tokens(_) | HubError::Alerts(_) => {
+            Failure::usage(error.to_string())
+        }
         error => Failure::failed(error.to_string()),
     })?;
     Ok(told?)
+}
+
+/// Shows what is in a file with rules.
+fn check_alerts(file: &Path, out: &mut dyn Write) -> CommandResult {
+    for line in alerts::check(file).map_err(|error| Failure::usage(error.to_string()))? {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Tests every channel of a file with rules.
+fn test_alerts(file: &Path, out: &mut dyn Write) -> CommandResult {
+    let mut failed = 0;
+    for (channel, outcome) in alerts::test(file).map_err(|error| Failure::usage(error.to_string()))? {
+        match outcome {
+            Ok(()) => writeln!(out, "{channel}: sent")?,
+            Err(reason) => {
+                failed += 1;
+                writeln!(out, "{channel}: not sent: {reason}")?;
+            }
+        }
+    }
+    if failed > 0 { Err(Failure::failed(format!("{failed} of the channels did not take the alert"))) } else { Ok(()) }
 }
 
 /// Says where it listens, with the token.

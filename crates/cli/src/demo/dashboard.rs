@@ -58,6 +58,7 @@ impl Dashboard {
             limit: LIMIT,
             recordings: None,
             collector: None,
+            alerts: None,
             sockets: Arc::new(move || Rendezvous::of_this_machine().sockets().into_iter().filter(is_ours).collect()),
         };
         let (to, begun) = channel();

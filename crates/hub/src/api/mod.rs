@@ -95,6 +95,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let recording = "/api/v1/recordings/{id}";
     Router::new()
         .route("/api/v1/hub", get(own::hub))
+        .route("/api/v1/alerts", get(own::alerts))
         .route("/api/v1/processes", get(processes::list))
         .route(one, get(processes::one))
         .route(&format!("{one}/series"), get(processes::series))

@@ -114,6 +114,11 @@ pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<
     .into_response()
 }
 
+/// How alerts stand.
+pub(super) async fn alerts(State(app): State<Arc<App>>) -> Response {
+    axum::Json(&*app.hub.alerts()).into_response()
+}
+
 /// The length before each frame.
 const LENGTH: usize = 4;
 

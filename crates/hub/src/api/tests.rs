@@ -198,6 +198,12 @@ async fn latencies_are_counted_by_step_and_level() {
 }
 
 #[tokio::test]
+async fn alerts_are_told_without_rules_too() {
+    let (_, alerts) = TestHub::new().get("/api/v1/alerts").await;
+    assert_eq!((&alerts["enabled"], &alerts["alerts"]), (&json!(false), &json!([])));
+}
+
+#[tokio::test]
 async fn another_policy_is_an_event() {
     let scene = TestHub::new();
     let id = scene.report(7, "observe");

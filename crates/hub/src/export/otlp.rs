@@ -3,23 +3,18 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::{Request, Uri, header};
-use hyper_util::rt::TokioIo;
 use neurogc_wire::buckets::Distribution;
 use neurogc_wire::catalogue::metrics::{Form, OtlpMetric};
 use neurogc_wire::catalogue::{self, Attribute, HISTOGRAMS};
 use neurogc_wire::report::Sample;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use super::{BOUNDS_MS, cumulative};
 use crate::clock::unix_ms;
 use crate::facts::ProcessFacts;
 use crate::hub::Hub;
+use crate::post::{PostAddress, SendFailure, post};
 use crate::process::Presence;
 
 /// How often, and how long a collector may take.
@@ -27,6 +22,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where collectors take metrics, if nothing else is said.
+const PORT: u16 = 4318;
 const PATH: &str = "/v1/metrics";
 
 /// All metrics of a process but histograms.
@@ -34,24 +30,14 @@ static METRICS: LazyLock<Vec<OtlpMetric>> = LazyLock::new(catalogue::metrics::ot
 
 /// A collector.
 #[derive(Clone, Debug)]
-pub struct OtlpCollector {
-    address: String,
-    path: String,
-}
+pub struct OtlpCollector(PostAddress);
 
 impl std::str::FromStr for OtlpCollector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "it must look like http://127.0.0.1:4318".to_owned();
-        let uri: Uri = text.parse().map_err(|_| wrong())?;
-        if uri.scheme_str() == Some("https") {
-            return Err("the hub speaks no TLS; name a collector on this machine, which can pass metrics on".to_owned());
-        }
-        let host = uri.host().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
-        let address = format!("{host}:{}", uri.port_u16().unwrap_or(4318));
-        let path = if uri.path() == "/" { PATH } else { uri.path() };
-        Ok(Self { address, path: path.to_owned() })
+        let to: PostAddress = text.parse().map_err(|_| "it must look like http://127.0.0.1:4318".to_owned())?;
+        Ok(Self(to.or(PORT, PATH)))
     }
 }
 
@@ -63,36 +49,16 @@ pub(crate) async fn export(hub: Arc<Hub>, collector: OtlpCollector) {
         ticks.tick().await;
         let told = Arc::clone(&hub);
         let Ok(message) = tokio::task::spawn_blocking(move || message(&told)).await else { continue };
-        match timeout(PATIENCE, send(&collector, message)).await.unwrap_or_else(|_| Err("it takes too long".to_owned()))
-        {
+        let sent = timeout(PATIENCE, post(&collector.0, message)).await;
+        match sent.unwrap_or_else(|_| Err(SendFailure::Passing("it takes too long".to_owned()))) {
             Ok(()) => away = false,
             Err(reason) if !away => {
                 away = true;
-                eprintln!("neurogc: metrics do not reach {}: {reason}. They are tried again", collector.address);
+                eprintln!("neurogc: metrics do not reach {}: {reason}. They are tried again", collector.0);
             }
             Err(_) => {}
         }
     }
-}
-
-async fn send(collector: &OtlpCollector, message: String) -> Result<(), String> {
-    const LONGEST: usize = 64 * 1024;
-    let stream = TcpStream::connect(&collector.address).await.map_err(|error| error.to_string())?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    // It ends with this, also where the collector never answers.
-    let mut tasks = JoinSet::new();
-    tasks.spawn(connection);
-    let request = Request::post(&collector.path)
-        .header(header::HOST, &collector.address)
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::CONNECTION, "close")
-        .body(Full::new(Bytes::from(message)))
-        .map_err(|error| error.to_string())?;
-    let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-    let status = answer.status();
-    let _ = Limited::new(answer.into_body(), LONGEST).collect().await;
-    if status.is_success() { Ok(()) } else { Err(format!("it answers HTTP {status}")) }
 }
 
 fn message(hub: &Hub) -> String {
@@ -215,10 +181,11 @@ mod tests {
 
     #[test]
     fn collectors_are_read() {
-        let read = |text: &str| text.parse::<OtlpCollector>().map(|it| format!("{}{}", it.address, it.path));
-        assert_eq!(read("http://127.0.0.1").unwrap(), "127.0.0.1:4318/v1/metrics");
-        assert_eq!(read("http://otel:80/x/metrics").unwrap(), "otel:80/x/metrics");
-        assert!(read("https://otel").is_err() && read("otel:80").is_err());
+        let read = |text: &str| text.parse::<OtlpCollector>().map(|it| it.0.url());
+        assert_eq!(read("http://127.0.0.1").unwrap(), "http://127.0.0.1:4318/v1/metrics");
+        assert_eq!(read("http://otel:80/x/metrics").unwrap(), "http://otel:80/x/metrics");
+        assert_eq!(read("https://otel").unwrap(), "https://otel:4318/v1/metrics");
+        assert!(read("otel:80").is_err());
     }
 
     #[test]

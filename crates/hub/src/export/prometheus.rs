@@ -1,6 +1,6 @@
 //! `/metrics`: every live process, and the hub itself, as Prometheus reads them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
@@ -14,12 +14,17 @@ use neurogc_wire::catalogue::{self, HISTOGRAMS};
 use neurogc_wire::report::Sample;
 
 use super::{BOUNDS_MS, cumulative};
+use crate::alerts::{AlertState, AlertsReport, ChannelReport};
 use crate::api::{App, blocking};
 use crate::facts::ProcessFacts;
+use crate::hub::Hub;
 use crate::process::Presence;
 
 /// The metric that says which process has the labels of a worker now.
 const INFO: &str = "neurogc_process_info";
+
+/// Sets of labels of alerts that are told apart.
+const MOST_ALERT_LABELS: usize = 200;
 
 /// All metrics of a process but histograms.
 static METRICS: LazyLock<Vec<PrometheusMetric>> = LazyLock::new(catalogue::metrics::prometheus);
@@ -37,7 +42,8 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
             .collect();
         let mut page = Page::default();
         page.processes(&samples);
-        page.hub(&app);
+        page.hub(&app.hub);
+        page.alerts(&app.hub.alerts());
         Ok(page.text)
     })
     .await;
@@ -101,8 +107,7 @@ impl Page {
         }
     }
 
-    fn hub(&mut self, app: &App) {
-        let hub = &app.hub;
+    fn hub(&mut self, hub: &Hub) {
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
         for (name, kind, help, value) in [
             ("neurogc_hub_reports_total", "counter", "Reports taken in", count(&hub.counts.reports)),
@@ -128,6 +133,33 @@ impl Page {
         ] {
             self.head(name, kind, help);
             let _ = writeln!(self.text, "{name} {value}");
+        }
+    }
+
+    /// Alerts that fire, by rule, service and host; those beyond the first label sets are counted as `other`.
+    fn alerts(&mut self, alerts: &AlertsReport) {
+        let name = "neurogc_alert_firing";
+        self.head(name, "gauge", "Alerts that fire, by rule");
+        let mut firing: BTreeMap<(&str, &str, &str), u32> = BTreeMap::new();
+        for alert in alerts.alerts.iter().filter(|alert| alert.state == AlertState::Firing) {
+            let labels = (alert.rule.as_str(), alert.process.service.as_str(), alert.process.host.as_str());
+            let room = firing.len() < MOST_ALERT_LABELS || firing.contains_key(&labels);
+            *firing.entry(if room { labels } else { (labels.0, "other", "other") }).or_default() += 1;
+        }
+        for ((rule, service, host), count) in firing {
+            let (service, host) = (Escaped(service), Escaped(host));
+            let _ = writeln!(self.text, "{name}{{rule=\"{rule}\",service=\"{service}\",host=\"{host}\"}} {count}");
+        }
+        let counters: [(&str, &str, fn(&ChannelReport) -> u64); 3] = [
+            ("neurogc_alert_sent_total", "Messages about alerts that arrived", |channel| channel.sent),
+            ("neurogc_alert_failed_total", "Messages that did not arrive after all attempts", |channel| channel.failed),
+            ("neurogc_alert_dropped_total", "Messages that there was no room for", |channel| channel.dropped),
+        ];
+        for (name, help, count) in counters {
+            self.head(name, "counter", help);
+            for channel in &alerts.channels {
+                let _ = writeln!(self.text, "{name}{{channel=\"{}\"}} {}", channel.name, count(channel));
+            }
         }
     }
 
@@ -180,8 +212,10 @@ impl std::fmt::Display for Escaped<'_> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use crate::store::Store;
 
     fn facts(pid: u32, service: &str, role: &str, started_ms: u64) -> ProcessFacts {
         let (host, id) = ("a".to_owned(), format!("a-{pid}-{started_ms}"));
@@ -204,6 +238,69 @@ mod tests {
         let twins = [facts(5, "job", "main", 9), facts(6, "job", "main", 4), facts(7, "other", "main", 1)];
         check(&twins, &["main#2", "main", "main"]);
         check(&[facts(5, "job", "child of 4", 1), facts(6, "job", "child of 3", 2)], &["child", "child#2"]);
+    }
+
+    #[test]
+    fn alerts_are_counted_by_rule_service_and_host() {
+        use crate::alerts::{AlertDetails, AlertProcess, AlertReport};
+        let alert = |service: String, state| AlertReport {
+            id: String::new(),
+            rule: "leak".to_owned(),
+            state,
+            process: AlertProcess { service, host: "a".to_owned(), ..AlertProcess::default() },
+            details: AlertDetails::default(),
+            since_ms: 0,
+            fired_ms: None,
+            resolved_ms: None,
+            changes: 0,
+        };
+        let firing = |name: &str| alert(name.to_owned(), AlertState::Firing);
+        let mut report = AlertsReport {
+            alerts: vec![firing("sh\"op"), firing("sh\"op"), alert("x".to_owned(), AlertState::Pending)],
+            ..AlertsReport::default()
+        };
+        let mut page = Page::default();
+        page.alerts(&report);
+        assert!(
+            page.text.contains("neurogc_alert_firing{rule=\"leak\",service=\"sh\\\"op\",host=\"a\"} 2\n"),
+            "{}",
+            page.text
+        );
+        assert!(!page.text.contains("service=\"x\""));
+        report.alerts = (0..1000).map(|number| firing(&number.to_string())).collect();
+        let mut page = Page::default();
+        page.alerts(&report);
+        assert_eq!(page.text.matches("neurogc_alert_firing{").count(), MOST_ALERT_LABELS + 1);
+        assert!(page.text.contains("service=\"other\",host=\"other\"} 800\n"));
+    }
+
+    /// A rule about a metric that is not exported would never fire, and its reader would not know.
+    #[test]
+    fn the_rules_for_prometheus_name_metrics_that_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let rules = include_str!("../../../../docs/prometheus-alerts.yml");
+        let mut known: Vec<String> = METRICS.iter().map(|metric| metric.name.to_owned()).collect();
+        for histogram in HISTOGRAMS {
+            known.extend(["bucket", "sum", "count"].map(|part| format!("{}_{part}", histogram.prometheus)));
+        }
+        let mut page = Page::default();
+        page.alerts(&AlertsReport::default());
+        page.hub(&Hub::new("here".to_owned(), Store::open(folder.path(), 64 << 20).unwrap()));
+        known.extend(
+            page.text.lines().filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split(' ').next()?.to_owned())),
+        );
+        let is_name = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_';
+        let named: Vec<_> = rules
+            .match_indices("neurogc_")
+            .map(|(at, _)| rules[at..].split(|it| !is_name(it)).next().unwrap_or_default())
+            .collect();
+        assert!(named.len() > 10);
+        for name in named {
+            assert!(
+                known.iter().any(|it| it == name),
+                "docs/prometheus-alerts.yml names {name}, which is not exported"
+            );
+        }
     }
 
     #[test]
