@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use neurogc_hub::alerts;
+use neurogc_hub::alerts::{self, ChannelTest};
 use neurogc_hub::{Access, Config, HubError, Listening, OtlpCollector};
 use neurogc_settings::HUB_PORT;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -138,10 +138,10 @@ fn check_alerts(file: &Path, out: &mut dyn Write) -> CommandResult {
 /// Tests every channel of a file with rules.
 fn test_alerts(file: &Path, out: &mut dyn Write) -> CommandResult {
     let mut failed = 0;
-    for (channel, outcome) in alerts::test(file).map_err(|error| Failure::usage(error.to_string()))? {
-        match outcome {
-            Ok(()) => writeln!(out, "{channel}: sent")?,
-            Err(reason) => {
+    for ChannelTest { channel, failure } in alerts::test(file).map_err(|error| Failure::usage(error.to_string()))? {
+        match failure {
+            None => writeln!(out, "{channel}: sent")?,
+            Some(reason) => {
                 failed += 1;
                 writeln!(out, "{channel}: not sent: {reason}")?;
             }

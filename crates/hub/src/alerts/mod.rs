@@ -32,8 +32,17 @@ pub fn check(path: &Path) -> Result<Vec<String>, AlertFileError> {
     Ok(channels.chain(file.rules.iter().map(|rule| format!("rule {}", rule.shown()))).collect())
 }
 
+/// How the test of a channel went.
+#[derive(Clone, Debug)]
+pub struct ChannelTest {
+    /// The name of the channel.
+    pub channel: String,
+    /// Why the alert did not arrive, if it did not.
+    pub failure: Option<String>,
+}
+
 /// Sends a test alert to every channel of a file, and says of each whether it arrived.
-pub fn test(path: &Path) -> Result<Vec<(String, Result<(), String>)>, AlertFileError> {
+pub fn test(path: &Path) -> Result<Vec<ChannelTest>, AlertFileError> {
     let file = file::read(path)?;
     let failed = |error: std::io::Error| AlertFileError::whole(path, format!("cannot begin: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -41,8 +50,8 @@ pub fn test(path: &Path) -> Result<Vec<(String, Result<(), String>)>, AlertFileE
     let outcome = runtime.block_on(async {
         let mut outcome = Vec::new();
         for (name, channel) in &file.channels {
-            let sent = channel.send(&notice).await.map_err(|failure| failure.to_string());
-            outcome.push((name.clone(), sent));
+            let failure = channel.send(&notice).await.err().map(|failure| failure.to_string());
+            outcome.push(ChannelTest { channel: name.clone(), failure });
         }
         outcome
     });

@@ -218,8 +218,11 @@ fn there_is_room_for_so_many() {
     assert_eq!(scene.book.resolved().len(), MOST_RESOLVED);
 }
 
+/// Whether the condition holds, its figure, and how sure it is.
+type Seen = Option<(bool, f64, u8)>;
+
 /// What may be seen in one step: of each of three subjects, nothing, something near, or something with a figure.
-fn steps() -> impl Strategy<Value = Vec<(u64, bool, [Option<(bool, f64, u8)>; 3])>> {
+fn steps() -> impl Strategy<Value = Vec<(u64, bool, [Seen; 3])>> {
     let seen = || prop::option::of((any::<bool>(), 1.0..1e9, 0..3_u8));
     prop::collection::vec((1..20_u64, prop::bool::weighted(0.95), [seen(), seen(), seen()]), 0..80)
 }

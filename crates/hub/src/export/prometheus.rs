@@ -150,16 +150,18 @@ impl Page {
             let (service, host) = (Escaped(service), Escaped(host));
             let _ = writeln!(self.text, "{name}{{rule=\"{rule}\",service=\"{service}\",host=\"{host}\"}} {count}");
         }
-        let counters: [(&str, &str, fn(&ChannelReport) -> u64); 3] = [
-            ("neurogc_alert_sent_total", "Messages about alerts that arrived", |channel| channel.sent),
-            ("neurogc_alert_failed_total", "Messages that did not arrive after all attempts", |channel| channel.failed),
-            ("neurogc_alert_dropped_total", "Messages that there was no room for", |channel| channel.dropped),
-        ];
-        for (name, help, count) in counters {
-            self.head(name, "counter", help);
-            for channel in &alerts.channels {
-                let _ = writeln!(self.text, "{name}{{channel=\"{}\"}} {}", channel.name, count(channel));
-            }
+        let channels = &alerts.channels;
+        self.channels("neurogc_alert_sent_total", "Messages about alerts that arrived", channels, |it| it.sent);
+        let failed = "Messages about alerts that did not arrive after all attempts";
+        self.channels("neurogc_alert_failed_total", failed, channels, |it| it.failed);
+        let dropped = "Messages about alerts that there was no room for";
+        self.channels("neurogc_alert_dropped_total", dropped, channels, |it| it.dropped);
+    }
+
+    fn channels(&mut self, name: &str, help: &str, channels: &[ChannelReport], count: fn(&ChannelReport) -> u64) {
+        self.head(name, "counter", help);
+        for channel in channels {
+            let _ = writeln!(self.text, "{name}{{channel=\"{}\"}} {}", channel.name, count(channel));
         }
     }
 
