@@ -150,6 +150,7 @@ mod tests {
             bound: None,
         };
         CensusFound {
+            pause_ns: 1_000_000,
             at: at_s * SECOND,
             objects: 30,
             bytes: bytes + 300,

@@ -47,6 +47,9 @@ const QUICK: u32 = 10;
 const QUICK_NS: u64 = 25 * SECOND;
 const SLOW_NS: u64 = 300 * SECOND;
 
+/// And they are at least this many times as far apart as the program stands still for one.
+const PAUSE_RARITY: u64 = 5000;
+
 /// The series and the latest verdict. Nothing is kept before the first look.
 #[derive(Debug, Default)]
 pub(crate) struct GrowthBook {
@@ -64,6 +67,7 @@ struct Kept {
     types: HashMap<String, u64>,
     containers: HashMap<String, u64>,
     census_s: f64,
+    census_pause_ns: u64,
     looks: u64,
     /// Collections and full ones so far, and when these numbers changed.
     collections: Changed,
@@ -271,6 +275,7 @@ impl Kept {
             lengths.insert(name, row.length);
         }
         (self.containers, self.census_s) = (lengths, at_s);
+        self.census_pause_ns = found.pause_ns;
     }
 
     /// Asks for a census while memory grows.
@@ -283,7 +288,7 @@ impl Kept {
             series.at(0, at_s - SUSPICIOUS_S).is_some_and(|then| series.now() - then >= SUSPICIOUS_BYTES)
         });
         if grows {
-            let distance = if self.hastened < QUICK { QUICK_NS } else { SLOW_NS };
+            let distance = if self.hastened < QUICK { QUICK_NS } else { SLOW_NS }.max(self.census_pause_ns * PAUSE_RARITY);
             let last = agent.installed + (self.census_s * 1e9) as u64;
             self.hastened += u32::from(agent.own_census.hasten(monotonic_ns(), last + distance));
         }
@@ -316,6 +321,7 @@ mod tests {
             bound: None,
         };
         CensusFound {
+            pause_ns: 1_000_000,
             at: at_s * SECOND,
             objects: 100_000,
             bytes: 1,

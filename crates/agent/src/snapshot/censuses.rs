@@ -51,7 +51,7 @@ impl State {
             _ => return false,
         };
         if let Some(found) = room.census(flight.began) {
-            self.census = Some(Box::new(found));
+            self.census = Some(Box::new(CensusFound { pause_ns: flight.clone_ns, ..found }));
         }
         matches!(flight.errand, FlightErrand::Census(..))
     }

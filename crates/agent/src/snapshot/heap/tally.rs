@@ -98,6 +98,8 @@ pub(crate) struct CountedContainer {
 pub(crate) struct CensusFound {
     /// When, by the monotonic clock.
     pub(crate) at: u64,
+    /// How long the program stood still for it.
+    pub(crate) pause_ns: u64,
     /// All objects and their bytes.
     pub(crate) objects: u64,
     pub(crate) bytes: u64,
@@ -139,6 +141,7 @@ impl TallyRoom {
             bound: row.bound.checked_sub(1),
         };
         (tally.objects > 0).then(|| CensusFound {
+            pause_ns: 0,
             at,
             objects: tally.objects,
             bytes: tally.bytes,
