@@ -175,6 +175,8 @@ while neurogc.status()["threads"] != 3 and time.monotonic() < deadline:
     time.sleep(0.01)
 assert neurogc.status()["threads"] == 3, os.listdir("/proc/self/task")
 neurogc.uninstall()
+while len(os.listdir("/proc/self/task")) != 1 and time.monotonic() < deadline:
+    time.sleep(0.01)
 assert len(os.listdir("/proc/self/task")) == 1
 """)
 
