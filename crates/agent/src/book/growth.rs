@@ -288,7 +288,8 @@ impl Kept {
             series.at(0, at_s - SUSPICIOUS_S).is_some_and(|then| series.now() - then >= SUSPICIOUS_BYTES)
         });
         if grows {
-            let distance = if self.hastened < QUICK { QUICK_NS } else { SLOW_NS }.max(self.census_pause_ns * PAUSE_RARITY);
+            let distance =
+                if self.hastened < QUICK { QUICK_NS } else { SLOW_NS }.max(self.census_pause_ns * PAUSE_RARITY);
             let last = agent.installed + (self.census_s * 1e9) as u64;
             self.hastened += u32::from(agent.own_census.hasten(monotonic_ns(), last + distance));
         }

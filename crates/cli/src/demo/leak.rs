@@ -87,7 +87,11 @@ fn watch(
         }
         let [leaking, fixed] = verdicts.each_ref().map(|verdict| figures::bytes(verdict.rss));
         let says = verdicts[0].findings.first().map_or("", |first| first.finding.text.as_str());
-        writeln!(out, "{:>5}  {leaking}, without the leak {fixed}: {says}", figures::span(began.elapsed().as_secs_f64()))?;
+        writeln!(
+            out,
+            "{:>5}  {leaking}, without the leak {fixed}: {says}",
+            figures::span(began.elapsed().as_secs_f64())
+        )?;
         out.flush()?;
         if verdicts[0].findings.first().is_some_and(|it| it.finding.is_alarm()) {
             break;
