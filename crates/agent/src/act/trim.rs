@@ -104,6 +104,9 @@ fn give_back(enough: impl Fn() -> bool) -> Result<TrimOutcome, &'static str> {
     if !alloc::malloc_is_glibc() {
         return Err("malloc is not that of glibc");
     }
+    if !malloc::is_known_version() {
+        return Err("this version of glibc is not known");
+    }
     let unread = "/proc cannot be read";
     let (began, before) = (monotonic_ns(), resident().ok_or(unread)?);
     let text = maps::text().ok_or(unread)?;

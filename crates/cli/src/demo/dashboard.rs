@@ -80,26 +80,25 @@ impl Dashboard {
 
     /// Where both are seen side by side, once the hub knows them.
     pub(crate) fn side_by_side(&self, pids: [u32; 2]) -> Result<String, String> {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let [Some(without), Some(with)] = pids.map(|pid| self.id_of(pid)) {
-                return Ok(format!("{}#/compare?a={without}&b={with}&range=1m", self.listening.url()));
-            }
-            thread::sleep(STEP);
-        }
-        Err("the hub has not found both services".to_owned())
+        let [without, with] = pids;
+        let (without, with) = (self.wait_for(without)?, self.wait_for(with)?);
+        Ok(format!("{}#/compare?a={without}&b={with}&range=1m", self.listening.url()))
     }
 
     /// Where the memory of a process is seen, once the hub knows it.
     pub(crate) fn memory_of(&self, pid: u32) -> Result<String, String> {
+        Ok(format!("{}#/memory?id={}", self.listening.url(), self.wait_for(pid)?))
+    }
+
+    fn wait_for(&self, pid: u32) -> Result<String, String> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let Some(id) = self.id_of(pid) {
-                return Ok(format!("{}#/memory?id={id}", self.listening.url()));
+                return Ok(id);
             }
             thread::sleep(STEP);
         }
-        Err("the hub has not found the service".to_owned())
+        Err(format!("the hub has not found process {pid}"))
     }
 
     fn id_of(&self, pid: u32) -> Option<String> {
