@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 KINDS = [
     "other", "list", "tuple", "dict", "odict", "set", "str", "bytes", "bytearray", "int", "float", "type", "code",
     "function", "generator", "frame", "module", "cell", "weakref", "deque", "array", "ndarray", "method", "future",
-    "task", "exception", "traceback", "tensor",
+    "task", "exception", "traceback", "tensor", "arrow",
 ]
 MASK = (1 << 64) - 1
 

@@ -304,6 +304,26 @@ neurogc.heap.dump({str(path)!r})
     assert 20_000_000 <= sum(it.size for it in tensors) < 21_000_000
 
 
+def test_objects_of_arrow_have_the_memory_that_they_share(tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed for this interpreter")
+    path = tmp_path / "heap.ngch"
+    known = json.loads(python(f"""
+import json, neurogc, pyarrow as pa
+before = pa.total_allocated_bytes()
+numbers = pa.array(range(1_000_000))
+part, again = numbers[1000:2000], pa.chunked_array([numbers, numbers[:500_000]])
+texts = pa.table({{"text": [str(n) for n in range(300_000)], "number": range(300_000)}})
+lists = pa.RecordBatch.from_pydict({{"lists": [[n, n] for n in range(200_000)]}})
+coded = pa.array(["a" * 1000 + str(n % 1000) for n in range(100_000)]).dictionary_encode()
+raw = pa.allocate_buffer(3_000_000)
+foreign = pa.py_buffer(bytes(50_000_000))
+neurogc.heap.dump({str(path)!r})
+print(json.dumps(pa.total_allocated_bytes() - before))
+"""))
+    counted = sum(it.size for it in ngch.read(path).objects if it.type.kind == "arrow")
+    assert 0.99 * known <= counted <= 1.01 * known + 10_000, (known, counted)
+
+
 def test_a_handler_of_the_program_is_left_alone(tmp_path):
     python("""
 import os, signal

@@ -81,6 +81,8 @@ numbered! {
         Traceback = 26,
         /// Tensors of torch. The first one that is met of those that share memory has its size.
         Tensor = 27,
+        /// Buffers, arrays, batches and tables of Arrow. As with tensors, the first one that is met has the size.
+        Arrow = 28,
     }
 }
 

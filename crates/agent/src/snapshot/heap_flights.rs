@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::flight::FlightErrand;
-use super::heap::{Builtins, Counted, Destination, HeapFacts, TallyRoom, TensorLayout, images};
+use super::heap::{ArrowLayout, Builtins, Counted, Destination, HeapFacts, TallyRoom, TensorLayout, images};
 use super::{Phase, SnapshotFailure, SnapshotRunner, Sortie, State, system};
 use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::{Interpreter, arenas};
@@ -175,5 +175,6 @@ pub(super) fn facts(
         texts: !matches!(errand, HeapErrand::Dump { texts: false, .. }),
         // The clone of a census may not have their memory.
         tensors: if matches!(errand, HeapErrand::Census) { None } else { TensorLayout::learn(py) },
+        arrow: if matches!(errand, HeapErrand::Census) { None } else { ArrowLayout::learn(py) },
     })
 }

@@ -73,9 +73,9 @@ impl Class {
     }
 
     /// What the dump says of it.
-    pub(super) fn facts(&self, finalizer: bool, knows_tensors: bool) -> TypeFlags {
-        let tells = self.kind != Kind::Other && (knows_tensors || self.kind != Kind::Tensor);
-        let native = self.way == WalkKind::Words && self.basic > 32 || self.way == WalkKind::Told && !tells;
+    pub(super) fn facts(&self, finalizer: bool, knows_memory: bool) -> TypeFlags {
+        let may_own = self.way == WalkKind::Words && self.basic > 32 || self.way == WalkKind::Told;
+        let native = may_own && !knows_memory;
         let bits = [
             (self.has(HEAP_TYPE), TypeFlags::HEAP),
             (self.has(HAVE_GC), TypeFlags::COLLECTED),
@@ -233,6 +233,8 @@ impl Classes {
                     b"array.array" => return Kind::Array,
                     b"numpy.ndarray" => return Kind::Ndarray,
                     b"torch._C.TensorBase" | b"torch._C._TensorBase" => return Kind::Tensor,
+                    b"pyarrow.lib.Buffer" | b"pyarrow.lib.Array" | b"pyarrow.lib.ChunkedArray" => return Kind::Arrow,
+                    b"pyarrow.lib.RecordBatch" | b"pyarrow.lib.Table" => return Kind::Arrow,
                     b"_asyncio.Task" => return Kind::Task,
                     b"_asyncio.Future" => return Kind::Future,
                     _ => base = raw::word(base + self.heap.type_base),

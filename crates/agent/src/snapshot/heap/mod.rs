@@ -4,6 +4,7 @@
 //! order of addresses and in rounds, until no new one is found. Then every object has a number, and a dump is written in a
 //! second walk. As everything in the clone, this writes to no object, allocates nothing but mappings and takes no lock.
 
+mod arrow;
 mod builtins;
 mod census;
 mod classes;
@@ -26,6 +27,7 @@ mod tensors;
 
 use std::sync::atomic::Ordering;
 
+pub(crate) use arrow::ArrowLayout;
 pub(crate) use builtins::Builtins;
 pub(crate) use census::HeapCensus;
 use classes::{Classes, Shapes, WalkKind};
@@ -65,6 +67,8 @@ pub(crate) struct HeapFacts {
     pub(crate) texts: bool,
     /// How tensors of torch are read, if there are any.
     pub(crate) tensors: Option<TensorLayout>,
+    /// How objects of pyarrow are read, if there are any.
+    pub(crate) arrow: Option<ArrowLayout>,
 }
 
 /// After so many rounds objects are walked as they are found: a chain of objects that no list has, each before the one
@@ -82,7 +86,7 @@ pub(crate) struct HeapWalk<'a> {
     named: Seen,
     classes: Classes,
     shapes: Shapes,
-    /// Memory of tensors that has been counted.
+    /// Memory of tensors and of Arrow that has been counted.
     storages: Seen,
     /// Tasks of asyncio.
     tasks: Array<usize>,

@@ -105,7 +105,7 @@ impl HeapWalk<'_> {
                 let row = TypeRow {
                     object: self.seen.number(class.address),
                     kind: class.kind,
-                    flags: class.facts(self.has_finalizer(&class), self.facts.tensors.is_some()),
+                    flags: class.facts(self.has_finalizer(&class), self.knows_memory(class.kind)),
                     basic: class.basic as u64,
                     item: class.item as u64,
                     objects: class.objects,

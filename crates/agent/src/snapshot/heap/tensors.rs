@@ -93,10 +93,23 @@ impl HeapWalk<'_> {
     /// It must be an object of this class.
     #[inline(always)]
     pub(super) unsafe fn shared_size(&mut self, object: usize, class: &Class) -> Result<usize, WalkTrouble> {
-        match self.facts.tensors {
+        let facts = self.facts;
+        match (class.kind, facts.tensors, &facts.arrow) {
             // SAFETY: the caller's promise.
-            Some(layout) if class.kind == Kind::Tensor => unsafe { self.storage_size(object, layout) },
+            (Kind::Tensor, Some(layout), _) => unsafe { self.storage_size(object, layout) },
+            // SAFETY: the caller's promise.
+            (Kind::Arrow, _, Some(layout)) => unsafe { self.buffers_size(object, class.address, layout) },
             _ => Ok(0),
+        }
+    }
+
+    /// Whether the size of such an object includes the memory that it owns.
+    pub(super) fn knows_memory(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Other => false,
+            Kind::Tensor => self.facts.tensors.is_some(),
+            Kind::Arrow => self.facts.arrow.is_some(),
+            _ => true,
         }
     }
 
