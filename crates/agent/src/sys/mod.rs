@@ -15,5 +15,6 @@ pub(crate) mod pace;
 pub(crate) mod residency;
 pub(crate) mod sockets;
 pub(crate) mod threads;
+pub(crate) mod ticks;
 pub(crate) mod wake;
 pub(crate) mod work;

@@ -134,7 +134,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     clock(libc::CLOCK_MONOTONIC)
 }
 
-/// The same as it was at the last tick of the kernel's clock.
+/// The same in steps of about a tick of the kernel's clock.
 pub(crate) fn monotonic_coarse_ns() -> u64 {
     clock(libc::CLOCK_MONOTONIC_COARSE)
 }

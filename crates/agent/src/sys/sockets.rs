@@ -7,10 +7,10 @@ use std::cell::Cell;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::raw::c_int;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use super::native::{monotonic_coarse_ns, monotonic_ns};
+use super::native::monotonic_ns;
+use super::ticks;
 
 /// Connections that are remembered at once. Two that share a place displace each other.
 const PLACES: usize = 4096;
@@ -176,21 +176,9 @@ fn hash_of(peer: SocketAddr) -> u32 {
 }
 
 fn reading(ms: u32) -> LastData {
-    let (tick_began, now) = (monotonic_coarse_ns(), monotonic_ns());
-    let tick_ns = tick_ns();
+    let (now, tick_ns) = (monotonic_ns(), ticks::length_ns());
     let ticks = (u64::from(ms) * 1_000_000 + tick_ns / 2) / tick_ns;
-    LastData { ticks, tick_ns, tick_began, now: now.max(tick_began) }
-}
-
-/// The length of a tick of the kernel's clock.
-fn tick_ns() -> u64 {
-    static TICK: OnceLock<u64> = OnceLock::new();
-    *TICK.get_or_init(|| {
-        let mut step = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the clock exists on every Linux, and `step` is valid for the write.
-        let told = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut step) };
-        if told == 0 { (step.tv_nsec as u64).clamp(100_000, 10_000_000) } else { 4_000_000 }
-    })
+    LastData { ticks, tick_ns, tick_began: ticks::began(now), now }
 }
 
 /// Milliseconds since data last went a way, in steps of a tick.

@@ -35,6 +35,7 @@ use crate::sense::process::{ceiling, has_room, resident};
 use crate::snapshot::SnapshotProgress;
 use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
+use crate::sys::ticks;
 use crate::sys::wake::{UPLINK, Waiter};
 use control::ControlSocket;
 pub(crate) use control::leave_dump;
@@ -78,6 +79,9 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
             leave_to_cpython(agent);
         }
         agent.uplink_rounds.end(round);
+        if descriptors == Descriptors::Private {
+            ticks::learn_if_wanted();
+        }
         left_behind.look(&agent.snapshots);
         let upkeep = upkeep.round(|| resident().is_none_or(|resident| has_room(resident, ROOM_TO_SPARE)));
         waiter.wait(uplink.polled(), uplink.pause().min(upkeep));
