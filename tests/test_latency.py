@@ -35,7 +35,16 @@ def started(words, needs):
     return service
 
 
-@pytest.fixture(scope="module", params=SERVERS, ids=[server[0] for server in SERVERS])
+BOTH_KINDS = ("uvicorn asyncio", "gunicorn sync")
+"""A server for each interface; of the others one interpreter is enough."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(server, id=server[0], marks=() if server[0] in BOTH_KINDS else pytest.mark.once) for server in SERVERS
+    ],
+)
 def server(request):
     _, needs, words = request.param
     service = started(words, needs)
