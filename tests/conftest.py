@@ -21,6 +21,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "timing: judges time, processor share or memory over time; runs on a quiet machine")
     config.addinivalue_line("markers", "once: does not depend on the interpreter; `make test` runs it on one of them")
     config.addinivalue_line("markers", "twice: hardly depends on the interpreter; `make test` runs it on the oldest and newest")
+    config.addinivalue_line("markers", "long(seconds): mostly waits; it is among the first tests, so that others run meanwhile")
     config.addinivalue_line("markers", "race: depends on who comes first; `make soak` repeats it")
     config.addinivalue_line("markers", "ability(name): only for servers that are not listed as lacking it")
 
@@ -39,8 +40,9 @@ def _turn(request):
     return request.param
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Leaves out the combinations of test and server that do not exist, so that a skip always means a loss."""
+    """Leaves out the combinations of test and server that do not exist, so that a skip always means a loss; sorts."""
     lacking = []
     for item in items:
         ability = item.get_closest_marker("ability")
@@ -49,6 +51,24 @@ def pytest_collection_modifyitems(config, items):
     if lacking:
         config.hook.pytest_deselected(items=lacking)
         items[:] = [item for item in items if item not in set(lacking)]
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        items[:] = long_ones_first(items, workers)
+
+
+def long_ones_first(items, workers):
+    """The order in which tests that wait long are at the heads of the workers' shares, so that none is left for the end."""
+    waits = {item: mark.args[0] for item in items if (mark := item.get_closest_marker("long"))}
+    heads = [[] for _ in range(workers)]
+    for item in sorted(waits, key=waits.get, reverse=True):
+        min(heads, key=lambda head: sum(waits[each] for each in head)).append(item)
+    others = [item for item in items if item not in waits]
+    order = []
+    for number, head in enumerate(heads):
+        room = (len(items) - len(order)) // (workers - number) - len(head)
+        order += head + others[:room]
+        del others[:room]
+    return order
 
 
 def pytest_runtest_setup(item):

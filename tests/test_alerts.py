@@ -18,7 +18,7 @@ from observed import binary, environment, eventually, start
 
 pytestmark = [
     pytest.mark.needs_agent,
-    pytest.mark.twice,
+    pytest.mark.once,
     pytest.mark.skipif(not binary(), reason="the command has not been built"),
 ]
 
@@ -68,6 +68,7 @@ def of(came, path="web"):
     return [body for status, where, _, body in came if status == 200 and where.endswith(path)]
 
 
+@pytest.mark.long(18)
 def test_slow_requests_are_told_once_and_when_they_are_over(tmp_path, monkeypatch):
     monkeypatch.setenv("ALERT_KEY", "k-SECRET")
     rules, taken = tmp_path / "alerts.toml", tmp_path / "taken"

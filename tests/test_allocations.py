@@ -542,7 +542,8 @@ near(found.get("keep", 0) + found.get("drop", 0), 200_000 * sys.getsizeof(kept[0
 
 # Sampling native memory uses all that sampling Python's does, and more.
 @pytest.mark.parametrize("mode", [pytest.param("python", marks=pytest.mark.twice), "native"])
-@pytest.mark.parametrize("name", ["test_list", "test_dict", "test_bytes", "test_json", "test_array", "test_generators"])
+@pytest.mark.parametrize("name", ["test_list", "test_dict", "test_array", "test_generators",
+                                  *(pytest.param(name, marks=pytest.mark.twice) for name in ("test_bytes", "test_json"))])
 def test_cpythons_own_tests_with_a_tiny_interval(name, mode):
     probe = subprocess.run([sys.executable, "-c", f"import test.{name}"], capture_output=True, env=environment())
     if probe.returncode != 0:

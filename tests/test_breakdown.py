@@ -297,6 +297,7 @@ def test_another_malloc_is_left_alone(program, library):
 
 
 @pytest.mark.once
+@pytest.mark.long(35)
 def test_trim_is_an_order_of_a_policy_that_acts(program):
     program = program(NEUROGC_POLICY="gap")
     program.tell("threads", 8, 20_000, 500, 50)
@@ -308,6 +309,7 @@ def test_trim_is_an_order_of_a_policy_that_acts(program):
 
 
 @pytest.mark.once
+@pytest.mark.long(45)
 def test_an_observer_gives_nothing_back(program):
     program = program(NEUROGC_POLICY="observe")
     program.tell("threads", 8, 20_000, 500, 50)

@@ -47,7 +47,8 @@ def status_under(seconds, **env):
     return json.loads(python(BUSY.replace("SECONDS", str(seconds)), **env).splitlines()[-1])
 
 
-@pytest.mark.twice
+@pytest.mark.once
+@pytest.mark.long(16)
 def test_under_pressure_everything_is_collected_about_once_a_second():
     status = status_under(16, NEUROGC_POLICY="classic", NEUROGC_MEMORY_MAX_MB="220")
     assert status["policy"] == "classic" and status["degraded"] == []
@@ -57,7 +58,8 @@ def test_under_pressure_everything_is_collected_about_once_a_second():
     assert status["gc"]["young"]["count"] > 500, status["gc"]
 
 
-@pytest.mark.twice
+@pytest.mark.once
+@pytest.mark.long(13)
 def test_with_memory_to_spare_nothing_is_urgent():
     status = status_under(13, NEUROGC_POLICY="classic", NEUROGC_MEMORY_MAX_MB="20000")
     assert status["degraded"] == [] and ordered(status) == 0, status["conduct"]

@@ -19,7 +19,7 @@ from websocket import Refused
 
 pytestmark = [
     pytest.mark.needs_agent,
-    pytest.mark.twice,
+    pytest.mark.once,
     pytest.mark.skipif(not binary(), reason="the command has not been built"),
 ]
 
@@ -179,6 +179,7 @@ def test_prometheus_finds_every_figure(hub, program):
         assert line.startswith("# ") or (name.startswith("neurogc_") and float(value) >= 0), line
 
 
+@pytest.mark.long(10)
 def test_a_collector_is_sent_metrics(tmp_path, program):
     came = []
 

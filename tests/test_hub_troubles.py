@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.long(9)
 def test_history_survives_a_hub_that_is_killed(tmp_path):
     with Hub(tmp_path) as hub, Console() as program:
         found = hub.wait_for(program.pid)
@@ -106,6 +107,7 @@ def test_a_collector_that_is_away_is_told_of_once_and_does_no_harm(tmp_path):
     assert hub.said.count("metrics do not reach 127.0.0.1:9") == 1
 
 
+@pytest.mark.long(10)
 def test_idle_connections_do_not_keep_others_out(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -222,6 +222,7 @@ soon(lambda: smaps("AnonHugePages") < 20)
 """, timeout=180)
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_pages_that_a_flight_breaks_are_mended():
     huge("""
@@ -240,6 +241,7 @@ assert [one[0] for one in live] == list(range(1_500_000))
 """)
 
 
+@pytest.mark.twice
 @pytest.mark.timing
 def test_what_is_shared_with_a_forked_child_is_not_mended():
     huge("""

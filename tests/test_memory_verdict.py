@@ -15,7 +15,8 @@ WITHIN_S = 185
 pytestmark = [
     pytest.mark.needs_agent,
     pytest.mark.skipif(not BINARY, reason="NEUROGC_BIN does not name the built command"),
-    pytest.mark.skipif(sys.version_info[:2] != (3, 12), reason="it takes three minutes: one version is enough"),
+    pytest.mark.once,
+    pytest.mark.long(186),
 ]
 
 # What each program does a hundred times in a second; its name is that of its module.

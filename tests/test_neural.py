@@ -36,7 +36,7 @@ def status_under(policy, code=SERVICE):
     return json.loads(python(code, NEUROGC_POLICY=policy).splitlines()[-1])
 
 
-@pytest.mark.twice
+@pytest.mark.once
 def test_the_shipped_model_decides_and_says_how_good_it_is():
     status = status_under("neural")
     gc, model = status["gc"], status["conduct"]["model"]

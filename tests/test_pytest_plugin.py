@@ -78,6 +78,7 @@ def test_it():
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.twice
 def test_blocks_from_before_do_not_count(run):
     result = run("""
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_it(made_before):
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="the library is for x86-64")
-@pytest.mark.parametrize("native", ["auto", "off"])
+@pytest.mark.parametrize("native", ["auto", pytest.param("off", marks=pytest.mark.twice)])
 def test_native_allocations_count_where_the_library_is_preloaded(run, native):
     result = run(
         """
@@ -123,6 +124,7 @@ def test_children_are_left_alone():
         result.stdout.fnmatch_lines(["*native code is not counted*"])
 
 
+@pytest.mark.twice
 def test_without_the_option_nothing_is_loaded_or_checked(run):
     result = run(
         """
@@ -167,6 +169,7 @@ def test_a_leak_names_its_line_and_its_holder(run):
         result.stdout.fnmatch_lines(["and is held by:", "*test_it.KEPT* 20 more objects, *"])
 
 
+@pytest.mark.twice
 def test_what_fixtures_hold_caches_that_are_made_once_and_cycles_are_no_leaks(run):
     result = run("""
 CACHE = {}
@@ -190,6 +193,7 @@ def test_ran_often_enough():
     result.assert_outcomes(passed=2)
 
 
+@pytest.mark.twice
 def test_fixtures_of_each_scope_are_set_up_as_often_as_they_should_be(run):
     result = run("""
 EVENTS = []
@@ -217,6 +221,7 @@ def test_it():
     result.assert_outcomes(passed=2)
 
 
+@pytest.mark.twice
 def test_a_run_that_fails_is_reported_with_its_number(run):
     result = run("""
 RUNS = []
@@ -239,6 +244,7 @@ def test_expected():
     result.stdout.fnmatch_lines(["*the fourth*", "*this is run 4 of 6*"])
 
 
+@pytest.mark.twice
 def test_a_teardown_that_fails_after_the_last_run_is_an_error(run):
     result = run("""
 @pytest.fixture(scope="module")
@@ -300,6 +306,7 @@ def test_good():
     assert why in said(result)
 
 
+@pytest.mark.twice
 def test_it_works_with_xdist(run):
     pytest.importorskip("xdist")
     result = run("""
@@ -326,6 +333,7 @@ def test_children_are_left_alone():
     result.stdout.fnmatch_lines_random(["the test took 30.0 MB*", "memory grows by *", "*limits are checked in the workers"])
 
 
+@pytest.mark.twice
 def test_it_works_with_async_tests_and_unittest(run):
     pytest.importorskip("anyio")
     result = run("""
@@ -392,6 +400,7 @@ def test_it():
     result.stdout.fnmatch_lines(["the test took 30.* MB of memory at a time*"])
 
 
+@pytest.mark.twice
 def test_tracemalloc_within_and_around_a_counted_test(run):
     result = run("""
 import tracemalloc

@@ -291,7 +291,8 @@ def display():
         server.wait()
 
 
-def test_a_tk_interpreter_goes_where_it_was_made(display):
+@pytest.mark.parametrize("policy", ["auto", "gap"])
+def test_a_tk_interpreter_goes_where_it_was_made(display, policy):
     pytest.importorskip("tkinter", reason="this interpreter has no Tk")
     assert python("""
 import tkinter, time
@@ -308,10 +309,11 @@ for _ in range(4):
         kept.extend([[]] + [number] for number in range(400))
         time.sleep(0.01)
 print("end")
-""", NEUROGC_POLICY="auto", DISPLAY=display) == "end\n"
+""", NEUROGC_POLICY=policy, DISPLAY=display) == "end\n"
 
 
-def test_qt_objects_go_where_they_were_made():
+@pytest.mark.parametrize("policy", ["auto", "gap"])
+def test_qt_objects_go_where_they_were_made(policy):
     pytest.importorskip("PySide6.QtGui", reason="PySide6 is not installed for this interpreter")
     code = WATCHED + """
 from PySide6 import QtCore, QtGui
@@ -340,12 +342,13 @@ QtCore.QTimer.singleShot(2000, app.quit)
 app.exec()
 report(rounds)
 """
-    with Running(code, policy="auto", QT_QPA_PLATFORM="offscreen") as program:
+    with Running(code, policy=policy, QT_QPA_PLATFORM="offscreen") as program:
         seen = json.loads(program.ends())
     assert seen["strangers"] == [] and seen["ran"]["__del__ of an object of Qt"] > 0, seen
 
 
-def test_greenlets_have_one_hub():
+@pytest.mark.parametrize("policy", ["auto", "gap"])
+def test_greenlets_have_one_hub(policy):
     pytest.importorskip("gevent", reason="gevent is not installed for this interpreter")
     code = "from gevent import monkey; monkey.patch_all()\n" + WATCHED + """
 import gevent
@@ -366,5 +369,5 @@ def serve():
 gevent.joinall([gevent.spawn(serve) for _ in range(2)])
 print(json.dumps([len(hubs), {ident for ident, _ in hubs} == mine]))
 """
-    with Running(code, policy="auto") as program:
+    with Running(code, policy=policy) as program:
         assert json.loads(program.ends()) == [1, True]

@@ -93,6 +93,7 @@ assert without == [0], without
 """, timeout=120)
 
 
+@pytest.mark.twice
 def test_memory_of_python_objects_is_not_left_out():
     snap(BUFFERS + """
 # Numbers and texts are not looked at by the walk, but others may lie in the same arenas soon.

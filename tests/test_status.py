@@ -344,7 +344,7 @@ def test_the_verdict_names_the_slow_line_and_start_up_is_not_in_it(tmp_path):
     assert verdict["site"].startswith(f"{tmp_path}/app.py:"), verdict
 
 
-@pytest.mark.twice
+@pytest.mark.once
 @pytest.mark.timing
 def test_full_collections_that_requests_wait_for_are_the_verdict(tmp_path):
     status, times = stalled(COLLECTING, tmp_path)
