@@ -123,7 +123,12 @@ impl Rendezvous {
 
     /// Asks the agent of one process how the figures of its memory have changed in the last so many seconds. None where it is
     /// of an older NeuroGC.
-    pub(crate) fn memory_change(&self, pid: u32, since_s: u32, patience: Duration) -> Result<Option<MemoryChange>, String> {
+    pub(crate) fn memory_change(
+        &self,
+        pid: u32,
+        since_s: u32,
+        patience: Duration,
+    ) -> Result<Option<MemoryChange>, String> {
         match put(&self.socket(pid)?, Ask::MemoryChange(since_s), patience) {
             Ok(Answer::MemoryChange(change)) => Ok(Some(*change)),
             Ok(other) => Err(foreign(pid, &other)),

@@ -28,9 +28,10 @@ fn of_memory(status: &Status) -> Option<&Finding> {
 /// The verdict on memory in one line, and whether it is an alarm.
 pub(crate) fn memory(status: &Status) -> (FindingKind, String) {
     match of_memory(status) {
-        Some(finding) => {
-            (if finding.is_alarm() { finding.kind } else { FindingKind::Growing }, format!("Memory: {}", plain(&finding.text)))
-        }
+        Some(finding) => (
+            if finding.is_alarm() { finding.kind } else { FindingKind::Growing },
+            format!("Memory: {}", plain(&finding.text)),
+        ),
         None if status.uptime_s < EARLY_S => {
             let watched = span(status.uptime_s);
             (FindingKind::TooEarly, format!("Memory: watched for {watched}, too short to tell whether it leaks."))

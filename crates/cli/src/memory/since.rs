@@ -22,8 +22,12 @@ pub(crate) fn text(found: &MemoryChange, asked_s: u32, room: Option<usize>) -> S
         ));
     }
     text.push('\n');
-    let columns =
-        [("CHANGE", Alignment::Right), ("THEN", Alignment::Right), ("NOW", Alignment::Right), ("WHAT", Alignment::Left)];
+    let columns = [
+        ("CHANGE", Alignment::Right),
+        ("THEN", Alignment::Right),
+        ("NOW", Alignment::Right),
+        ("WHAT", Alignment::Left),
+    ];
     let mut table = Table::new(&columns);
     let process = found.process.iter().filter(|it| is_worth_a_line(it));
     for it in process.chain(&found.containers).chain(&found.types) {

@@ -104,13 +104,7 @@ pub(super) fn once(pid: u32, since_s: Option<u32>, json: bool, out: &mut dyn Wri
 }
 
 /// The same every so many seconds, with what has changed, until Ctrl-C or the end of the process.
-pub(super) fn watch(
-    pid: u32,
-    since_s: Option<u32>,
-    every_s: u32,
-    json: bool,
-    out: &mut dyn Write,
-) -> CommandResult {
+pub(super) fn watch(pid: u32, since_s: Option<u32>, every_s: u32, json: bool, out: &mut dyn Write) -> CommandResult {
     let (interrupt, began) = (Interrupt::watch()?, Instant::now());
     let (mut first, mut before): (Option<Looked>, Option<Looked>) = (None, None);
     loop {
@@ -118,7 +112,9 @@ pub(super) fn watch(
         let look = match MemoryLook::at(pid, since_s) {
             Ok(Ok(look)) => look,
             Ok(Err(_)) => {
-                return Err(Failure::failed(format!("the agent of process {pid} gives no verdict, so there is none to watch")));
+                return Err(Failure::failed(format!(
+                    "the agent of process {pid} gives no verdict, so there is none to watch"
+                )));
             }
             Err(_) if first.is_some() && process::look_up(pid).is_none() => {
                 say(format!("process {pid} has ended"));
