@@ -86,17 +86,17 @@ pub struct MemoryChange {
     /// For how long the process has been watched, in seconds.
     pub watched_s: f64,
     /// Figures of the whole process.
-    pub process: Vec<FigureChange>,
+    pub process: Vec<FigureThenAndNow>,
     /// Containers that a census has counted, by name: entries. Those that changed most come first.
-    pub containers: Vec<FigureChange>,
+    pub containers: Vec<FigureThenAndNow>,
     /// Types: objects. Those that changed most come first.
-    pub types: Vec<FigureChange>,
+    pub types: Vec<FigureThenAndNow>,
 }
 
 /// One figure then and now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct FigureChange {
+pub struct FigureThenAndNow {
     /// What is counted.
     pub what: String,
     /// `bytes`, or a word.
@@ -107,7 +107,7 @@ pub struct FigureChange {
     pub now: f64,
 }
 
-impl FigureChange {
+impl FigureThenAndNow {
     /// By how much it has changed.
     #[must_use]
     pub fn change(&self) -> Option<f64> {

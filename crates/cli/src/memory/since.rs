@@ -1,6 +1,6 @@
 //! How figures of memory have changed since an earlier moment, as text.
 
-use neurogc_wire::memory_verdict::{FigureChange, MemoryChange};
+use neurogc_wire::memory_verdict::{FigureThenAndNow, MemoryChange};
 
 use crate::figures::{bytes, change, count, plain, shorten_front, span};
 use crate::table::{Alignment, Table};
@@ -45,18 +45,18 @@ pub(crate) fn text(found: &MemoryChange, asked_s: u32, room: Option<usize>) -> S
     text
 }
 
-fn is_worth_a_line(it: &FigureChange) -> bool {
+fn is_worth_a_line(it: &FigureThenAndNow) -> bool {
     let Some(change) = it.change() else { return false };
     // The resident set is told in any case: "it has not grown" is an answer.
     it.what == "resident memory" || change.abs() >= if it.unit == "bytes" { LEAST_BYTES } else { 1.0 }
 }
 
-fn figure(it: &FigureChange, value: f64) -> String {
+fn figure(it: &FigureThenAndNow, value: f64) -> String {
     let value = value.max(0.0) as u64;
     if it.unit == "bytes" { bytes(value) } else { count(value) }
 }
 
-fn signed(it: &FigureChange, value: f64) -> String {
+fn signed(it: &FigureThenAndNow, value: f64) -> String {
     if it.unit == "bytes" {
         return change(value as i64);
     }
@@ -68,8 +68,8 @@ fn signed(it: &FigureChange, value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn one(what: &str, unit: &str, before: Option<f64>, now: f64) -> FigureChange {
-        FigureChange { what: what.to_owned(), unit: unit.to_owned(), before, now }
+    fn one(what: &str, unit: &str, before: Option<f64>, now: f64) -> FigureThenAndNow {
+        FigureThenAndNow { what: what.to_owned(), unit: unit.to_owned(), before, now }
     }
 
     fn found() -> MemoryChange {

@@ -2,7 +2,7 @@
 
 use neurogc_diagnose::growth::FigureSeries;
 use neurogc_diagnose::leaks::{MemoryEvidence, ProcessFigure};
-use neurogc_wire::memory_verdict::{FigureChange, MemoryChange};
+use neurogc_wire::memory_verdict::{FigureThenAndNow, MemoryChange};
 
 use super::GrowthBook;
 
@@ -32,7 +32,7 @@ fn change(evidence: &MemoryEvidence, since_s: f64) -> MemoryChange {
         let nearest = series.whole().into_iter().min_by(|a, b| apart(a.at_s, wanted).total_cmp(&apart(b.at_s, wanted)));
         nearest.filter(|point| apart(point.at_s, wanted) <= near)
     };
-    let compared = |what: &str, unit: &str, series: &FigureSeries| FigureChange {
+    let compared = |what: &str, unit: &str, series: &FigureSeries| FigureThenAndNow {
         what: what.to_owned(),
         unit: unit.to_owned(),
         before: then(series).map(|point| point.mean),
@@ -59,8 +59,8 @@ fn apart(one: f64, other: f64) -> f64 {
 }
 
 /// Those that have changed most, without those that have not.
-fn largest(mut changes: Vec<FigureChange>) -> Vec<FigureChange> {
-    let size = |it: &FigureChange| it.change().unwrap_or(0.0).abs();
+fn largest(mut changes: Vec<FigureThenAndNow>) -> Vec<FigureThenAndNow> {
+    let size = |it: &FigureThenAndNow| it.change().unwrap_or(0.0).abs();
     changes.retain(|it| size(it) > 0.0);
     changes.sort_by(|one, other| size(other).total_cmp(&size(one)).then_with(|| one.what.cmp(&other.what)));
     changes.truncate(MOST);
