@@ -15,7 +15,7 @@ const FIRST_STEP: Duration = Duration::from_millis(20);
 
 /// The courses of all processes.
 #[derive(Debug, Serialize)]
-pub(crate) struct MemoryCourse {
+pub(crate) struct PlotCourse {
     /// The distance of looks now.
     pub(crate) step_ms: f64,
     /// The moments, in seconds.
@@ -40,7 +40,7 @@ struct ProcessCourse {
     there: bool,
 }
 
-impl MemoryCourse {
+impl PlotCourse {
     pub(crate) fn new() -> Self {
         Self { step_ms: FIRST_STEP.as_secs_f64() * 1e3, at: Vec::new(), processes: Vec::new(), uss: Vec::new() }
     }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn children_come_and_go() {
-        let mut course = MemoryCourse::new();
+        let mut course = PlotCourse::new();
         course.push(0.0, &[one(1, 10, 10)], None);
         course.push(0.1, &[one(1, 11, 11), one(2, 5, 5)], Some(12));
         course.push(0.2, &[one(1, 12, 12)], None);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_peak_between_two_looks_is_that_of_the_kernel() {
-        let mut course = MemoryCourse::new();
+        let mut course = PlotCourse::new();
         course.push(0.0, &[one(1, 10, 10)], None);
         course.push(0.1, &[one(1, 10, 99)], None);
         course.push(0.2, &[one(1, 10, 99)], None);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn its_size_is_fixed_and_peaks_stay() {
-        let mut course = MemoryCourse::new();
+        let mut course = PlotCourse::new();
         for moment in 0..20_000_u32 {
             let pids = (0..3).map(|index| one(if index == 0 { 1 } else { moment * 3 + index }, 7, 7));
             let mut looked: Vec<_> = pids.collect();

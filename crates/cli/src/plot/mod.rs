@@ -10,7 +10,7 @@ pub(crate) mod watched;
 
 use serde::Serialize;
 
-use course::MemoryCourse;
+use course::PlotCourse;
 use marks::Marks;
 
 /// The page, made by `dashboard/build`.
@@ -36,13 +36,13 @@ struct PlotData<'p> {
     #[serde(flatten)]
     head: &'p PlotHead,
     #[serde(flatten)]
-    course: &'p MemoryCourse,
+    course: &'p PlotCourse,
     #[serde(flatten)]
     marks: &'p Marks,
 }
 
 /// The file. Names come from the program: nothing in them can end the element that the data are in.
-pub(crate) fn encode(head: &PlotHead, course: &MemoryCourse, marks: &Marks) -> Result<String, serde_json::Error> {
+pub(crate) fn encode(head: &PlotHead, course: &PlotCourse, marks: &Marks) -> Result<String, serde_json::Error> {
     // JSON has `<` and the two line separators within strings only, where they may be written as numbers.
     let data = serde_json::to_string(&PlotData { head, course, marks })?
         .replace('<', "\\u003c")
@@ -65,7 +65,7 @@ mod tests {
             seconds: 1.0,
             remarks: Vec::new(),
         };
-        let page = encode(&head, &MemoryCourse::new(), &Marks::default()).unwrap();
+        let page = encode(&head, &PlotCourse::new(), &Marks::default()).unwrap();
         assert!(page.contains(r#""command":"python \u003c/script>\u003cb>.py""#));
         assert_eq!((page.matches("</script>").count(), page.matches(MARK).count()), (2, 0));
         // The name of SVG's elements is no address that is loaded.

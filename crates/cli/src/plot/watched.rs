@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use super::course::MemoryCourse;
+use super::course::PlotCourse;
 use super::tree::ProcessTree;
 
 /// How long a signal, or the end of the command, may lie before it is seen.
@@ -61,12 +61,12 @@ fn ignored_signals() -> u64 {
 }
 
 /// Runs the command to its end. Gives how it ended, and its memory over time.
-pub(crate) fn run(command: &mut Command, at_terminal: bool) -> io::Result<(ExitStatus, MemoryCourse, Duration)> {
+pub(crate) fn run(command: &mut Command, at_terminal: bool) -> io::Result<(ExitStatus, PlotCourse, Duration)> {
     let signals = Forwarded::watch()?;
     let began = Instant::now();
     let mut child = command.spawn()?;
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-    let (mut tree, mut course) = (ProcessTree::of(child.id()), MemoryCourse::new());
+    let (mut tree, mut course) = (ProcessTree::of(child.id()), PlotCourse::new());
     loop {
         let due = Instant::now() + course.step();
         let (looked, uss) = tree.look();
