@@ -1,4 +1,4 @@
-// Bundles the page into the folder that is named: index.html, app.js, app.css, the icon, and the flame graph as a file of its own.
+// Bundles the page into the folder that is named: index.html, app.js, app.css, the icon, and the flame graph and the memory plot as files of their own.
 
 import { copyFile, mkdir, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -15,13 +15,15 @@ await mkdir(out, { recursive: true });
 const shared = { absWorkingDir: here, outdir: out, bundle: true, minify: true, target: "es2022", charset: "utf8", legalComments: "none", logLevel: "warning" };
 await build({ ...shared, entryPoints: { app: "src/main.ts" }, format: "esm" });
 
-// The flame graph is also a page in one file, into which the command and the dashboard put the data.
-const flame = await build({ ...shared, entryPoints: { flame: "src/flame/page.ts" }, format: "iife", write: false });
-const built = (end) => flame.outputFiles.find((file) => file.path.endsWith(end)).text.trim();
-const [style, script] = [built(".css"), built(".js")];
-if (/<\/script|<!--/i.test(script) || /<\/style/i.test(style)) throw new Error("the flame graph's code would end the element that it is in");
-const page = await readFile(join(here, "src/flame/page.html"), "utf8");
-await writeFile(join(out, "flame.html"), page.replace("/* style */", () => style).replace("// script", () => script));
+// Pages in one file, into which the command, and for flame graphs the dashboard, put the data.
+for (const name of ["flame", "plot"]) {
+  const page = await build({ ...shared, entryPoints: { [name]: `src/${name}/page.ts` }, format: "iife", write: false });
+  const built = (end) => page.outputFiles.find((file) => file.path.endsWith(end)).text.trim();
+  const [style, script] = [built(".css"), built(".js")];
+  if (/<\/script|<!--/i.test(script) || /<\/style/i.test(style)) throw new Error(`the code of ${name} would end the element that it is in`);
+  const around = await readFile(join(here, `src/${name}/page.html`), "utf8");
+  await writeFile(join(out, `${name}.html`), around.replace("/* style */", () => style).replace("// script", () => script));
+}
 await copyFile(join(here, "src/index.html"), join(out, "index.html"));
 await copyFile(join(here, "src/icon.svg"), join(out, "icon.svg"));
 
@@ -29,9 +31,10 @@ await copyFile(join(here, "src/icon.svg"), join(out, "icon.svg"));
 const uplot = await readFile(join(here, "node_modules/uplot/LICENSE"), "utf8");
 await writeFile(join(out, "LICENSES.txt"), `uPlot\n\n${uplot}`);
 
+// The memory plot is the command's alone: the dashboard does not load it.
 let plain = 0;
 let packed = 0;
-for (const name of await readdir(out)) {
+for (const name of (await readdir(out)).filter((name) => name !== "plot.html")) {
   plain += (await stat(join(out, name))).size;
   packed += gzipSync(await readFile(join(out, name))).length;
 }

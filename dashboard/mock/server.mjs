@@ -295,6 +295,7 @@ async function answer(request, url) {
       clients: { connected: sockets.clients.size, skipped: 0 }, cpu_ms: 812, rss: 31_457_280,
     };
   }
+  if (what === "alerts") return options.token ? { enabled: false, file: "", file_error: null, rules: [], channels: [], alerts: [], resolved: [], dropped: 0 } : alerts();
   if (what === "series") return { series: SERIES };
   if (what === "policies") return { policies: POLICIES };
   if (what === "compare") return compare(query);
@@ -320,6 +321,17 @@ async function answer(request, url) {
   if (rest === "heap") return heaps.take(process, JSON.parse(body));
   if (rest === "collect") return { how: "snapshot", found: 812, pause_ms: 1.9 };
   return { ...described(process), status: process.ended_ms ? null : status(process), status_ms: Date.now() };
+}
+
+/** A rule on latency that fires for every process. */
+function alerts() {
+  const one = ({ id, pid, host, service, role, command }) => ({
+    id: `slow-${id}`, rule: "slow", state: "firing", process: { id, host, pid, service, role, command }, since_ms: started_ms, fired_ms: started_ms, resolved_ms: null, changes: 0,
+    text: `${service} (process ${pid} on ${host}): the p99 of its requests is 16.0 ms, over 0.01 ms.`, kind: "", certainty: "", holder: "", site: "", advice: "", doc: "", value: 16, unit: "milliseconds",
+  });
+  const rules = [{ name: "slow", condition: "p99 over 0.01 ms", to: ["log"], firing: 2 }];
+  const channels = [{ name: "log", what: "the hub's log", sent: 2, failed: 0, dropped: 0, waiting: 0, last_error: null }];
+  return { enabled: true, file: "alerts.toml", file_error: null, rules, channels, alerts: known.map(described).filter((process) => process.state !== "gone").slice(0, 2).map(one), resolved: [], dropped: 0 };
 }
 
 function allowed(request) {

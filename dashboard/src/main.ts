@@ -11,6 +11,7 @@ import { type Page, Processes } from "./context";
 import { h, mark, say, unique } from "./dom";
 import { bytes, count } from "./format";
 import { Live } from "./live";
+import { alerts } from "./pages/alerts";
 import { compare } from "./pages/compare";
 import { heap } from "./pages/heap";
 import { memory } from "./pages/memory";
@@ -22,7 +23,7 @@ import { Theme } from "./theme";
 import type { Hub } from "./types";
 import { View, link } from "./view";
 
-const PAGES: Page[] = [overview, process, memory, heap, compare, replay, policy];
+const PAGES: Page[] = [overview, process, memory, heap, compare, replay, policy, alerts];
 
 const theme = new Theme();
 const live = new Live();

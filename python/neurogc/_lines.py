@@ -9,6 +9,7 @@ import functools
 import inspect
 import os
 import sys
+import time
 
 from . import _counted, _native
 from ._limits import size
@@ -55,12 +56,12 @@ class FunctionProfile:
 
 
 class _Running:
-    """A call that goes on."""
+    """A call that goes on: what it began with, and the figures of the line that runs."""
 
-    __slots__ = ("base", "line", "live", "peak", "profile")
+    __slots__ = ("base", "figures", "lines", "live", "peak")
 
     def __init__(self, profile, live):
-        self.profile, self.base, self.live, self.peak, self.line = profile, live, live, live, None
+        self.lines, self.base, self.live, self.peak, self.figures = profile.lines, live, live, live, None
 
 
 class _Profiler:
@@ -70,7 +71,7 @@ class _Profiler:
         self.profiles = {}
         self.running = {}
         self.open = 0
-        self.stop = None
+        self.stop = self.leave = None
         self.pid = None
         self.refused = False
 
@@ -97,14 +98,14 @@ class _Profiler:
     def end(self, error=None):
         # Frames that an exception has ended are not reported otherwise.
         at = error.__traceback__ if error is not None else None
-        while at is not None:
+        while at is not None and self.leave is not None:
             self.leave(at.tb_frame)
             at = at.tb_next
         self.open -= 1
         if self.open == 0:
             if self.stop is not None:
                 self.stop()
-                self.stop = None
+                self.stop = self.leave = None
                 _native.agent.count_end()
             self.running.clear()
 
@@ -114,48 +115,54 @@ class _Profiler:
             self.refused = True
             print(f"neurogc: profile_memory does not count: {error}", file=sys.stderr)
 
-    def mark(self):
-        live, peak = _native.agent.count_mark()
-        for running in self.running.values():
-            if peak > running.peak:
-                running.peak = peak
-        return live
+    def events(self):
+        """What happens at a line, and at the end, a pause and the resumption of a call. They run for each line, so that they
+        are closures with few names to look up, and no call within a call."""
+        mark, running, profiles = _native.agent.count_mark, self.running, self.profiles
 
-    def line(self, frame, number):
-        running = self.running.get(frame)
-        if running is None:
-            running = self.running[frame] = _Running(self.profiles[frame.f_code], 0)
-            running.base = running.live = running.peak = self.mark()
-        else:
-            self.close(running)
-        running.line = number
+        def line(frame, number):
+            live, peak = mark()
+            now = running.get(frame)
+            if len(running) > 1:
+                spread(peak)
+            if now is None:
+                now = running[frame] = _Running(profiles[frame.f_code], live)
+            else:
+                if peak > now.peak:
+                    now.peak = peak
+                figures = now.figures
+                if figures is not None:
+                    figures.change += live - now.live
+                    figures.times += 1
+                    above = now.peak - now.base
+                    if above > figures.peak:
+                        figures.peak = above
+                now.live = now.peak = live
+            now.figures = now.lines.get(number)
 
-    def close(self, running):
-        """Books what the line that has ended did."""
-        live = self.mark()
-        figures = running.profile.lines.get(running.line)
-        if figures is not None:
-            figures.change += live - running.live
-            figures.times += 1
-            if running.peak - running.base > figures.peak:
-                figures.peak = running.peak - running.base
-        running.live = running.peak = live
+        def spread(peak):
+            """The most that lived is that of every call that goes on."""
+            for other in running.values():
+                if peak > other.peak:
+                    other.peak = peak
 
-    def leave(self, frame):
-        running = self.running.get(frame)
-        if running is not None:
-            self.close(running)
-            del self.running[frame]
+        def pause(frame):
+            if frame in running:
+                # The figures are booked, and what follows is no line yet.
+                line(frame, None)
 
-    def pause(self, frame):
-        running = self.running.get(frame)
-        if running is not None:
-            self.close(running)
+        def leave(frame):
+            pause(frame)
+            running.pop(frame, None)
 
-    def resume(self, frame):
-        running = self.running.get(frame)
-        if running is not None:
-            running.live = running.peak = self.mark()
+        def resume(frame):
+            now = running.get(frame)
+            if now is not None:
+                live, peak = mark()
+                spread(peak)
+                now.live = now.peak = live
+
+        return line, leave, pause, resume
 
     def print(self):
         profiles = [profile for profile in self.profiles.values() if profile.calls]
@@ -164,6 +171,44 @@ class _Profiler:
 
 
 _profiler = _Profiler()
+
+
+class _Calls:
+    """Writes when calls of a marked function began and ended, for `neurogc run --memory-plot`: at once, so that a crash loses
+    nothing. At most 2,000 calls of a process are written."""
+
+    _MOST = 2000
+    _begun = 0
+    _file = None
+
+    def __init__(self, path, name):
+        self.path, self.name = path, name
+
+    @classmethod
+    def of_environment(cls, function):
+        path = os.environ.get("_NEUROGC_PLOT")
+        return cls(path, " ".join(function.__qualname__.split())[:200]) if path else None
+
+    def begin(self):
+        cls = type(self)
+        if cls._begun >= self._MOST:
+            return None
+        cls._begun += 1
+        number = cls._begun
+        self._write(f"+ {os.getpid()} {number} {time.time_ns()} {self.name}\n")
+        return number
+
+    def end(self, number):
+        self._write(f"- {os.getpid()} {number} {time.time_ns()}\n")
+
+    def _write(self, line):
+        try:
+            if _Calls._file is None:
+                _Calls._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            os.write(_Calls._file, line.encode("utf-8", "replace"))
+        except OSError:
+            # The command has gone, or the disk is full: the plot lacks a call.
+            pass
 
 
 def _monitor(profiler):
@@ -175,10 +220,12 @@ def _monitor(profiler):
         raise RuntimeError("other tools have taken all places in sys.monitoring")
     monitoring.use_tool_id(tool, "neurogc")
     frame = sys._getframe
-    monitoring.register_callback(tool, events.LINE, lambda code, line: profiler.line(frame(1), line))
-    monitoring.register_callback(tool, events.PY_RETURN, lambda code, offset, value: profiler.leave(frame(1)))
-    monitoring.register_callback(tool, events.PY_YIELD, lambda code, offset, value: profiler.pause(frame(1)))
-    monitoring.register_callback(tool, events.PY_RESUME, lambda code, offset: profiler.resume(frame(1)))
+    line, profiler.leave, pause, resume = profiler.events()
+    leave = profiler.leave
+    monitoring.register_callback(tool, events.LINE, lambda code, number: line(frame(1), number))
+    monitoring.register_callback(tool, events.PY_RETURN, lambda code, offset, value: leave(frame(1)))
+    monitoring.register_callback(tool, events.PY_YIELD, lambda code, offset, value: pause(frame(1)))
+    monitoring.register_callback(tool, events.PY_RESUME, lambda code, offset: resume(frame(1)))
     watched = events.LINE | events.PY_RETURN | events.PY_YIELD | events.PY_RESUME
     for code in profiler.profiles:
         monitoring.set_local_events(tool, code, watched)
@@ -196,21 +243,23 @@ def _trace(profiler):
     if sys.gettrace() is not None:
         raise RuntimeError("another tool traces the program (a debugger, or coverage)")
     suspends = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    line, profiler.leave, pause, resume = profiler.events()
+    leave, profiles = profiler.leave, profiler.profiles
 
     def local(frame, event, argument):
         if event == "line":
-            profiler.line(frame, frame.f_lineno)
+            line(frame, frame.f_lineno)
         elif event == "return":
             if frame.f_code.co_flags & suspends:
-                profiler.pause(frame)
+                pause(frame)
             else:
-                profiler.leave(frame)
+                leave(frame)
         return local
 
     def calls(frame, event, argument):
-        if frame.f_code not in profiler.profiles:
+        if frame.f_code not in profiles:
             return None
-        profiler.resume(frame)
+        resume(frame)
         return local
 
     sys.settrace(calls)
@@ -229,15 +278,22 @@ def profile_memory(function):
         raise TypeError(f"profile_memory is for functions, and {function!r} is none")
     profile = _profiler.add(inner)
 
+    plot = _Calls.of_environment(inner)
+
     def begin():
         profile.calls += 1
         _profiler.begin()
+        return plot and plot.begin()
+
+    def end(call, failed):
+        _profiler.end(failed)
+        if call:
+            plot.end(call)
 
     if inspect.isasyncgenfunction(function):
 
         async def wrapper(*args, **kwargs):
-            begin()
-            failed = None
+            call, failed = begin(), None
             try:
                 async for value in function(*args, **kwargs):
                     yield value
@@ -245,46 +301,43 @@ def profile_memory(function):
                 failed = error
                 raise
             finally:
-                _profiler.end(failed)
+                end(call, failed)
 
     elif inspect.iscoroutinefunction(function):
 
         async def wrapper(*args, **kwargs):
-            begin()
-            failed = None
+            call, failed = begin(), None
             try:
                 return await function(*args, **kwargs)
             except BaseException as error:
                 failed = error
                 raise
             finally:
-                _profiler.end(failed)
+                end(call, failed)
 
     elif inspect.isgeneratorfunction(function):
 
         def wrapper(*args, **kwargs):
-            begin()
-            failed = None
+            call, failed = begin(), None
             try:
                 return (yield from function(*args, **kwargs))
             except BaseException as error:
                 failed = error
                 raise
             finally:
-                _profiler.end(failed)
+                end(call, failed)
 
     else:
 
         def wrapper(*args, **kwargs):
-            begin()
-            failed = None
+            call, failed = begin(), None
             try:
                 return function(*args, **kwargs)
             except BaseException as error:
                 failed = error
                 raise
             finally:
-                _profiler.end(failed)
+                end(call, failed)
 
     wrapper = functools.wraps(function)(wrapper)
     wrapper.memory = profile

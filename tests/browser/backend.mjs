@@ -41,6 +41,8 @@ export class Backend {
     this.#home = join(this.#folder, "srv", "shop");
     await mkdir(this.#home, { recursive: true });
     await copyFile(join(here, "service.py"), join(this.#home, "service.py"));
+    // A rule that fires for every service that serves.
+    await writeFile(join(this.#folder, "alerts.toml"), '[[rule]]\nname = "slow"\np99_ms = 0.01\n');
     await this.up();
     if (!this.real) {
       const { processes } = await this.get("processes");
@@ -75,7 +77,7 @@ export class Backend {
   /** Starts the hub, or starts it again where it was. */
   async up() {
     const [program, words] = this.real
-      ? [resolve(this.#options.hub), ["hub", "--no-token", "--listen", `127.0.0.1:${this.#port}`, "--data", join(this.#folder, "data"), "--recordings", join(this.#folder, "recordings")]]
+      ? [resolve(this.#options.hub), ["hub", "--no-token", "--listen", `127.0.0.1:${this.#port}`, "--data", join(this.#folder, "data"), "--recordings", join(this.#folder, "recordings"), "--alerts", join(this.#folder, "alerts.toml")]]
       : [process.execPath, [mock, "--port", String(this.#port), "--recording", BENCH]];
     this.#hub = spawn(program, words, { stdio: ["ignore", "pipe", "inherit"] });
     await line(this.#hub, /http:/);

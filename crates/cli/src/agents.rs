@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use neurogc_wire::breakdown::MemoryReport;
 use neurogc_wire::control::{self, Answer, Ask, MAX_ANSWER, MessageError, Outcome, Question};
-use neurogc_wire::memory_verdict::MemoryVerdict;
+use neurogc_wire::memory_verdict::{MemoryChange, MemoryVerdict};
 use neurogc_wire::sites::SiteTable;
 use neurogc_wire::status::Status;
 use nix::errno::Errno;
@@ -115,6 +115,22 @@ impl Rendezvous {
         let path = self.socket(pid)?;
         match put(&path, Ask::Verdict, patience) {
             Ok(Answer::Verdict(report)) => Ok(Some(*report)),
+            Ok(other) => Err(foreign(pid, &other)),
+            Err(AskError::Refused(_)) => Ok(None),
+            Err(error) => Err(unheard(pid, &error)),
+        }
+    }
+
+    /// Asks the agent of one process how the figures of its memory have changed in the last so many seconds. None where it is
+    /// of an older NeuroGC.
+    pub(crate) fn memory_change(
+        &self,
+        pid: u32,
+        since_s: u32,
+        patience: Duration,
+    ) -> Result<Option<MemoryChange>, String> {
+        match put(&self.socket(pid)?, Ask::MemoryChange(since_s), patience) {
+            Ok(Answer::MemoryChange(change)) => Ok(Some(*change)),
             Ok(other) => Err(foreign(pid, &other)),
             Err(AskError::Refused(_)) => Ok(None),
             Err(error) => Err(unheard(pid, &error)),

@@ -23,6 +23,7 @@ mod models;
 mod notice;
 mod own_hub;
 mod paint;
+mod plot;
 mod probe;
 mod process;
 mod program;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::breakdown::MemoryReport;
-use crate::memory_verdict::MemoryVerdict;
+use crate::memory_verdict::{MemoryChange, MemoryVerdict};
 use crate::sites::SiteTable;
 use crate::status::Status;
 
@@ -80,6 +80,8 @@ pub enum Ask {
     Memory,
     /// What is the matter with the memory of the process.
     Verdict,
+    /// How the figures of memory have changed in the last so many seconds.
+    MemoryChange(u32),
     /// A heap dump, written to a pipe that the client reads. The answer is a ticket.
     Dump {
         /// The name of a FIFO beside the agent's socket.
@@ -173,6 +175,8 @@ pub enum Answer {
     Memory(Box<MemoryReport>),
     /// What is the matter with the memory of the process.
     Verdict(Box<MemoryVerdict>),
+    /// How the figures of memory have changed.
+    MemoryChange(Box<MemoryChange>),
     /// The question could not be answered; the text says why.
     Refused(String),
 }

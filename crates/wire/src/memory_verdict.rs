@@ -76,3 +76,41 @@ pub struct EvidenceSeries {
     /// Seconds since the agent was installed, and the value then.
     pub points: Vec<(f64, f64)>,
 }
+
+/// What figures of memory were some time ago, and what they are now: from the series that the agent keeps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryChange {
+    /// How long ago the compared moment is, in seconds. It is the nearest one that is kept.
+    pub ago_s: f64,
+    /// For how long the process has been watched, in seconds.
+    pub watched_s: f64,
+    /// Figures of the whole process.
+    pub process: Vec<FigureThenAndNow>,
+    /// Containers that a census has counted, by name: entries. Those that changed most come first.
+    pub containers: Vec<FigureThenAndNow>,
+    /// Types: objects. Those that changed most come first.
+    pub types: Vec<FigureThenAndNow>,
+}
+
+/// One figure then and now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FigureThenAndNow {
+    /// What is counted.
+    pub what: String,
+    /// `bytes`, or a word.
+    pub unit: String,
+    /// The value then; none where it was not followed yet.
+    pub before: Option<f64>,
+    /// The latest value.
+    pub now: f64,
+}
+
+impl FigureThenAndNow {
+    /// By how much it has changed.
+    #[must_use]
+    pub fn change(&self) -> Option<f64> {
+        self.before.map(|before| self.now - before)
+    }
+}

@@ -79,16 +79,23 @@ function mount(root: HTMLElement, context: Context): () => void {
   const bys = select("Table by", BY, by, (value) => choose(() => (by = value)));
   const save = h("button", { type: "button", onclick: () => void saveFlame() }, "Save as HTML");
   const profile = h("button", { type: "button", onclick: () => void saveProfile() }, "Save for pprof");
+  const flame = section("By call stack", "", help, graph.element);
+  // The address of the page is its state, so that the flame graph on the same page has no address of its own.
+  const toFlame = h("button", { type: "button", class: "linklike", onclick: () => (flame.scrollIntoView({ block: "start" }), flame.querySelector("h2")?.focus()) }, "Flame graph of live memory");
+  mark(flame.querySelector("h2") as Element, "tabindex", "-1");
+  toFlame.hidden = true;
+  const further = [toFlame, h("a", { href: link("heap", { id }) }, "Heap dumps: take one, or open one"), h("a", { href: link("alerts") }, "Alerts")];
   const body = h(
     "div",
     { class: "memory", hidden: true },
-    section("By call stack", "", help, graph.element),
+    flame,
     section("Sites", "The lines that allocate, the largest first. The small lines show their live bytes since this page was opened.", table.element),
   );
   root.append(
     h("div", { class: "title" }, h("h1", {}, "Memory"), h("span", { class: "spring" }), picker.element),
     command,
     section("Verdict", "", verdict.element),
+    h("p", { class: "further" }, ...further),
     toolbar.element,
     parts.element,
     h("div", { class: "toolbar memory-bar" }, measures.element, sinces.element, bys.element, save, profile),
@@ -133,7 +140,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     try {
       const sites = await get<Sites>(`processes/${part(id)}/sites`, { since, measure, by, top: SITES }, stop.signal);
       shown = sites;
-      body.hidden = false;
+      body.hidden = toFlame.hidden = false;
       why.hidden = true;
       save.disabled = profile.disabled = false;
       say(said, facts(sites.flame) + (sites.lost ? ` · ${sites.lost} samples lost` : ""));

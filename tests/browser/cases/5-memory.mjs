@@ -49,6 +49,17 @@ export default {
     return first.replace(/\s+/g, " ");
   },
 
+  async "one click leads to heap dumps and to the flame graph"(browser, backend) {
+    if ((await sites(backend, backend.with)).reason) return false;
+    const page = await opened(browser, backend);
+    await page.getByRole("button", { name: "Flame graph of live memory" }).click();
+    await browser.until(() => document.activeElement?.textContent === "By call stack");
+    await page.getByRole("link", { name: "Heap dumps" }).click();
+    await page.locator(".heap-bar").waitFor();
+    holds(page.url().includes(`id=${encodeURIComponent(backend.with)}`), page.url());
+    return page.url().split("#")[1];
+  },
+
   async "the verdict comes first, and the chart shows where the memory is"(browser, backend) {
     const { findings } = (await (await fetch(`${backend.base}/api/v1/processes/${backend.with}`)).json()).status;
     const page = await browser.open(`#/memory?id=${backend.with}`);

@@ -10,6 +10,7 @@ const PAGES = (backend) => [
   [`#/policy?id=${backend.with}`, ".due"],
   [`#/memory?id=${backend.with}`, ".memory-bar"],
   [`#/heap?id=${backend.with}`, ".heap-bar"],
+  ["#/alerts", ".rules tbody tr"],
 ];
 
 export default {

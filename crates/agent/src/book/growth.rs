@@ -2,6 +2,8 @@
 //!
 //! The uplink fills it at a calm rate from what the agent knows anyway. Its size is fixed: about 1 MB at most.
 
+mod since;
+
 use std::collections::HashMap;
 
 use neurogc_diagnose::leaks::{ContainerFacts, MemoryEvidence, ProcessFigure, TypeFacts, diagnose_memory};

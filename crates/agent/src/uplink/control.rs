@@ -213,6 +213,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
         },
         Ask::Follow => Answer::Following,
         Ask::Verdict => Answer::Verdict(Box::new(lock(&agent.growth).report())),
+        Ask::MemoryChange(since_s) => Answer::MemoryChange(Box::new(lock(&agent.growth).change(since_s))),
         Ask::Sites(since) => match agent.site_table(since) {
             Ok(table) => Answer::Sites(Box::new(table)),
             Err(reason) => Answer::Refused(reason),

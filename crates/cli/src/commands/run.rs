@@ -3,10 +3,11 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use neurogc_settings::Settings;
@@ -16,8 +17,11 @@ use crate::commands::hub;
 use crate::failure::{CommandResult, Failure};
 use crate::home::Home;
 use crate::notice::say;
+use crate::plot::marks::Marks;
+use crate::plot::{self, PlotHead, watched};
 use crate::program::{self, ProgramFacts};
-use crate::{injection, models, own_hub, sources};
+use crate::target::OutputFile;
+use crate::{figures, injection, models, own_hub, sources};
 
 /// What a shell answers for a command that cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
@@ -27,12 +31,17 @@ const NOT_FOUND: u8 = 127;
 /// Tells `sitecustomize.py` to print a table when the program ends.
 const LINES: &str = "_NEUROGC_LINES";
 
+/// Names the file to which `profile_memory` writes its calls, for the memory plot.
+const PLOT: &str = "_NEUROGC_PLOT";
+
 /// Start a Python command and its Python child processes with the agent
 ///
-/// The program needs no changes. `neurogc run` replaces itself with CMD, so the exit code and signals are those of CMD.
+/// The program needs no changes. `neurogc run` replaces itself with CMD, so the exit code and signals are those of CMD. With
+/// --memory-plot it stays, passes signals on, writes the file when CMD has ended or crashed, and ends as CMD did.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc run -- python app.py\n  \
     neurogc run --trace service.ngct -- gunicorn -w 4 app:app\n  \
+    neurogc run --memory-plot memory.html -- python job.py\n  \
     neurogc run --set stall_ms=20 -- uvicorn app:app")]
 pub(crate) struct Arguments {
     #[arg(long, value_name = "P", help = format!("When to collect: {}", neurogc_policy::written(", ")))]
@@ -47,6 +56,10 @@ pub(crate) struct Arguments {
     /// Print the lines that allocated the most memory to standard error when the program ends
     #[arg(long)]
     lines: bool,
+    /// When CMD has ended, write its memory over time to FILE, a page in one file, overwriting it: child processes, collections and
+    /// marked functions are in it
+    #[arg(long, value_name = "FILE")]
+    memory_plot: Option<PathBuf>,
     /// Change a setting; `neurogc doctor` lists all settings
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
     settings: Vec<(String, String)>,
@@ -58,7 +71,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// A command with these settings.
     pub(crate) fn with(settings: Vec<(String, String)>, command: Vec<OsString>) -> Self {
-        Self { policy: None, trace: None, hub: None, lines: false, settings, command }
+        Self { policy: None, trace: None, hub: None, lines: false, memory_plot: None, settings, command }
     }
 }
 
@@ -68,6 +81,9 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> CommandResult {
+    if let Some(path) = &arguments.memory_plot {
+        return run_plotted(&arguments, path);
+    }
     let (settings, effective) = settings(&arguments)?;
     let home = Home::find().map_err(Failure::failed)?;
     let Some((name, rest)) = arguments.command.split_first() else {
@@ -106,9 +122,91 @@ pub(crate) fn run(arguments: Arguments) -> CommandResult {
     Err(Failure::with_code(code, format!("cannot run {shown}: {error}{hint}")))
 }
 
-/// The settings of the command line, and those that are in force with all sources. A mistake on the command line is
-/// an error; one in the environment or in the settings file is told and passed over, as the agent does it.
-fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, Settings), Failure> {
+/// Runs the same command line without the plot below this process, and watches its memory.
+fn run_plotted(arguments: &Arguments, path: &Path) -> CommandResult {
+    let path = writable(path, "write the memory plot to")?;
+    let folder = tempfile::tempdir()?;
+    let calls = folder.path().join("calls");
+    let (sources, _) = sources::gather(given(arguments)?);
+    let own = neurogc_settings::resolve(&sources).ok().and_then(|effective| effective.settings.trace);
+    let trace = own.map_or_else(|| Ok(folder.path().join("trace.ngct")), std::path::absolute)?;
+    let mut command = Command::new(env::current_exe()?);
+    command.arg("run").env(PLOT, &calls);
+    let words = [
+        ("--policy", arguments.policy.as_ref().map(OsString::from)),
+        ("--hub", arguments.hub.as_ref().map(OsString::from)),
+    ];
+    for (name, value) in words.into_iter().chain([("--trace", Some(trace.clone().into_os_string()))]) {
+        if let Some(value) = value {
+            command.arg(name).arg(value);
+        }
+    }
+    if arguments.lines {
+        command.arg("--lines");
+    }
+    for (name, value) in arguments.settings.iter().filter(|(name, _)| name != "trace") {
+        command.arg("--set").arg(format!("{name}={value}"));
+    }
+    command.arg("--").args(&arguments.command);
+    let began = SystemTime::now();
+    let began_unix_ns = began.duration_since(UNIX_EPOCH).map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(0));
+    let (status, course, took) = watched::run(&mut command, io::stdin().is_terminal())?;
+    let traces = traces_of(&trace, began);
+    let traces: Vec<_> = traces.iter().map(PathBuf::as_path).collect();
+    let marks = Marks::gather(&traces, &calls, began_unix_ns, took.as_secs_f64());
+    let words: Vec<_> = arguments.command.iter().map(|word| word.to_string_lossy()).collect();
+    let mut remarks = vec![REMARK.to_owned()];
+    if traces.is_empty() {
+        remarks.push(
+            "No collections are marked: the command has left no trace. It may not be a Python program.".to_owned(),
+        );
+    }
+    let head = PlotHead {
+        command: figures::shorten(&figures::plain(&words.join(" ")), 120),
+        outcome: watched::outcome(status),
+        began: figures::utc(began_unix_ns),
+        seconds: took.as_secs_f64(),
+        remarks,
+    };
+    let page = plot::encode(&head, &course, &marks)?;
+    let written =
+        OutputFile::new(&path, true).and_then(|to| Ok(to.write(|mut file| Ok(file.write_all(page.as_bytes())?))?));
+    // The command's own end counts for more than a file that could not be written.
+    match written {
+        Ok(()) => say(format_args!("wrote {}; open it in a browser", path.display())),
+        Err(failure) => say(failure),
+    }
+    drop(folder);
+    watched::end_like(status)
+}
+
+/// What the page says about its figures.
+const REMARK: &str = "Resident sets are added up: pages that processes share, for instance after a fork, count in each of them. \
+                      The dashed line counts only what no other process shares. Processes that have left the tree of the command, \
+                      such as daemons, are not in it.";
+
+/// The traces of a command and of its children, which add their pids to the name, as far as they are of this run.
+fn traces_of(trace: &Path, began: SystemTime) -> Vec<PathBuf> {
+    let (Some(folder), Some(stem)) = (trace.parent(), trace.file_stem().and_then(OsStr::to_str)) else {
+        return Vec::new();
+    };
+    let ending = trace.extension();
+    let is_child = |path: &Path| {
+        let of_child = |stem: &str, name: &str| name.strip_prefix(stem)?.strip_prefix('.')?.parse::<u32>().ok();
+        let name = path.file_stem().and_then(OsStr::to_str).and_then(|name| of_child(stem, name));
+        name.is_some() && path.extension() == ending
+    };
+    let is_new = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).is_ok_and(|at| at >= began);
+    let others = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let all = std::iter::once(trace.to_owned()).chain(others.filter(|path| is_child(path)));
+    all.filter(|path| is_new(path)).take(MOST_TRACES).collect()
+}
+
+/// Children whose collections are marked.
+const MOST_TRACES: usize = 64;
+
+/// The settings of the command line.
+fn given(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
     let mut given = Vec::new();
     given.extend(arguments.policy.iter().map(|policy| ("policy".to_owned(), policy.clone())));
     if let Some(trace) = &arguments.trace {
@@ -119,6 +217,13 @@ fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, Settings), 
         given.push(("hub".to_owned(), hub::with_address(hub).map_err(Failure::usage)?));
     }
     given.extend(arguments.settings.iter().cloned());
+    Ok(given)
+}
+
+/// The settings of the command line, and those that are in force with all sources. A mistake on the command line is
+/// an error; one in the environment or in the settings file is told and passed over, as the agent does it.
+fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, Settings), Failure> {
+    let mut given = given(arguments)?;
     for (name, value) in &mut given {
         if name == "trace" && !value.is_empty() {
             *value = trace_path(value)?;
@@ -145,8 +250,16 @@ fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, Settings), 
 
 /// The trace's path as it holds wherever the program changes to, in a folder that can take it.
 fn trace_path(text: &str) -> Result<String, Failure> {
-    let wrong = |reason: &str| Failure::usage(format!("cannot record a trace in {text}: {reason}"));
-    let path = std::path::absolute(text).map_err(|error| wrong(&error.to_string()))?;
+    let path = writable(Path::new(text), "record a trace in")?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|_| Failure::usage(format!("cannot record a trace in {text}: its full path is not valid UTF-8")))
+}
+
+/// A file's full path, in a folder that can take it.
+fn writable(path: &Path, what: &str) -> Result<PathBuf, Failure> {
+    let wrong = |reason: &str| Failure::usage(format!("cannot {what} {}: {reason}", path.display()));
+    let path = std::path::absolute(path).map_err(|error| wrong(&error.to_string()))?;
     if path.is_dir() {
         return Err(wrong("it is a folder. Name a file in it"));
     }
@@ -157,7 +270,7 @@ fn trace_path(text: &str) -> Result<String, Failure> {
     let target = if path.exists() { &path } else { folder };
     access(target, AccessFlags::W_OK)
         .map_err(|error| wrong(&format!("{} is not writable ({})", target.display(), error.desc())))?;
-    path.into_os_string().into_string().map_err(|_| wrong("its full path is not valid UTF-8"))
+    Ok(path)
 }
 
 fn not_found(name: &OsStr) -> Failure {

@@ -19,8 +19,9 @@ const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().fg(Color::DarkGray);
 /// The columns of a scale.
 const AXIS: u16 = 9;
-/// Lines that a verdict may have: with three, everything fits into 24 lines.
+/// Lines that the verdict on everything but memory may have: one less where the terminal has 24 lines, so that everything fits.
 const VERDICT_LINES: usize = 3;
+const SMALL: u16 = 23;
 const CALM: Style = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
@@ -40,7 +41,7 @@ pub(crate) fn draw(screen: &Screen, frame: &mut Frame<'_>) {
 fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
     // Three lines a course at 24 lines; half of what is more goes to the courses.
     let course = 3 + area.height.saturating_sub(23) / 6;
-    let verdict = verdict(status, area.width);
+    let verdict = verdict(status, area);
     let [said, head, latency, pauses, memory, details] = Layout::vertical([
         Constraint::Length(verdict.len() as u16),
         Constraint::Length(if screen.columns.is_empty() { 3 } else { 4 }),
@@ -83,15 +84,23 @@ fn process(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) 
     collections(status, wide, frame, right);
 }
 
-/// What is the matter and what to do about it, in as many lines as it takes.
-fn verdict(status: &Status, width: u16) -> Vec<Line<'static>> {
-    let (kind, verdict) = verdict::first(status);
-    let style = match kind {
+/// The verdict on memory in one line, and what else is the matter and what to do about it in as many lines as it takes.
+fn verdict(status: &Status, area: Rect) -> Vec<Line<'static>> {
+    let style = |kind: FindingKind| match kind {
         FindingKind::Nothing => CALM,
         kind if kind.is_trouble() => ALARM,
         _ => STRONG,
     };
-    wrap(&verdict, width.into(), VERDICT_LINES).into_iter().map(|line| Line::styled(line, style)).collect()
+    let width = area.width.into();
+    let (kind, memory) = verdict::memory(status);
+    let mut lines = vec![Line::styled(shorten(&memory, width), style(kind))];
+    let lower = verdict::findings(status).into_iter().find(|finding| !finding.kind.is_leak());
+    let most = if area.height > SMALL { VERDICT_LINES } else { VERDICT_LINES - 1 };
+    if let Some(finding) = lower {
+        let said = wrap(&verdict::line(&finding), width, most);
+        lines.extend(said.into_iter().map(|line| Line::styled(line, style(finding.kind))));
+    }
+    lines
 }
 
 fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
@@ -220,15 +229,16 @@ fn choice(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
             plain(&status.python),
             span(status.uptime_s),
             bytes(status.memory.rss),
+            verdict::memory_in_brief(status),
             format!("{:.1}", status.requests.rps),
         ];
         let more = columns::cells(&screen.columns, status);
         Row::new(usual.into_iter().chain(more).chain([plain(&status.command)]))
     });
     let more = || screen.columns.iter().map(|column| column.title());
-    let widths = [7, 15, 10, 9, 8].into_iter().chain(more().map(|title| title.len() as u16));
+    let widths = [7, 15, 10, 9, 16, 7].into_iter().chain(more().map(|title| title.len() as u16));
     let widths = widths.map(Constraint::Length).chain([Constraint::Fill(1)]);
-    let titles = ["PID", "PYTHON", "UPTIME", "RSS", "REQ/S"].into_iter().chain(more()).chain(["COMMAND"]);
+    let titles = ["PID", "PYTHON", "UPTIME", "RSS", "MEMORY", "REQ/S"].into_iter().chain(more()).chain(["COMMAND"]);
     let table = Table::new(rows, widths)
         .header(Row::new(titles).style(STRONG))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
@@ -266,6 +276,7 @@ fn help(frame: &mut Frame<'_>) {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use neurogc_wire::finding::Finding;
     use neurogc_wire::status::Stall;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -318,6 +329,23 @@ mod tests {
     }
 
     #[test]
+    fn a_leak_is_the_first_line_and_the_rest_follows() {
+        let mut status = samples::service();
+        let leak = Finding {
+            kind: FindingKind::UnboundedContainer,
+            confidence: 0.95,
+            text: "Leak, certain: global app.seen (dict) grows by 98 MiB/h.".to_owned(),
+            ..Finding::default()
+        };
+        status.findings = neurogc_diagnose::diagnose(&neurogc_diagnose::Evidence::from(&status));
+        status.findings.insert(0, leak);
+        let text = render(&Screen::watching(status), 100, 30);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].contains("Memory: Leak, certain: global app.seen"), "{text}");
+        assert!(lines[1].contains("Garbage collection caused 82 %"), "{text}");
+    }
+
+    #[test]
     fn an_ended_process_keeps_its_last_report() {
         let mut screen = watched();
         screen.take(PollResult::Ended(4242));
@@ -330,6 +358,14 @@ mod tests {
         let mut screen = Screen::choosing(vec![samples::service(), samples::idle()]);
         screen.selected = 1;
         insta::assert_snapshot!(render(&screen, 80, 8));
+        let leak = Finding {
+            kind: FindingKind::UnboundedContainer,
+            confidence: 0.95,
+            rate_bytes_h: 98.0 * 1_048_576.0,
+            ..Finding::default()
+        };
+        screen.processes[0].findings = vec![leak];
+        assert!(render(&screen, 100, 8).contains("leaks 98.0 MiB/h"));
     }
 
     #[test]

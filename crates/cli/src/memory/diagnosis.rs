@@ -33,6 +33,15 @@ pub(crate) fn text(report: &MemoryVerdict, room: Option<usize>) -> String {
     text
 }
 
+/// What has changed since the look before.
+pub(crate) fn changes(changes: &[String], room: Option<usize>) -> String {
+    let mut text = String::new();
+    for (index, it) in changes.iter().enumerate() {
+        line(&mut text, if index == 0 { "changed" } else { "" }, it, room);
+    }
+    text
+}
+
 fn write_finding(text: &mut String, number: usize, it: &ExplainedFinding, room: Option<usize>) {
     let finding = &it.finding;
     let width = room.unwrap_or(usize::MAX).saturating_sub(3);

@@ -2,6 +2,8 @@
 //! they are shown.
 
 pub(crate) mod breakdown;
+pub(crate) mod changes;
 pub(crate) mod diagnosis;
 pub(crate) mod listing;
+pub(crate) mod since;
 pub(crate) mod subject;
