@@ -62,13 +62,18 @@ impl Arguments {
     }
 }
 
-fn assignment(text: &str) -> Result<(String, String), String> {
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it must look like KEY=VALUE, for instance stall_ms=20")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
 pub(crate) fn run(arguments: Arguments) -> CommandResult {
-    let (settings, effective) = settings(&arguments)?;
+    let (settings, effective) = checked_settings(
+        arguments.policy.as_deref(),
+        arguments.trace.as_deref(),
+        arguments.hub.as_deref(),
+        &arguments.settings,
+    )?;
     let home = Home::find().map_err(Failure::failed)?;
     let Some((name, rest)) = arguments.command.split_first() else {
         return Err(Failure::usage("there is no command to run"));
@@ -108,17 +113,22 @@ pub(crate) fn run(arguments: Arguments) -> CommandResult {
 
 /// The settings of the command line, and those that are in force with all sources. A mistake on the command line is
 /// an error; one in the environment or in the settings file is told and passed over, as the agent does it.
-fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, Settings), Failure> {
+pub(crate) fn checked_settings(
+    policy: Option<&str>,
+    trace: Option<&Path>,
+    hub: Option<&str>,
+    others: &[(String, String)],
+) -> Result<(Vec<(String, String)>, Settings), Failure> {
     let mut given = Vec::new();
-    given.extend(arguments.policy.iter().map(|policy| ("policy".to_owned(), policy.clone())));
-    if let Some(trace) = &arguments.trace {
+    given.extend(policy.map(|policy| ("policy".to_owned(), policy.to_owned())));
+    if let Some(trace) = trace {
         let trace = trace.to_str().ok_or_else(|| Failure::usage("the path of --trace must be valid UTF-8"))?;
         given.push(("trace".to_owned(), trace.to_owned()));
     }
-    if let Some(hub) = &arguments.hub {
+    if let Some(hub) = hub {
         given.push(("hub".to_owned(), hub::with_address(hub).map_err(Failure::usage)?));
     }
-    given.extend(arguments.settings.iter().cloned());
+    given.extend(others.iter().cloned());
     for (name, value) in &mut given {
         if name == "trace" && !value.is_empty() {
             *value = trace_path(value)?;
