@@ -31,9 +31,14 @@ def install(policy=_DEFAULT, **settings):
     written = {name: _written(name, value) for name, value in settings.items() if value is not None}
     if policy is not _DEFAULT:
         written["policy"] = _written("policy", policy)
-    complaints = _native.agent.install(written)
+    complaints = _install(written)
     if complaints:
         _complain(complaints)
+
+
+def _install(written):
+    """Start the agent with settings as they are written in the environment. Gives what was wrong elsewhere."""
+    complaints = _native.agent.install(written)
     from . import _loops
 
     _native.agent.on_request_end(_loops.may_act)
@@ -47,6 +52,7 @@ def install(policy=_DEFAULT, **settings):
         _imports.watch()
     else:
         _leave_imports_alone()
+    return complaints
 
 
 def _complain(complaints):

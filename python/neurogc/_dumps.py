@@ -38,6 +38,11 @@ def unwatch():
         _signal = 0
 
 
+def has_hooks():
+    """Whether hooks of ours are, or may be, in place."""
+    return bool(_before)
+
+
 def _main_ends(kind, error, traceback):
     try:
         if isinstance(kind, type) and issubclass(kind, MemoryError):

@@ -89,13 +89,20 @@ def watch():
 
 
 def unwatch():
-    """Puts back all that was replaced, unless other code has replaced it since."""
+    """Puts back all that was replaced, unless other code has replaced it since. Gives the names of what was not."""
+    stuck = []
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
     while _replaced:
         owner, name, original, replacement = _replaced.pop()
         if vars(owner).get(name) is replacement:
             setattr(owner, name, original)
+        else:
+            stuck.append(f"{owner.__name__}.{name}")
+    loops = sys.modules.get(__package__ + ".adapters.asyncio_loop")
+    if loops is not None:
+        loops.release()
+    return stuck
 
 
 def _adapt(name, module):

@@ -2,9 +2,12 @@
 //!
 //! It meets an agent only as a file to inject and a socket to speak to.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod agents;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "ptrace has no safe interface")]
+mod attach;
 mod bench;
 mod check;
 mod columns;

@@ -56,22 +56,7 @@ def _package():
         import neurogc
 
         return neurogc
-    # Not by way of sys.path: beside our package may lie others that the program must not see.
-    from _frozen_importlib import module_from_spec
-    from _frozen_importlib_external import spec_from_file_location
-
-    home = os.environ["NEUROGC_HOME"]
-    spec = spec_from_file_location(
-        "neurogc", os.path.join(home, "__init__.py"), submodule_search_locations=[home]
-    )
-    module = module_from_spec(spec)
-    sys.modules["neurogc"] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        sys.modules.pop("neurogc", None)
-        raise
-    return module
+    return _beside("_loading").load(os.environ["NEUROGC_HOME"])
 
 
 def _beside(name):

@@ -7,6 +7,7 @@ that no event loop owns stay as they are. Whatever is collected here runs in the
 import selectors
 from asyncio import events
 from time import monotonic
+from weakref import WeakSet
 
 from .._native import agent
 
@@ -14,6 +15,10 @@ progress = agent.progress
 
 # How long a loop sleeps at most before it looks whether something is to be done in its thread, in seconds.
 BEAT = 1.0
+
+
+# The selectors that were given our class.
+_watched = WeakSet()
 
 
 def adapt(module, replace):
@@ -34,6 +39,15 @@ def _watch(loop):
     # A selector of any other class belongs to other code (a test, a framework) and is left alone.
     if type(getattr(loop, "_selector", None)) is selectors.EpollSelector:
         loop._selector.__class__ = WatchedSelector
+        _watched.add(loop._selector)
+
+
+def release():
+    """Gives every selector its own class back. One that sleeps notices within a beat."""
+    for selector in list(_watched):
+        if type(selector) is WatchedSelector:
+            selector.__class__ = selectors.EpollSelector
+    _watched.clear()
 
 
 class WatchedSelector(selectors.EpollSelector):
@@ -58,7 +72,7 @@ class WatchedSelector(selectors.EpollSelector):
                 due = agent.gap() and (end is None or monotonic() < end)
             rest = BEAT if end is None else min(BEAT, max(end - monotonic(), 0))
             ready = select(rest)
-            if ready or (end is not None and monotonic() >= end):
+            if ready or (end is not None and monotonic() >= end) or type(self) is not WatchedSelector:
                 progress()
                 return ready
             due = agent.is_due()

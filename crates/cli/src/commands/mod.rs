@@ -1,9 +1,13 @@
 //! The verbs of the command line, one file each: `Arguments` with its help, and `run`.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod collect;
 pub(crate) mod demo;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod heap;
 pub(crate) mod hub;
@@ -28,6 +32,10 @@ use crate::failure::CommandResult;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(run::Arguments),
+    #[cfg(target_arch = "x86_64")]
+    Attach(attach::Arguments),
+    #[cfg(target_arch = "x86_64")]
+    Detach(detach::Arguments),
     Ps(ps::Arguments),
     Status(status::Arguments),
     Stalls(stalls::Arguments),
@@ -53,6 +61,10 @@ impl Verb {
     pub(crate) fn run(self, out: &mut dyn Write) -> CommandResult {
         match self {
             Self::Run(arguments) => run::run(arguments),
+            #[cfg(target_arch = "x86_64")]
+            Self::Attach(arguments) => attach::run(arguments, out),
+            #[cfg(target_arch = "x86_64")]
+            Self::Detach(arguments) => detach::run(&arguments, out),
             Self::Ps(arguments) => ps::run(&arguments, out),
             Self::Status(arguments) => status::run(&arguments, out),
             Self::Stalls(arguments) => stalls::run(&arguments, out),

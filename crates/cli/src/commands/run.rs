@@ -75,7 +75,7 @@ impl Arguments {
     }
 }
 
-fn assignment(text: &str) -> Result<(String, String), String> {
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it must look like KEY=VALUE, for instance stall_ms=20")?;
     Ok((name.to_owned(), value.to_owned()))
 }
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: Arguments) -> CommandResult {
     if let Some(path) = &arguments.memory_plot {
         return run_plotted(&arguments, path);
     }
-    let (settings, effective) = settings(&arguments)?;
+    let (settings, effective) = checked_settings(arguments.given()?)?;
     let home = Home::find().map_err(Failure::failed)?;
     let Some((name, rest)) = arguments.command.split_first() else {
         return Err(Failure::usage("there is no command to run"));
@@ -127,7 +127,7 @@ fn run_plotted(arguments: &Arguments, path: &Path) -> CommandResult {
     let path = writable(path, "write the memory plot to")?;
     let folder = tempfile::tempdir()?;
     let calls = folder.path().join("calls");
-    let (sources, _) = sources::gather(given(arguments)?);
+    let (sources, _) = sources::gather(arguments.given()?);
     let own = neurogc_settings::resolve(&sources).ok().and_then(|effective| effective.settings.trace);
     let trace = own.map_or_else(|| Ok(folder.path().join("trace.ngct")), std::path::absolute)?;
     let mut command = Command::new(env::current_exe()?);
@@ -205,25 +205,37 @@ fn traces_of(trace: &Path, began: SystemTime) -> Vec<PathBuf> {
 /// Children whose collections are marked.
 const MOST_TRACES: usize = 64;
 
-/// The settings of the command line.
-fn given(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
+impl Arguments {
+    fn given(&self) -> Result<Vec<(String, String)>, Failure> {
+        given(self.policy.as_deref(), self.trace.as_deref(), self.hub.as_deref(), &self.settings)
+    }
+}
+
+/// The settings of a command line.
+pub(crate) fn given(
+    policy: Option<&str>,
+    trace: Option<&Path>,
+    hub: Option<&str>,
+    others: &[(String, String)],
+) -> Result<Vec<(String, String)>, Failure> {
     let mut given = Vec::new();
-    given.extend(arguments.policy.iter().map(|policy| ("policy".to_owned(), policy.clone())));
-    if let Some(trace) = &arguments.trace {
+    given.extend(policy.map(|policy| ("policy".to_owned(), policy.to_owned())));
+    if let Some(trace) = trace {
         let trace = trace.to_str().ok_or_else(|| Failure::usage("the path of --trace must be valid UTF-8"))?;
         given.push(("trace".to_owned(), trace.to_owned()));
     }
-    if let Some(hub) = &arguments.hub {
+    if let Some(hub) = hub {
         given.push(("hub".to_owned(), hub::with_address(hub).map_err(Failure::usage)?));
     }
-    given.extend(arguments.settings.iter().cloned());
+    given.extend(others.iter().cloned());
     Ok(given)
 }
 
 /// The settings of the command line, and those that are in force with all sources. A mistake on the command line is
 /// an error; one in the environment or in the settings file is told and passed over, as the agent does it.
-fn settings(arguments: &Arguments) -> Result<(Vec<(String, String)>, Settings), Failure> {
-    let mut given = given(arguments)?;
+pub(crate) fn checked_settings(
+    mut given: Vec<(String, String)>,
+) -> Result<(Vec<(String, String)>, Settings), Failure> {
     for (name, value) in &mut given {
         if name == "trace" && !value.is_empty() {
             *value = trace_path(value)?;
