@@ -24,6 +24,9 @@ from interpreters import ROOT
 TRIPLE = "aarch64-unknown-linux-gnu"
 OFFSETS = ROOT / "tests" / "layout" / "offsets.c"
 
+CANNOT = 77
+"""The exit code where nothing could be checked."""
+
 FURTHER_ON = {"interpreter.size": 16, "interpreter.type_cache": 16}
 """What lies behind the two mutexes of an interpreter's GIL, from 3.12 on: `BEHIND_GIL` in crates/agent/src/cpython/heap_layout.rs."""
 
@@ -89,8 +92,12 @@ def zig() -> list[str]:
 
 def check() -> int:
     """Compiles everything, without making code."""
-    wheel.environment()
-    wheel.have_target(TRIPLE)
+    try:
+        wheel.environment()
+        wheel.have_target(TRIPLE)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"aarch64: {error}", flush=True)
+        return CANNOT
     env = {**os.environ, "PATH": f"{wheel.VENV / 'bin'}:{os.environ['PATH']}", "PYO3_PYTHON": "python3"}
     # As for a release: nothing but what is shipped.
     command = ["cargo-zigbuild", "check", "--locked", "--quiet", "--workspace", "--target", TRIPLE]
