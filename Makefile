@@ -6,13 +6,16 @@
 #   make lint    formatting, clippy, and the walls of ARCHITECTURE.md
 #   make bench   what it costs to be observed (BENCH=--quick for a look); policies are compared by `neurogc bench`
 #   make suites  CPython's own tests under `neurogc run --policy gap` (SUITES='--times 3 cp312' for some)
+#   make wheel   what a package index would carry, in dist/: a wheel for x86_64 and one for aarch64, and the source archive
+#                (WHEEL='--arch x86_64' for one; WHEEL=--test installs dist/ into a fresh environment of each version)
+#   make docs    the documentation as a site, in target/site
 #   make fuzz    hostile bytes for the parsers (FUZZ_SECONDS=60 for each)
 #   make soak    large heaps, a million random graphs, a million schedules, minutes of stress, 50 times each race
 #                (SOAK=--help)
 #
 # PYTHON=… chooses the interpreter that runs the scripts.
 
-.PHONY: demo test build lint bench suites fuzz soak clean
+.PHONY: demo test build lint bench suites wheel docs fuzz soak clean
 
 demo:
 	@python=$$(tools/prerequisites) && tools/build && \
@@ -32,6 +35,12 @@ bench:
 
 suites:
 	@python=$$(tools/prerequisites) && tools/build && exec "$$python" -u tools/cpython_suites.py $(SUITES)
+
+wheel:
+	@python=$$(tools/prerequisites) && exec "$$python" -u tools/wheel.py $(WHEEL)
+
+docs:
+	@exec tools/docs
 
 fuzz:
 	@tools/prerequisites >/dev/null && exec tools/fuzz

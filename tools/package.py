@@ -14,7 +14,7 @@ from interpreters import ROOT
 
 PROGRAM = (
     "import gc, neurogc, neurogc._agent, platform; gc.collect(); report = neurogc.status(); print('policy', report['policy']); "
-    "assert platform.machine() != 'x86_64' or report['allocations']['mode'] == 'native', report['allocations']"
+    "assert platform.machine() not in ('x86_64', 'aarch64') or report['allocations']['mode'] == 'native', report['allocations']"
 )
 
 PLUGIN = (

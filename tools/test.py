@@ -1,7 +1,7 @@
-"""`make test`: lints, Rust tests, the Python suite on every interpreter found, the dashboard, and the package.
+"""`make test`: lints, Rust tests, a build for aarch64, the Python suite on every interpreter found, the dashboard, and the package.
 
 Prints a line for each part, names what failed and ends with `N passed, N failed, N skipped`, all parts added up.
-`python tools/test.py lint rust python dashboard package` runs some parts only; `python:cp312` is one interpreter.
+`python tools/test.py lint rust aarch64 python dashboard package` runs some parts only; `python:cp312` is one interpreter.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import aarch64
 import dashboard
 import interpreters
 import package
@@ -24,7 +25,7 @@ from outcomes import Case, Outcome, report
 from suite import Suite
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
-PARTS = ("lint", "rust", "python", "dashboard", "package")
+PARTS = ("lint", "rust", "aarch64", "python", "dashboard", "package")
 
 RUST_WORDS = {"passed": "passed", "failed": "failed", "timed out": "failed", "skipped": "skipped", "ignored": "skipped"}
 """What nextest and cargo test call an outcome, and what we call it."""
@@ -53,6 +54,8 @@ def main() -> int:
         outcomes.append(timed(lambda: single("lint", ["tools/lint"])))
     if "rust" in asked:
         outcomes.append(timed(rust_tests))
+    if "aarch64" in asked:
+        outcomes.append(timed(other_processor))
     if built_for:
         built = timed(lambda: single("build", ["tools/build"]))
         outcomes.append(built)
@@ -120,6 +123,15 @@ def rust_tests() -> Outcome:
     if code != 0 and outcome.failed == 0:
         outcome.fail("did not end well")
     return outcome
+
+
+def other_processor() -> Outcome:
+    """Whether everything compiles for aarch64; skipped where what that needs cannot be fetched."""
+    print("\ntest: a build for aarch64", flush=True)
+    code = subprocess.run([sys.executable, "tools/aarch64.py", "check"], cwd=ROOT).returncode
+    if code == aarch64.CANNOT:
+        return Outcome("aarch64", skipped=1, note="Rust's library for it, or zig, cannot be fetched")
+    return Outcome("aarch64", passed=int(code == 0), failed=int(code != 0), note="compiled only")
 
 
 def python_tests(interpreter: Interpreter, environment: Future[Path] | None, without: list[str]) -> Outcome:

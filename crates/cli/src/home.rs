@@ -75,7 +75,7 @@ impl Home {
     /// The library that samples native allocations, where this package has it.
     pub(crate) fn preload(&self) -> Option<PathBuf> {
         let library = self.0.join(PRELOAD);
-        (cfg!(target_arch = "x86_64") && library.is_file()).then_some(library)
+        (cfg!(any(target_arch = "aarch64", target_arch = "x86_64")) && library.is_file()).then_some(library)
     }
 
     /// What goes on `PYTHONPATH`.

@@ -6,13 +6,15 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use neurogc_settings::{ENVIRONMENT_PREFIX, FILE_NAME, Sources};
+use neurogc_settings::{ENVIRONMENT_PREFIX, FILE_NAME, PROJECT_FILE_NAME, Sources};
 
 /// The sources of a command that was given these keywords, and which file cannot be read and why, if one cannot.
 pub(crate) fn gather(keywords: Vec<(String, String)>) -> (Sources, Option<String>) {
     let environment = env::vars_os().filter_map(ours).collect();
     let (file, unread) = file().map_or_else(|unread| (None, Some(unread)), |file| (file, None));
-    (Sources { keywords, environment, file }, unread)
+    // A project file is for many tools: one that cannot be read is not ours to speak of.
+    let project = fs::read_to_string(PROJECT_FILE_NAME).ok().map(|text| (PathBuf::from(PROJECT_FILE_NAME), text));
+    (Sources { keywords, environment, file, project }, unread)
 }
 
 /// A variable that may be a setting. Others are left out because they need not be text.

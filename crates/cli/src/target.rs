@@ -1,11 +1,14 @@
 //! A file that a command writes: never over another one by accident, and never half.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{CommandResult, Failure};
+use crate::notice::say;
 
 /// Where to write.
 #[derive(Debug)]
@@ -50,5 +53,15 @@ impl<'p> OutputFile<'p> {
             let _ = fs::remove_file(&aside);
         }
         written
+    }
+
+    /// Tells where a page is that has been written.
+    pub(crate) fn tell_page(&self, json: bool, out: &mut dyn Write) -> CommandResult {
+        if json {
+            writeln!(out, "{}", json!({"file": self.path}))?;
+        } else {
+            say(format_args!("wrote {}; open it in a browser", self.path.display()));
+        }
+        Ok(())
     }
 }

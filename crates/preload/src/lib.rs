@@ -3,17 +3,17 @@
 //! In a program without an agent it passes every call on. It allocates nothing, holds no tables, and needs only libc.
 //! The way that nearly every call takes is a few instructions of assembly, in `entry`; the rest is in `slow`.
 //!
-//! Other processors than x86-64 have no entry yet: there the library is empty, and the agent samples CPython's
+//! Processors other than x86-64 and aarch64 have no entry: there the library is empty, and the agent samples CPython's
 //! allocators only.
 #![no_std]
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 mod below;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 mod entry;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 mod interface;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 mod slow;
 
 /// Nothing here panics; the language wants to know what would happen.

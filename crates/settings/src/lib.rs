@@ -1,6 +1,6 @@
 //! NeuroGC's settings: one list of names, defaults and checks, and the order in which sources win.
 //!
-//! keyword > environment (`NEUROGC_<NAME>`) > `neurogc.toml` > default. Reading the sources is the caller's work, so
+//! keyword > environment (`NEUROGC_<NAME>`) > `neurogc.toml` > `pyproject.toml` > default. Reading the sources is the caller's work, so
 //! that nothing here touches the environment or a file.
 
 #![forbid(unsafe_code)]
@@ -40,3 +40,6 @@ pub mod env {
 
 /// The settings file that is read from the working directory.
 pub const FILE_NAME: &str = "neurogc.toml";
+
+/// The project file of the working directory, whose table `tool.neurogc` the command reads.
+pub const PROJECT_FILE_NAME: &str = "pyproject.toml";

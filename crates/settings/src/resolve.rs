@@ -1,7 +1,7 @@
 //! Which source wins, and what is said when one of them is wrong.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use neurogc_policy::suggestion;
 
@@ -17,6 +17,8 @@ pub struct Sources {
     pub environment: Vec<(String, String)>,
     /// The settings file, with its path and its text.
     pub file: Option<(PathBuf, String)>,
+    /// The project file, with its path and its text. The settings are in its table `tool.neurogc`.
+    pub project: Option<(PathBuf, String)>,
 }
 
 /// Where a value came from.
@@ -26,7 +28,7 @@ pub enum Origin {
     Keyword,
     /// An environment variable.
     Environment,
-    /// The settings file.
+    /// The settings file or the project file.
     File(PathBuf),
     /// No source names it.
     Default,
@@ -50,6 +52,8 @@ pub struct Effective {
     pub settings: Settings,
     /// The origin of each setting, in the order of the catalogue.
     pub origins: Vec<(&'static str, Origin)>,
+    /// What holds because the project file says so: `neurogc run` passes it on, because agents do not read that file.
+    pub from_project: Vec<(String, String)>,
     /// What is wrong in the environment and in the file, in words. It is passed over: a typo there must not keep a service
     /// from starting.
     pub complaints: Vec<String>,
@@ -100,10 +104,13 @@ pub fn resolve(sources: &Sources) -> Result<Effective, SettingsError> {
     let mut effective = Effective {
         settings: Settings::default(),
         origins: CATALOGUE.iter().map(|setting| (setting.name, Origin::Default)).collect(),
+        from_project: Vec::new(),
         complaints: Vec::new(),
     };
-    if let Some((path, text)) = &sources.file {
-        match file_values(path, text) {
+    let in_project = sources.project.iter().map(|(path, text)| (path, project_values(path, text)));
+    let in_file = sources.file.iter().map(|(path, text)| (path, file_values(path, text)));
+    for (path, values) in in_project.chain(in_file) {
+        match values {
             Ok(values) => values.into_iter().for_each(|value| {
                 effective.try_take(value.map(|(name, value)| (name, value, Origin::File(path.clone()))))
             }),
@@ -113,12 +120,19 @@ pub fn resolve(sources: &Sources) -> Result<Effective, SettingsError> {
     for (variable, value) in &sources.environment {
         if let Some(name) = variable.strip_prefix(ENVIRONMENT_PREFIX)
             && !env::ALL.contains(&variable.as_str())
+            && !is_service_link(variable)
         {
             effective.try_take(Ok((name.to_ascii_lowercase(), value.clone(), Origin::Environment)));
         }
     }
     for (name, value) in &sources.keywords {
         effective.take(name, value, Origin::Keyword)?;
+    }
+    if let Some((path, text)) = &sources.project {
+        let here = Origin::File(path.clone());
+        let holds = |name: &str| effective.origins.iter().any(|(known, origin)| *known == name && *origin == here);
+        let written = project_values(path, text).unwrap_or_default().into_iter().flatten();
+        effective.from_project = written.filter(|(name, _)| holds(name)).collect();
     }
     Ok(effective)
 }
@@ -149,12 +163,39 @@ impl Effective {
     }
 }
 
+/// Whether Kubernetes has made this variable. A pod has some for every service of its namespace, by the service's name:
+/// `NEUROGC_HUB_SERVICE_HOST` where there is one called `neurogc-hub`.
+fn is_service_link(variable: &str) -> bool {
+    let ends = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"].iter().any(|end| variable.ends_with(end));
+    ends || variable.contains("_SERVICE_PORT_") || variable.contains("_PORT_")
+}
+
 /// A name and its value, or what is wrong with it.
 type Written = Result<(String, String), SettingsError>;
 
-fn file_values(path: &std::path::Path, text: &str) -> Result<Vec<Written>, SettingsError> {
+fn file_values(path: &Path, text: &str) -> Result<Vec<Written>, SettingsError> {
     let wrong = |reason: String| SettingsError::File { path: path.to_owned(), reason };
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    let table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    Ok(values_of(path, table))
+}
+
+/// The values of the table `tool.neurogc`. Most project files have none, and are not parsed.
+fn project_values(path: &Path, text: &str) -> Result<Vec<Written>, SettingsError> {
+    if !text.contains("neurogc") {
+        return Ok(Vec::new());
+    }
+    let wrong = |reason: String| SettingsError::File { path: path.to_owned(), reason };
+    let mut whole: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    let own = whole.get_mut("tool").and_then(|tool| tool.as_table_mut()?.remove("neurogc"));
+    match own {
+        Some(toml::Value::Table(table)) => Ok(values_of(path, table)),
+        Some(_) => Err(wrong("tool.neurogc must be a table".to_owned())),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn values_of(path: &Path, table: toml::Table) -> Vec<Written> {
+    let wrong = |reason: String| SettingsError::File { path: path.to_owned(), reason };
     let values = table.into_iter().map(|(name, value)| match value {
         toml::Value::String(text) => Ok((name, text)),
         toml::Value::Integer(number) => Ok((name, number.to_string())),
@@ -162,7 +203,7 @@ fn file_values(path: &std::path::Path, text: &str) -> Result<Vec<Written>, Setti
         toml::Value::Boolean(yes) => Ok((name, yes.to_string())),
         _ => Err(wrong(format!("setting {name} must be a text, a number or true/false"))),
     });
-    Ok(values.collect())
+    values.collect()
 }
 
 #[cfg(test)]
@@ -176,7 +217,7 @@ mod tests {
 
     fn check(keywords: &[(&str, &str)], environment: &[(&str, &str)], file: &str) -> Result<Effective, String> {
         let file = (!file.is_empty()).then(|| (PathBuf::from("neurogc.toml"), file.to_owned()));
-        resolve(&Sources { keywords: pairs(keywords), environment: pairs(environment), file })
+        resolve(&Sources { keywords: pairs(keywords), environment: pairs(environment), file, project: None })
             .map_err(|error| error.to_string())
     }
 
@@ -196,6 +237,31 @@ mod tests {
         assert_eq!(origin(&effective, "stall_ms"), Origin::Environment);
         assert_eq!(origin(&effective, "sample_ms"), Origin::Keyword);
         assert_eq!(origin(&effective, "trace"), Origin::Default);
+    }
+
+    #[test]
+    fn the_project_file_is_weaker_than_all_but_the_default() {
+        let project = "[project]\nname = \"x\"\n\n[tool.neurogc]\npolicy = \"observe\"\nstall_ms = 7\nstal = 1\n";
+        let sources = Sources {
+            keywords: Vec::new(),
+            environment: Vec::new(),
+            file: Some(("neurogc.toml".into(), "stall_ms = 9".to_owned())),
+            project: Some(("pyproject.toml".into(), project.to_owned())),
+        };
+        let effective = resolve(&sources).unwrap();
+        assert_eq!(origin(&effective, "policy"), Origin::File("pyproject.toml".into()));
+        assert_eq!(origin(&effective, "stall_ms"), Origin::File("neurogc.toml".into()));
+        assert_eq!(effective.from_project, pairs(&[("policy", "observe")]));
+        assert!(effective.complaints[0].contains("\"stal\" (from pyproject.toml)"), "{:?}", effective.complaints);
+    }
+
+    #[test]
+    fn a_project_file_of_others_says_nothing() {
+        for project in ["[tool.black]\nline-length = 100", "dependencies = [\"neurogc\"]", "not toml"] {
+            let project = Some(("pyproject.toml".into(), project.to_owned()));
+            let effective = resolve(&Sources { project, ..Sources::default() }).unwrap();
+            assert_eq!((effective.complaints, effective.from_project), (Vec::<String>::new(), Vec::new()));
+        }
     }
 
     #[test]
@@ -222,6 +288,18 @@ mod tests {
     fn a_bad_value_says_what_would_be_right() {
         let error = check(&[("stall_ms", "soon")], &[], "").unwrap_err();
         assert_eq!(error, "setting stall_ms = \"soon\": it must be a number from 1 to 60000");
+    }
+
+    #[test]
+    fn variables_that_kubernetes_makes_for_a_hub_are_no_settings() {
+        let made = [
+            ("NEUROGC_HUB_SERVICE_HOST", "10.0.0.1"),
+            ("NEUROGC_HUB_SERVICE_PORT_HTTP", "7077"),
+            ("NEUROGC_HUB_PORT", "tcp://10.0.0.1:7077"),
+            ("NEUROGC_HUB_PORT_7077_TCP_ADDR", "10.0.0.1"),
+        ];
+        assert_eq!(check(&[], &made, "").unwrap().complaints, Vec::<String>::new());
+        assert!(CATALOGUE.iter().all(|setting| !is_service_link(&setting.name.to_ascii_uppercase())));
     }
 
     #[test]

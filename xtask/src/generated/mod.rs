@@ -5,6 +5,7 @@
 //! page stands between `<!-- generated NAME -->` and `<!-- end NAME -->`; `part` knows every name.
 
 mod api_types;
+mod grafana;
 mod results;
 mod settings_page;
 mod stand_in;
@@ -29,6 +30,8 @@ const FILES: &[(&str, Text)] = &[
     ("dashboard/src/generated/status.ts", typescript::types),
     ("dashboard/mock/generated.json", typescript::mock_data),
     ("python/neurogc/_generated.py", stand_in::module),
+    ("deploy/grafana/neurogc-overview.json", grafana::overview),
+    ("deploy/grafana/neurogc-figures.json", grafana::figures),
 ];
 
 /// Pages with generated parts.

@@ -8,9 +8,13 @@ mod assembly {
 
     use super::super::interface::{LARGE, MARK};
     use super::super::python::{
-        BELOW_OBJECTS, BELOW_RAW, CALLOC, FREE, OBJECTS, RAW, REALLOC, slow_object_calloc, slow_object_malloc,
-        slow_object_realloc, slow_raw_calloc, slow_raw_free, slow_raw_malloc, slow_raw_realloc,
+        BELOW_OBJECTS, BELOW_RAW, Below, OBJECTS, RAW, slow_object_calloc, slow_object_malloc, slow_object_realloc,
+        slow_raw_calloc, slow_raw_free, slow_raw_malloc, slow_raw_realloc,
     };
+
+    const CALLOC: usize = std::mem::offset_of!(Below, calloc);
+    const REALLOC: usize = std::mem::offset_of!(Below, realloc);
+    const FREE: usize = std::mem::offset_of!(Below, free);
 
     macro_rules! hooks {
         ($malloc:ident, $calloc:ident, $realloc:ident, $left:ident, $below:ident,

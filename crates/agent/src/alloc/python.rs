@@ -30,11 +30,6 @@ pub(super) struct Below {
     pub(super) free: AtomicPtr<c_void>,
 }
 
-/// Offsets for assembly.
-pub(super) const CALLOC: usize = std::mem::offset_of!(Below, calloc);
-pub(super) const REALLOC: usize = std::mem::offset_of!(Below, realloc);
-pub(super) const FREE: usize = std::mem::offset_of!(Below, free);
-
 /// Domains `obj` and `mem`. Their calls hold a GIL, of which there may be several: then a count may be lost.
 pub(super) static OBJECTS: SamplePoints = SamplePoints::new();
 pub(super) static BELOW_OBJECTS: Below = Below::new();

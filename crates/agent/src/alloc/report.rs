@@ -15,6 +15,7 @@ use super::stacks::{NodeFacts, ROOT, StackTree};
 use super::tables::Tables;
 use crate::alloc::Sampling;
 use crate::sys::native::unix_ns;
+use crate::sys::page::page_size;
 
 /// Sites in a table; the smallest are left out. A table must fit into an answer.
 const MOST_SITES: usize = 6000;
@@ -215,10 +216,10 @@ pub(crate) fn summary(sampling: &Sampling, history: &SiteHistory, installed: u64
 /// Large blocks that were sampled and that a mapping of their own may begin with, in the order of their addresses.
 pub(crate) fn large_blocks() -> Vec<usize> {
     const LEAST: u32 = 128 << 10;
-    const PAGE: usize = 4096;
     const HEAD: usize = 16;
     let Some(sampler) = sampler() else { return Vec::new() };
-    let mut found: Vec<usize> = sampler.tables.live.addresses(LEAST).filter(|block| block % PAGE == HEAD).collect();
+    let mut found: Vec<usize> =
+        sampler.tables.live.addresses(LEAST).filter(|block| block % page_size() == HEAD).collect();
     found.sort_unstable();
     found
 }

@@ -11,6 +11,7 @@ use super::interface::SamplePoints;
 use super::live::{FEW, LiveBlocks, MANY};
 use super::mappings::Mappings;
 use super::stacks::StackTree;
+use crate::sys::page::page_size;
 
 /// The interval is doubled at most so often.
 const MOST_DOUBLINGS: u32 = 20;
@@ -60,11 +61,12 @@ impl Tables {
 
     /// How much memory they take: most of it is never touched.
     pub(super) fn resident(&self) -> usize {
-        const PAGE: usize = 4096;
-        let mut pages = [0_u8; size_of::<Tables>().div_ceil(PAGE)];
+        /// There is no smaller page.
+        const LEAST: usize = 4096;
+        let mut pages = [0_u8; size_of::<Tables>().div_ceil(LEAST)];
         // SAFETY: the range is that of the mapping, and there is a byte for each of its pages.
         let read = unsafe { libc::mincore(std::ptr::from_ref(self) as *mut _, size_of::<Self>(), pages.as_mut_ptr()) };
-        if read == 0 { pages.iter().filter(|page| **page & 1 != 0).count() * PAGE } else { size_of::<Self>() }
+        if read == 0 { pages.iter().filter(|page| **page & 1 != 0).count() * page_size() } else { size_of::<Self>() }
     }
 
     /// The interval in force.

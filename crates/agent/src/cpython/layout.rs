@@ -1,4 +1,5 @@
-//! Where things are inside CPython: one column of offsets per minor version, in bytes, for 64-bit Linux.
+//! Where things are inside CPython: one column of offsets per minor version, in bytes, for Linux on x86-64 and aarch64,
+//! which differ only in `heap_layout`.
 //!
 //! The names are those of CPython's structs. `tests/test_layout.py` compiles `tests/layout/offsets.c` against the
 //! real headers of every interpreter it finds and compares each number; `selfcheck` tests them again in every process

@@ -330,8 +330,8 @@ fn effective_settings(py: Python<'_>, keywords: &Bound<'_, PyDict>) -> PyResult<
         Ok(file) => (file, None),
         Err((path, error)) => (None, Some(format!("{}: {error}. The defaults hold", path.display()))),
     };
-    let mut effective =
-        resolve(&Sources { keywords, environment, file }).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let mut effective = resolve(&Sources { keywords, environment, file, project: None })
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
     effective.complaints.extend(unread);
     // The program may change its working directory.
     if let Some(path) = &mut effective.settings.trace

@@ -13,6 +13,7 @@ use super::walk::{Lists, Walk, WalkWatch};
 use super::{candidates, mappings, system};
 use crate::cpython::layout::Layout;
 use crate::sys::native::process_cpu_ns;
+use crate::sys::page::page_size;
 
 /// What the process has to find out.
 #[derive(Clone, Copy)]
@@ -81,7 +82,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
             if looks {
                 mappings::tell_untouched(control);
             }
-            control.own_bytes.store(system::minor_faults() * system::PAGE as u64, Ordering::Relaxed);
+            control.own_bytes.store(system::minor_faults() * page_size() as u64, Ordering::Relaxed);
             control.worked_ns.store(process_cpu_ns(), Ordering::Relaxed);
             control.say_done();
             system::exit(0)

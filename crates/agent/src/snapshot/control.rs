@@ -3,7 +3,10 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::system::{self, PAGE};
+use super::system;
+
+/// What the control words take at the beginning of the shared memory.
+const HEAD: usize = 4096;
 
 /// The first pages of the shared memory.
 #[repr(C, align(64))]
@@ -159,7 +162,7 @@ impl Shared {
     }
 
     fn bytes(capacity: usize) -> usize {
-        PAGE + capacity * (size_of::<Candidate>() + size_of::<u32>())
+        HEAD + capacity * (size_of::<Candidate>() + size_of::<u32>())
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -173,12 +176,12 @@ impl Shared {
 
     /// Where the candidates are.
     pub(super) fn candidates(&self) -> *mut Candidate {
-        self.at.wrapping_add(PAGE).cast()
+        self.at.wrapping_add(HEAD).cast()
     }
 
     /// Where the sizes of the components are.
     pub(super) fn sizes(&self) -> *mut u32 {
-        self.at.wrapping_add(PAGE + self.capacity * size_of::<Candidate>()).cast()
+        self.at.wrapping_add(HEAD + self.capacity * size_of::<Candidate>()).cast()
     }
 
     /// The candidates, after the other process has ended.
@@ -214,4 +217,4 @@ impl Drop for Shared {
     }
 }
 
-const _: () = assert!(size_of::<SharedControl>() <= PAGE && size_of::<Candidate>() == 16);
+const _: () = assert!(size_of::<SharedControl>() <= HEAD && size_of::<Candidate>() == 16);

@@ -11,6 +11,7 @@ use super::failure::SnapshotFailure;
 use super::flight::Flight;
 use super::system;
 use crate::sense::spans::DurationHistogram;
+use crate::sys::page::page_size;
 
 /// The sums of all snapshots of a process.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +89,7 @@ impl Latest {
 
     /// Memory that the flight took besides the program's: the walk's own, and pages of which there were two.
     pub(crate) fn extra(&self) -> u64 {
-        self.own_bytes + self.faults * system::PAGE as u64
+        self.own_bytes + self.faults * page_size() as u64
     }
 
     /// A flight that has just landed.

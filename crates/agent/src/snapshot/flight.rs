@@ -14,6 +14,7 @@ use super::system::{self, ChildEnd};
 use super::walk::Lists;
 use crate::cpython::collector::Collector;
 use crate::cpython::layout::Layout;
+use crate::sys::page::page_size;
 
 /// A process that was cloned from this one and walks its heap.
 #[derive(Debug)]
@@ -213,7 +214,6 @@ struct Stack {
 
 impl Stack {
     const SIZE: usize = 1 << 20;
-    const GUARD: usize = 4096;
 
     fn new() -> Option<Self> {
         let at = system::map(Self::SIZE);
@@ -222,7 +222,7 @@ impl Stack {
         }
         let stack = Self { at };
         // SAFETY: the mapping is our own, and its first page is not used.
-        (unsafe { libc::mprotect(at.cast(), Self::GUARD, libc::PROT_NONE) } == 0).then_some(stack)
+        (unsafe { libc::mprotect(at.cast(), page_size(), libc::PROT_NONE) } == 0).then_some(stack)
     }
 
     fn top(&self) -> *mut u8 {

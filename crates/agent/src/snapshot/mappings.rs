@@ -7,8 +7,9 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::control::{MOST_UNTOUCHED, SharedControl};
-use super::system::{self, PAGE};
+use super::system;
 use crate::cpython::arenas;
+use crate::sys::page::page_size;
 
 /// Blocks begin at multiples of this, and are as large.
 pub(super) const BLOCK: usize = 64 << 20;
@@ -64,7 +65,7 @@ pub(super) fn lock_away() -> bool {
 /// Writes down the blocks that are full of memory and that the walk has not touched.
 pub(super) fn tell_untouched(control: &SharedControl) {
     let (blocks, count) = (BLOCKS.load(Ordering::Relaxed), COUNT.load(Ordering::Relaxed));
-    let residency = system::map(BLOCK / PAGE);
+    let residency = system::map(BLOCK / page_size());
     if residency.is_null() {
         return;
     }
@@ -91,8 +92,8 @@ unsafe fn is_full(block: usize, residency: *mut u8) -> bool {
         if libc::syscall(libc::SYS_mincore, block, BLOCK, residency) != 0 {
             return false;
         }
-        let pages = std::slice::from_raw_parts(residency, BLOCK / PAGE);
-        pages.iter().filter(|page| **page & 1 != 0).count() >= BLOCK / PAGE / 2
+        let pages = std::slice::from_raw_parts(residency, BLOCK / page_size());
+        pages.iter().filter(|page| **page & 1 != 0).count() >= BLOCK / page_size() / 2
     }
 }
 

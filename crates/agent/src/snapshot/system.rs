@@ -3,9 +3,6 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::io::Write;
 
-/// What the kernel hands memory out in.
-pub(super) const PAGE: usize = 4096;
-
 /// Memory from the kernel, zeroed, that costs nothing before it is touched. Null where there is none.
 pub(super) fn map(bytes: usize) -> *mut u8 {
     map_as(bytes, libc::MAP_PRIVATE)

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::maps::Mapping;
 use super::memory;
-use super::residency::PAGE;
+use super::page::page_size;
 
 /// Libraries among the mappings.
 #[derive(Debug, Default)]
@@ -57,8 +57,8 @@ fn span_of(start: usize) -> Option<Range<usize>> {
     for (from, to) in ends.flatten() {
         (low, high) = (low.min(from), high.max(to));
     }
-    let length = high.checked_sub(low & !(PAGE - 1))?;
-    Some(start..start.checked_add(length)?.next_multiple_of(PAGE))
+    let length = high.checked_sub(low & !(page_size() - 1))?;
+    Some(start..start.checked_add(length)?.next_multiple_of(page_size()))
 }
 
 fn u64_at(bytes: &[u8], offset: usize) -> Option<usize> {
@@ -75,14 +75,14 @@ mod tests {
     use super::super::maps;
     use super::*;
 
-    static mut ZEROS: [u8; 3 * PAGE] = [0; 3 * PAGE];
+    static mut ZEROS: [u8; 3 << 16] = [0; 3 << 16];
 
     #[test]
     fn data_that_begins_as_zeros_belongs_to_the_program() {
         let text = maps::text().unwrap();
         let mappings = maps::parse(&text);
         let libraries = Libraries::of(&mappings);
-        let zeros = &raw const ZEROS as usize + PAGE;
+        let zeros = &raw const ZEROS as usize + page_size();
         let mapping = mappings.iter().find(|mapping| mapping.range.contains(&zeros)).unwrap();
         assert!(libraries.within(&mapping.range).any(|part| part.contains(&zeros)));
         let local = 0_u8;

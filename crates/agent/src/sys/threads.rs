@@ -7,7 +7,7 @@ use std::fs;
 use std::ops::Range;
 
 use super::maps::Mapping;
-use super::residency::PAGE;
+use super::page::page_size;
 
 /// Threads that are asked for.
 const MOST: usize = 4096;
@@ -33,7 +33,7 @@ fn stack_of(list: usize, mappings: &[Mapping<'_>]) -> Option<Range<usize>> {
     let mapping = mappings.get(index).filter(|mapping| mapping.range.contains(&list) && mapping.is_plain_memory())?;
     let below = mappings.get(index.checked_sub(1)?)?;
     let is_guarded = below.range.end == mapping.range.start && !below.is_readable && !below.is_writable;
-    let end = (list + ABOVE).next_multiple_of(PAGE).min(mapping.range.end);
+    let end = (list + ABOVE).next_multiple_of(page_size()).min(mapping.range.end);
     is_guarded.then_some(mapping.range.start..end)
 }
 
@@ -65,6 +65,6 @@ mod tests {
         drop(release);
         thread.join().unwrap();
         let stack = found.iter().find(|stack| stack.contains(&local)).unwrap();
-        assert!(stack.len() >= 2 << 20 && stack.len() < (2 << 20) + 16 * PAGE, "{stack:?}");
+        assert!(stack.len() >= 2 << 20 && stack.len() < (2 << 20) + 16 * page_size(), "{stack:?}");
     }
 }

@@ -17,7 +17,7 @@ use crate::kernel::{self, Check, Verdict};
 use crate::probe::{self, InterpreterFacts};
 use crate::process::{kernel_text, own_uid};
 use crate::table::{Alignment, Table};
-use crate::{agents, sources};
+use crate::{agents, paint, sources};
 
 /// Show what works here, what is degraded and why
 ///
@@ -60,7 +60,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&findings)?)?;
     } else {
-        write!(out, "{findings}")?;
+        let text = findings.to_string();
+        write!(out, "{}", if paint::is_wanted() { paint::report(&text, None) } else { text })?;
     }
     match findings.reason {
         None => Ok(()),

@@ -5,12 +5,14 @@ pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod collect;
+pub(crate) mod completions;
 pub(crate) mod demo;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod heap;
 pub(crate) mod hub;
+pub(crate) mod man;
 pub(crate) mod memory;
 pub(crate) mod policy;
 pub(crate) mod ps;
@@ -54,6 +56,8 @@ pub(crate) enum Verb {
     Bench(bench::Arguments),
     Demo(demo::Arguments),
     Hub(hub::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 impl Verb {
@@ -81,6 +85,8 @@ impl Verb {
             Self::Bench(arguments) => bench::run(arguments, out),
             Self::Demo(arguments) => demo::run(&arguments, out),
             Self::Hub(arguments) => hub::run(arguments, out),
+            Self::Completions(arguments) => completions::run(&arguments, out),
+            Self::Man(arguments) => man::run(&arguments, out),
         }
     }
 }

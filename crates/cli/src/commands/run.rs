@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use neurogc_settings::Settings;
+use neurogc_settings::{HubAddress, Settings};
 use nix::unistd::{AccessFlags, access};
 
 use crate::commands::hub;
@@ -236,6 +236,15 @@ pub(crate) fn given(
 pub(crate) fn checked_settings(
     mut given: Vec<(String, String)>,
 ) -> Result<(Vec<(String, String)>, Settings), Failure> {
+    // An agent looks no names up.
+    if !given.iter().any(|(name, _)| name == "hub")
+        && let Ok(named) = env::var(injection::variable("hub"))
+        && named.parse::<HubAddress>().is_err()
+        && let Ok(found) = hub::with_address(&named)
+        && found.parse::<HubAddress>().is_ok()
+    {
+        given.push(("hub".to_owned(), found));
+    }
     for (name, value) in &mut given {
         if name == "trace" && !value.is_empty() {
             *value = trace_path(value)?;
@@ -251,6 +260,7 @@ pub(crate) fn checked_settings(
     for complaint in unread.iter().chain(&effective.complaints) {
         say(format!("{}. It is ignored", complaint.split_whitespace().collect::<Vec<_>>().join(" ")));
     }
+    given.extend(effective.from_project.into_iter().filter_map(passed_on));
     let settings = effective.settings;
     if let Some(hub) = settings.hub.as_ref().filter(|_| settings.hub_token.is_empty())
         && let Some(token) = own_hub::token_of(hub.address)
@@ -258,6 +268,22 @@ pub(crate) fn checked_settings(
         given.push(("hub_token".to_owned(), token));
     }
     Ok((given, settings))
+}
+
+/// A setting of the project file as the program gets it, by its environment: files are those of this working directory.
+fn passed_on((name, value): (String, String)) -> Option<(String, String)> {
+    let value = match name.as_str() {
+        "trace" if !value.is_empty() => std::path::absolute(&value).ok()?.into_os_string().into_string().ok()?,
+        "policy" => match models::checked(value.parse().ok()?) {
+            Ok(policy) => policy.to_string(),
+            Err(failure) => {
+                say(failure);
+                return None;
+            }
+        },
+        _ => value,
+    };
+    Some((name, value))
 }
 
 /// The trace's path as it holds wherever the program changes to, in a folder that can take it.

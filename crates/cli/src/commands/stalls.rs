@@ -13,7 +13,6 @@ use neurogc_wire::status::Status;
 use crate::agents::Rendezvous;
 use crate::failure::{CommandResult, Failure};
 use crate::figures::{count, ms, plain};
-use crate::notice::say;
 use crate::process;
 use crate::target::OutputFile;
 
@@ -34,11 +33,11 @@ pub(crate) struct Arguments {
     /// Print one line for each stack, outermost frame first, with its microseconds: what flame graphs are made from
     #[arg(long, conflicts_with = "json")]
     collapsed: bool,
-    /// Print the stacks as JSON
+    /// Print the stacks as JSON; with -o, what was written
     #[arg(long)]
     json: bool,
     /// Write a flame graph to this HTML file, which loads nothing; widths are time in stalls
-    #[arg(short, long, value_name = "OUT", conflicts_with_all = ["collapsed", "json"])]
+    #[arg(short, long, value_name = "OUT", conflicts_with = "collapsed")]
     output: Option<PathBuf>,
     /// Overwrite an existing file
     #[arg(long, requires = "output")]
@@ -49,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let status = Rendezvous::of_this_machine().ask_since(arguments.pid, None, PATIENCE).map_err(Failure::failed)?;
     let stacks = &status.stalls.stacks;
     if let Some(path) = &arguments.output {
-        draw(&status, path, arguments.force)?;
+        draw(&status, path, arguments, out)?;
     } else if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(stacks)?)?;
     } else if arguments.collapsed {
@@ -63,14 +62,13 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
 }
 
 /// Writes the flame graph.
-fn draw(status: &Status, path: &Path, force: bool) -> CommandResult {
-    let target = OutputFile::new(path, force)?;
+fn draw(status: &Status, path: &Path, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
+    let target = OutputFile::new(path, arguments.force)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let since = now.saturating_sub((status.uptime_s * 1e3) as u64);
     let page = export::page::encode(&Flame::of_stalls(status.pid, now, since, &status.stalls.stacks))?;
     target.write(|mut file| Ok(file.write_all(page.as_bytes())?))?;
-    say(format_args!("wrote {}; open it in a browser", path.display()));
-    Ok(())
+    target.tell_page(arguments.json, out)
 }
 
 /// Stacks for a person.

@@ -13,7 +13,8 @@ use crate::sys::copies::Copies;
 use crate::sys::libraries::Libraries;
 use crate::sys::malloc::{HeapUse, MallocHeap, mapped_block};
 use crate::sys::maps::Mapping;
-use crate::sys::residency::{PAGE, Residency};
+use crate::sys::page::page_size;
+use crate::sys::residency::Residency;
 
 /// So many pages that are no head of a block are looked at in one reading. Blocks that have a mapping of their own begin at
 /// any page; most of them follow each other, or were sampled.
@@ -111,7 +112,7 @@ impl PlainMemory {
     }
 
     fn block_at(&mut self, page: usize, end: usize, residency: &Residency) -> Option<usize> {
-        let may_be = self.is_glibc && page.is_multiple_of(PAGE) && page < end && residency.has(page);
+        let may_be = self.is_glibc && page.is_multiple_of(page_size()) && page < end && residency.has(page);
         if may_be { mapped_block(self.copies.array(page)?, page, end) } else { None }
     }
 
@@ -129,7 +130,11 @@ impl PlainMemory {
         while let Some(page) = residency.next(at, range.end).filter(|_| self.is_glibc) {
             let Some(size) = self.block_at(page, range.end, residency) else {
                 self.probes += 1;
-                at = if self.probes < MOST_PROBES { page + PAGE } else { self.next_sampled(page).unwrap_or(range.end) };
+                at = if self.probes < MOST_PROBES {
+                    page + page_size()
+                } else {
+                    self.next_sampled(page).unwrap_or(range.end)
+                };
                 continue;
             };
             self.leave(rest..page, residency, listed);

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::heaps::MallocHeap;
 use crate::sys::copies::{Copies, ROOM};
-use crate::sys::residency::{PAGE, Residency};
+use crate::sys::page::page_size;
+use crate::sys::residency::Residency;
 
 /// The bits beside a block's size: the block before it is in use; it is a mapping of its own; it is not of the main arena.
 const BEFORE_IN_USE: usize = 1;
@@ -62,7 +63,7 @@ impl HeapUse {
             is_main: heap.arena == 0,
             residency,
             copies,
-            windows: Windows { parts: [Part::default(), Part::default()], latest: 0, next: PAGE },
+            windows: Windows { parts: [Part::default(), Part::default()], latest: 0, next: page_size() },
             searched: 0,
             found: Self { size: heap.range.len(), resident: residency.bytes(heap.range.clone()), ..Self::default() },
         };
@@ -147,7 +148,7 @@ impl Walk<'_> {
             let inside = at + ALIGNED..at + head.size;
             self.found.free += self.residency.bytes(at..at + head.size);
             let pages = self.residency.whole_pages(inside.start + ALIGNED..inside.end);
-            self.found.trimmable += pages * PAGE;
+            self.found.trimmable += pages * page_size();
             self.found.trimmable_blocks += usize::from(pages > 0);
         } else if (head.flags & NOT_MAIN != 0) == self.is_main {
             return None;
@@ -157,7 +158,7 @@ impl Walk<'_> {
 
     fn ends_with(&mut self, top: usize) {
         self.found.top = self.residency.bytes(top..self.range.end);
-        self.found.trimmable += self.residency.whole_pages(top + ALIGNED..self.range.end) * PAGE;
+        self.found.trimmable += self.residency.whole_pages(top + ALIGNED..self.range.end) * page_size();
     }
 
     fn pass_over(&mut self, from: usize) {
@@ -234,10 +235,10 @@ impl Windows {
         match self.parts.iter().position(|part| part.get(at).is_some()) {
             Some(part) => self.latest = part,
             None => {
-                let goes_on = self.parts.iter().any(|part| at >= part.start && at <= part.end() + PAGE);
-                self.next = if goes_on { (2 * self.next).min(ROOM) } else { PAGE };
+                let goes_on = self.parts.iter().any(|part| at >= part.start && at <= part.end() + page_size());
+                self.next = if goes_on { (2 * self.next).min(ROOM) } else { page_size() };
                 self.latest = 1 - self.latest;
-                let (part, start) = (&mut self.parts[self.latest], at & !(PAGE - 1));
+                let (part, start) = (&mut self.parts[self.latest], at & !(page_size() - 1));
                 part.start = start;
                 part.bytes.clear();
                 part.bytes.extend_from_slice(copies.read(start, residency.run(start, self.next.min(end - start))));
@@ -259,11 +260,11 @@ mod tests {
 
     impl MadeUp {
         fn new(pages: usize) -> Self {
-            Self { memory: vec![0; (pages + 1) * PAGE / 8] }
+            Self { memory: vec![0; (pages + 1) * page_size() / 8] }
         }
 
         fn start(&self) -> usize {
-            (self.memory.as_ptr() as usize).next_multiple_of(PAGE)
+            (self.memory.as_ptr() as usize).next_multiple_of(page_size())
         }
 
         fn put(&mut self, offset: usize, value: usize) {
@@ -298,10 +299,10 @@ mod tests {
 
     fn blocks() -> Vec<(usize, bool)> {
         let mut blocks: Vec<(usize, bool)> = (0..100).map(|index| (64 + 16 * (index % 7), index % 5 == 4)).collect();
-        blocks.push((3 * PAGE, true));
+        blocks.push((3 * page_size(), true));
         blocks.push((48, false));
         let sum: usize = blocks.iter().map(|(size, _)| size).sum();
-        blocks.push((16 * PAGE - sum, false));
+        blocks.push((16 * page_size() - sum, false));
         blocks
     }
 
@@ -314,9 +315,9 @@ mod tests {
             let (top, _) = blocks.pop().unwrap_or_default();
             let free: usize = blocks.iter().filter(|(_, is_free)| *is_free).map(|(size, _)| size).sum();
             let found = made.found(length, arena);
-            assert_eq!((found.free, found.top, found.unclear, found.resident), (free, top, 0, 16 * PAGE));
-            assert_eq!(found.used(), 16 * PAGE - free - top);
-            assert!(found.trimmable >= 2 * PAGE && found.trimmable_blocks == 1);
+            assert_eq!((found.free, found.top, found.unclear, found.resident), (free, top, 0, 16 * page_size()));
+            assert_eq!(found.used(), 16 * page_size() - free - top);
+            assert!(found.trimmable >= 2 * page_size() && found.trimmable_blocks == 1);
         }
     }
 
@@ -337,10 +338,10 @@ mod tests {
     #[test]
     fn what_is_no_heap_is_unclear() {
         let mut made = MadeUp::new(16);
-        let found = made.found(16 * PAGE, 0);
-        assert_eq!((found.unclear, found.used(), found.free), (16 * PAGE, 0, 0));
-        (0..16 * PAGE / 8).for_each(|word| made.put(word * 8, word.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-        let found = made.found(16 * PAGE, 0);
-        assert!(found.unclear > 15 * PAGE, "{found:?}");
+        let found = made.found(16 * page_size(), 0);
+        assert_eq!((found.unclear, found.used(), found.free), (16 * page_size(), 0, 0));
+        (0..16 * page_size() / 8).for_each(|word| made.put(word * 8, word.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let found = made.found(16 * page_size(), 0);
+        assert!(found.unclear > 15 * page_size(), "{found:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::sys::maps::Mapping;
 use crate::sys::memory;
-use crate::sys::residency::PAGE;
+use crate::sys::page::page_size;
 
 /// Heaps of arenas other than the main one begin at multiples of this, and are no longer.
 const LARGEST: usize = 64 << 20;
@@ -34,7 +34,9 @@ impl HeapInfo {
         let word = |index: usize| Some(usize::from_ne_bytes(*bytes.get(index * 8..)?.first_chunk()?));
         let (arena, previous, size, writable) = (word(0)?, word(1)?, word(2)?, word(3)?);
         let has_size = size > 0 && size <= writable && writable <= LARGEST;
-        let is_aligned = size.is_multiple_of(PAGE) && writable.is_multiple_of(PAGE) && previous.is_multiple_of(LARGEST);
+        let is_aligned = size.is_multiple_of(page_size())
+            && writable.is_multiple_of(page_size())
+            && previous.is_multiple_of(LARGEST);
         // The arena itself lies in its first heap, right behind these words.
         let is_near = (32..=64).contains(&(arena % LARGEST)) && arena.is_multiple_of(16);
         (has_size && is_aligned && is_near && arena > LARGEST).then_some(Self { arena, previous, size })
@@ -83,7 +85,7 @@ pub(crate) fn mapped_block(head: [u8; 16], start: usize, end: usize) -> Option<u
     let (before, size) = (word(0)?, word(1)?);
     let flags = size & 7;
     // From glibc 2.43 on the size is without the head.
-    let size = [size & !7, (size & !7) + HEAD].into_iter().find(|size| size.is_multiple_of(PAGE))?;
+    let size = [size & !7, (size & !7) + HEAD].into_iter().find(|size| size.is_multiple_of(page_size()))?;
     let fits = size >= SMALLEST && start.checked_add(size).is_some_and(|to| to <= end);
     (before == 0 && flags == 2 && fits).then_some(size)
 }

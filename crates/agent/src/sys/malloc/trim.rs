@@ -18,7 +18,7 @@ use super::heaps::MallocHeap;
 use crate::sys::copies::Copies;
 use crate::sys::maps::Mapping;
 use crate::sys::memory;
-use crate::sys::residency::PAGE;
+use crate::sys::page::page_size;
 
 /// Where an arena, `malloc_state`, has the address of the free block at the end of its heaps: up to glibc 2.42, and since it has
 /// no fast lists any more.
@@ -271,7 +271,7 @@ impl Cursor {
                 continue;
             };
             // Blocks in lists have up to six words of their own at their beginning.
-            let pages = (block.at + 48).next_multiple_of(PAGE)..(block.at + block.size) & !(PAGE - 1);
+            let pages = (block.at + 48).next_multiple_of(page_size())..(block.at + block.size) & !(page_size() - 1);
             if !self.give_back(pages, began, &mut given) {
                 return given;
             }
@@ -285,7 +285,8 @@ impl Cursor {
     fn finish(&mut self, arena: &Arena, began: Instant, copies: &mut Copies, given: &mut usize) {
         let top = copies.word(arena.place.top).filter(|top| arena.holds(*top)).unwrap_or(0);
         let size = copies.word(top + 8).map_or(0, |size| size & !FLAGS);
-        let (from, to) = ((top + 16 + KEPT_AT_END).next_multiple_of(PAGE), top.saturating_add(size) & !(PAGE - 1));
+        let (from, to) =
+            ((top + 16 + KEPT_AT_END).next_multiple_of(page_size()), top.saturating_add(size) & !(page_size() - 1));
         // A heap may have grown since it was looked at, but then its end is in use.
         let is_whole = top != 0 && arena.heaps.iter().any(|heap| heap.contains(&top) && to <= heap.end);
         self.is_over = !is_whole || self.give_back(from..to, began, given);

@@ -9,7 +9,6 @@ use neurogc_sites::export;
 
 use crate::failure::CommandResult;
 use crate::heap::{HeapFile, flame};
-use crate::notice::say;
 use crate::target::OutputFile;
 
 /// Draw who holds what as a flame graph
@@ -27,9 +26,12 @@ pub(crate) struct Arguments {
     /// Overwrite an existing file
     #[arg(long)]
     force: bool,
+    /// Print what was written as JSON
+    #[arg(long)]
+    json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> CommandResult {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let path = arguments.output.clone().unwrap_or_else(|| arguments.file.with_extension("html"));
     let target = OutputFile::new(&path, arguments.force)?;
     let mut file = HeapFile::open(&arguments.file)?;
@@ -38,6 +40,5 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let page = export::page::encode(&flame::graph(&places, &summary(&file.heap)))?;
     file.done();
     target.write(|mut file| Ok(file.write_all(page.as_bytes())?))?;
-    say(format_args!("wrote {}; open it in a browser", path.display()));
-    Ok(())
+    target.tell_page(arguments.json, out)
 }

@@ -30,7 +30,7 @@ impl HeapVerb {
             Self::Show(arguments) => show::run(&arguments, out),
             Self::Path(arguments) => path::run(&arguments, out),
             Self::Diff(arguments) => diff::run(&arguments, out),
-            Self::Flame(arguments) => flame::run(&arguments),
+            Self::Flame(arguments) => flame::run(&arguments, out),
         }
     }
 }

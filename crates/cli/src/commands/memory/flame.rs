@@ -10,7 +10,6 @@ use super::measure;
 use crate::failure::CommandResult;
 use crate::figures;
 use crate::memory::subject::Subject;
-use crate::notice::say;
 use crate::target::OutputFile;
 
 /// Draw live memory by call stack as a flame graph
@@ -43,9 +42,12 @@ pub(crate) struct Arguments {
     /// Overwrite an existing file
     #[arg(long)]
     force: bool,
+    /// Print what was written as JSON
+    #[arg(long)]
+    json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> CommandResult {
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let path = arguments.output.clone().unwrap_or_else(|| arguments.subject.file_name("html"));
     let target = OutputFile::new(&path, arguments.force)?;
     let table = arguments.subject.table(arguments.since)?;
@@ -53,6 +55,5 @@ pub(crate) fn run(arguments: &Arguments) -> CommandResult {
     let keep = if arguments.native { SiteFilter::Native } else { SiteFilter::All };
     let page = export::page::encode(&Flame::of(&table, measure, keep))?;
     target.write(|mut file| Ok(file.write_all(page.as_bytes())?))?;
-    say(format_args!("wrote {}; open it in a browser", path.display()));
-    Ok(())
+    target.tell_page(arguments.json, out)
 }

@@ -70,7 +70,7 @@ enum Verb {
 pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     match arguments.verb {
         Some(Verb::Sites(arguments)) => sites::run(&arguments, out),
-        Some(Verb::Flame(arguments)) => flame::run(&arguments),
+        Some(Verb::Flame(arguments)) => flame::run(&arguments, out),
         Some(Verb::Record(arguments)) => record::run(&arguments, out),
         Some(Verb::Diff(arguments)) => diff::run(&arguments, out),
         None => {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use neurogc_sites::{GroupBy, Measure, SiteChoice, SiteFilter, SiteReport, compare, export};
 use neurogc_wire::sites::SiteTable;
+use serde_json::json;
 
 use crate::bench::interrupt::Interrupt;
 use crate::failure::{CommandResult, Failure};
@@ -48,6 +49,9 @@ pub(crate) struct Arguments {
     /// Overwrite an existing file
     #[arg(long)]
     force: bool,
+    /// Print what was written as JSON; goes with a file
+    #[arg(long)]
+    json: bool,
 }
 
 /// The formats there are.
@@ -98,7 +102,12 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let table = recorded(arguments)?;
     let bytes = encoded(&table, format)?;
     target.write(|mut file| Ok(file.write_all(&bytes)?))?;
-    say(format_args!("wrote {} sites to {}", table.sites.len(), path.display()));
+    let sites = table.sites.len();
+    if arguments.json {
+        writeln!(out, "{}", json!({"file": path, "sites": sites}))?;
+    } else {
+        say(format_args!("wrote {sites} sites to {}", path.display()));
+    }
     Ok(())
 }
 

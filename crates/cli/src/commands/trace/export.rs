@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use neurogc_wire::trace::Trace;
+use serde_json::json;
 
 use crate::failure::{CommandResult, Failure};
 use crate::notice::say;
@@ -31,6 +32,9 @@ pub(crate) struct Arguments {
     /// Overwrite an existing file
     #[arg(long)]
     force: bool,
+    /// Print what was written as JSON; goes with a file
+    #[arg(long)]
+    json: bool,
 }
 
 /// The formats there are.
@@ -70,7 +74,12 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     }
     let target = OutputFile::new(&path, arguments.force)?;
     target.write(|file| write(arguments.to, &trace, file))?;
-    say(format_args!("wrote {} records to {shown}", trace.records.len()));
+    let records = trace.records.len();
+    if arguments.json {
+        writeln!(out, "{}", json!({"file": path, "records": records}))?;
+    } else {
+        say(format_args!("wrote {records} records to {shown}"));
+    }
     Ok(())
 }
 

@@ -1,27 +1,11 @@
-//! The functions that programs call, in assembly: a countdown or a test of the address, and a jump to the function below.
-//!
-//! The counter is a thread-local of the model "initial exec": one load gives its place, where the usual model calls a
-//! function.
+//! The functions that programs call, for x86-64.
 
-use core::arch::{global_asm, naked_asm};
+use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 
 use crate::below;
 use crate::interface::{LARGE, MARK, SamplePoints};
 use crate::slow;
-
-global_asm!(
-    ".pushsection .tbss.neurogc_points,\"awT\",@nobits",
-    ".balign 8",
-    ".local neurogc_points",
-    ".type neurogc_points, @tls_object",
-    ".size neurogc_points, 32",
-    "neurogc_points:",
-    ".zero 32",
-    ".popsection",
-);
-
-const _: () = assert!(size_of::<SamplePoints>() == 32);
 
 /// Where the calling thread's points are.
 #[unsafe(naked)]
@@ -197,30 +181,4 @@ pub(crate) unsafe extern "C" fn mmap64(
     offset: i64,
 ) -> *mut c_void {
     naked_asm!("push qword ptr [rsp]", "call {slow}", "add rsp, 8", "ret", slow = sym slow::mmap)
-}
-
-/// `mremap`, whose last argument only some flags have. It comes in the same register then.
-///
-/// # Safety
-/// As libc's.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn mremap(
-    address: *mut c_void,
-    size: usize,
-    new_size: usize,
-    flags: c_int,
-    to: *mut c_void,
-) -> *mut c_void {
-    // SAFETY: the caller's contract is passed on.
-    unsafe { slow::mremap(address, size, new_size, flags, to) }
-}
-
-/// `munmap`.
-///
-/// # Safety
-/// As libc's.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn munmap(address: *mut c_void, size: usize) -> c_int {
-    // SAFETY: the caller's contract is passed on.
-    unsafe { slow::munmap(address, size) }
 }

@@ -1,0 +1,163 @@
+"""What can be tested of aarch64 on another machine.
+
+`tools/aarch64.py check` compiles the workspace for aarch64 (`make test` does it). `tools/aarch64.py layout` compares what the layout tables
+say of aarch64 with CPython's headers, compiled by zig and run under qemu. `tools/aarch64.py run ROOT` runs programs
+under the agent with an arm64 CPython below ROOT, under qemu: what works there is said line by line, and what qemu's emulation of a
+process cannot do is named. ROOT can be made of Debian's packages: python3.11-minimal, libpython3.11-stdlib, libc6 and what they need, each
+unpacked with `dpkg-deb -x`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import interpreters
+import wheel
+from interpreters import ROOT
+
+TRIPLE = "aarch64-unknown-linux-gnu"
+OFFSETS = ROOT / "tests" / "layout" / "offsets.c"
+
+CANNOT = 77
+"""The exit code where nothing could be checked."""
+
+FURTHER_ON = {"interpreter.size": 16, "interpreter.type_cache": 16}
+"""What lies behind the two mutexes of an interpreter's GIL, from 3.12 on: `BEHIND_GIL` in crates/agent/src/cpython/heap_layout.rs."""
+
+PROGRAMS = {
+    "the agent is loaded and its tables fit": (
+        "import neurogc; neurogc.install(policy='observe'); report = neurogc.status(); print(report['degraded'])"
+    ),
+    "collections are measured": (
+        "import gc, neurogc; neurogc.install(policy='observe'); [gc.collect() for _ in range(3)]; "
+        "full = neurogc.status()['gc']['full']; assert full['count'] == 3 and full['max_ms'] > 0, full"
+    ),
+    "requests and their collections are measured": (
+        "import gc, neurogc; neurogc.install(policy='observe')\n"
+        "for _ in range(5):\n    with neurogc.request('x'): gc.collect()\n"
+        "report = neurogc.status(); assert report['requests']['count'] == 5, report['requests']; "
+        "assert report['gc']['in_request']['count'] == 5, report['gc']['in_request']"
+    ),
+    "allocation sites are found": (
+        "import neurogc; neurogc.install(policy='observe', sample_kib=1); kept = [bytearray(3000) for _ in range(3000)]; "
+        "report = neurogc.status()['allocations']; assert report['top'], report; "
+        "assert '<string>' in report['top'][0]['site'], report['top'][0]"
+    ),
+    "the policy gap collects": (
+        "import neurogc\nneurogc.install(policy='gap')\n"
+        "for _ in range(60_000):\n    a = []; a.append(a)\n"
+        "report = neurogc.status(); assert report['policy'].startswith('gap'), report['policy']; "
+        "assert report['gc']['collected'] > 1000, report['gc']"
+    ),
+    "native allocations are sampled": (
+        "import neurogc; neurogc.install(policy='observe', sample_kib=1); "
+        "mode = neurogc.status()['allocations']['mode']; assert mode == 'native', mode"
+    ),
+    "a child of a fork has an agent": (
+        "import os, gc, neurogc; neurogc.install(policy='observe'); child = os.fork()\n"
+        "if child == 0:\n    gc.collect(); os._exit(0 if neurogc.status()['gc']['full']['count'] == 1 else 3)\n"
+        "assert os.waitpid(child, 0)[1] == 0"
+    ),
+    "a snapshot is taken": (
+        "import neurogc; neurogc.install(policy='gap'); heap = [[i] for i in range(60_000)]; "
+        "neurogc.collect('snapshot'); report = neurogc.status()['gc']['snapshot']; assert report['count'] > report['failed'], report"
+    ),
+}
+
+
+def main() -> int:
+    """Does what was asked."""
+    match sys.argv[1:]:
+        case ["check"]:
+            return check()
+        case ["layout"]:
+            return layout()
+        case ["run", root]:
+            return run(Path(root))
+    print(__doc__)
+    return 2
+
+
+def zig() -> list[str]:
+    """zig as a C compiler for aarch64."""
+    wheel.environment()
+    return [str(wheel.VENV / "bin" / "python"), "-m", "ziglang", "cc", "-target", f"aarch64-linux-gnu.{wheel.GLIBC}"]
+
+
+def check() -> int:
+    """Compiles everything, without making code."""
+    try:
+        wheel.environment()
+        wheel.have_target(TRIPLE)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"aarch64: {error}", flush=True)
+        return CANNOT
+    env = {**os.environ, "PATH": f"{wheel.VENV / 'bin'}:{os.environ['PATH']}", "PYO3_PYTHON": "python3"}
+    # As for a release: nothing but what is shipped.
+    command = ["cargo-zigbuild", "check", "--locked", "--quiet", "--workspace", "--target", TRIPLE]
+    return subprocess.run(command, cwd=ROOT, env={**env, "RUSTFLAGS": "-D warnings"}).returncode
+
+
+def offsets(compiler: list[str], runner: list[str], include: str, place: Path) -> dict[str, int]:
+    """The offsets as a compiler sees them."""
+    program = place / "offsets"
+    subprocess.run([*compiler, "-w", f"-I{include}", "-o", program, OFFSETS], check=True)
+    lines = subprocess.run([*runner, program], check=True, capture_output=True, text=True).stdout.split()
+    return {name: int(value) for name, value in (line.split("=") for line in lines)}
+
+
+def layout() -> int:
+    """The headers of every interpreter, compiled for both processors."""
+    failed = 0
+    code = (
+        "import os, sys, sysconfig; from pathlib import Path; it = Path(sysconfig.get_paths()['include']); "
+        "moved = Path(os.path.realpath(sys.executable)).parent.parent / 'include' / it.name; "
+        "print(it if (it / 'internal').is_dir() else moved)"
+    )
+    for interpreter in (it for it in interpreters.find() if it.supported):
+        include = subprocess.run(
+            [interpreter.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        with tempfile.TemporaryDirectory() as place:
+            here = offsets(["cc"], [], include, Path(place))
+            there = offsets(zig(), ["qemu-aarch64"], include, Path(place))
+        wanted = {**here}
+        if interpreter.numbers >= (3, 12):
+            wanted |= {name: here[name] + more for name, more in FURTHER_ON.items()}
+        wrong = {name: (wanted.get(name), value) for name, value in there.items() if wanted.get(name) != value}
+        print(f"aarch64: {interpreter.title}: {len(there)} offsets, {'WRONG: ' + str(wrong) if wrong else 'as expected'}")
+        failed |= bool(wrong)
+    return int(failed)
+
+
+def run(root: Path) -> int:
+    """Runs the programs under qemu."""
+    [python] = [path for path in (root / "usr" / "bin").glob("python3.*") if path.name.count(".") == 1]
+    built = wheel.TARGET / TRIPLE / "fast"
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="neurogc-aarch64-") as folder:
+        package = Path(folder) / "neurogc"
+        shutil.copytree(ROOT / "python" / "neurogc", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        shutil.copy(built / "lib_agent.so", package / "_agent.abi3.so")
+        preload = shutil.copy(built / "libneurogc_preload.so", package / "libneurogc_preload.abi3.so")
+        command = ["qemu-aarch64", "-L", str(root), "-E", f"LD_PRELOAD={preload}", str(python), "-c"]
+        for title, program in PROGRAMS.items():
+            env = {"PATH": os.environ["PATH"], "PYTHONPATH": folder, "HOME": folder}
+            try:
+                done = subprocess.run([*command, program], env=env, capture_output=True, text=True, timeout=120)
+                said, code = (done.stdout + done.stderr).strip().splitlines()[-1:], done.returncode
+            except subprocess.TimeoutExpired:
+                said, code = ["no answer within 120 s"], -1
+            print(f"aarch64: {'ok' if code == 0 else f'FAILED ({code})'}: {title} {json.dumps(said) if said else ''}", flush=True)
+            failed |= code != 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
