@@ -7,6 +7,7 @@
 mod builtins;
 mod census;
 mod classes;
+mod depths;
 mod dicts;
 mod emit;
 mod fields;
@@ -65,6 +66,8 @@ pub(crate) struct HeapFacts {
     pub(crate) texts: bool,
     /// How tensors of torch are read, if there are any.
     pub(crate) tensors: Option<TensorLayout>,
+    /// Functions that `atexit` is to call; zero where that is not wanted.
+    pub(crate) at_exit: u64,
 }
 
 /// After so many rounds objects are walked as they are found: a chain of objects that no list has, each before the one
