@@ -1,7 +1,7 @@
 """An executor for each request; none is shut down."""
 
-from concurrent.futures import ThreadPoolExecutor
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from pace import rounds
 

@@ -51,7 +51,15 @@ pub(crate) struct Attendant<'a> {
 
 impl<'a> Attendant<'a> {
     pub(crate) fn new(agent: &'a Agent) -> Self {
-        Self { agent, switches: None, wants_looks: false, memory_due: 0, called_at: 0, census_wanted: None, said_stuck: false }
+        Self {
+            agent,
+            switches: None,
+            wants_looks: false,
+            memory_due: 0,
+            called_at: 0,
+            census_wanted: None,
+            said_stuck: false,
+        }
     }
 
     /// Whether the policy wants the program to be looked at all the time.

@@ -210,7 +210,8 @@ fn lasting(all: &AllJudged<'_>, figure: ProcessFigure) -> f64 {
     let series = all.evidence.series(figure);
     let from = series.span().map_or(0.0, |(_, last)| last - FREE_S);
     let points = series.whole();
-    let recent = points.iter().rev().enumerate().take_while(|(back, point)| *back < LEAST_READINGS || point.at_s >= from);
+    let recent =
+        points.iter().rev().enumerate().take_while(|(back, point)| *back < LEAST_READINGS || point.at_s >= from);
     let (count, lowest, first) =
         recent.fold((0, f64::INFINITY, 0.0), |(count, low, _), (_, point)| (count + 1, point.low.min(low), point.at_s));
     if count < LEAST_READINGS || first > from + FREE_S / 4.0 { 0.0 } else { lowest }

@@ -73,11 +73,8 @@ pub(super) fn look<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) ->
     let rising = || all.containers.iter().filter(|it| it.growth.is_rising() && !fills_up(it));
     let named = rising().any(|it| !is_nameless(it.name));
     // One without a name says little beside another one that grows, too.
-    let containers: Vec<_> = if named {
-        rising().filter(|it| !is_nameless(it.name)).collect()
-    } else {
-        rising().take(1).collect()
-    };
+    let containers: Vec<_> =
+        if named { rising().filter(|it| !is_nameless(it.name)).collect() } else { rising().take(1).collect() };
     let mut lines = Vec::new();
     for container in &containers {
         let best = best_site(container, open);
@@ -298,7 +295,9 @@ pub(super) fn types_of<'j, 'a>(
         .collect();
     let is_builtin = |name: &str| !name.contains('.') && name.chars().all(|letter| letter.is_ascii_lowercase());
     types.sort_by_key(|it| {
-        let telling = it.name.starts_with("logging.") || TELLING.iter().any(|(_, names)| names.contains(&it.name)) || is_exception(it.name);
+        let telling = it.name.starts_with("logging.")
+            || TELLING.iter().any(|(_, names)| names.contains(&it.name))
+            || is_exception(it.name);
         (!telling, is_builtin(it.name))
     });
     types

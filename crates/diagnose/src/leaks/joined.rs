@@ -46,10 +46,7 @@ fn is_within(ratio: f64, bounds: (f64, f64)) -> bool {
 }
 
 /// The container that a finding is on.
-fn container_of<'j, 'a>(
-    all: &'j AllJudged<'a>,
-    finding: &ExplainedFinding,
-) -> Option<&'j Judged<'a, ContainerFacts>> {
+fn container_of<'j, 'a>(all: &'j AllJudged<'a>, finding: &ExplainedFinding) -> Option<&'j Judged<'a, ContainerFacts>> {
     let holder = &finding.finding.holder;
     all.containers.iter().find(|it| !holder.is_empty() && it.name == holder)
 }
@@ -98,6 +95,7 @@ pub(super) fn drop_doubles(all: &AllJudged<'_>, findings: &mut Vec<ExplainedFind
 /// How well a name tells where a container is: lower is better. Those of the program come before those of the standard library
 /// that keep track of the same things.
 fn goodness(name: &str) -> (bool, bool, bool, usize) {
-    let of_library = ["threading.", "weakref.", "subprocess.", "multiprocessing."].iter().any(|it| name.starts_with(it));
+    let of_library =
+        ["threading.", "weakref.", "subprocess.", "multiprocessing."].iter().any(|it| name.starts_with(it));
     (is_nameless(name), of_library, name.contains("(): "), name.len())
 }

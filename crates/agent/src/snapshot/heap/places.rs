@@ -255,10 +255,7 @@ impl HeapCensus<'_> {
             if globals == 0 || !self.walk.is_dict(globals) {
                 return Ok(looks);
             }
-            self.meet_if_container(
-                globals,
-                ContainerPlace::new(PlaceBase::Module(module), PlaceStep::Namespace),
-            )?;
+            self.meet_if_container(globals, ContainerPlace::new(PlaceBase::Module(module), PlaceStep::Namespace))?;
             for (name, value) in Entries::of(&self.walk, globals) {
                 looks += 1;
                 self.walk.watch.step()?;
@@ -465,12 +462,7 @@ impl HeapCensus<'_> {
     }
 
     /// Looks at the slots that a class gives its instances.
-    unsafe fn look_at_slots(
-        &mut self,
-        object: usize,
-        class: usize,
-        place: ContainerPlace,
-    ) -> Result<(), WalkTrouble> {
+    unsafe fn look_at_slots(&mut self, object: usize, class: usize, place: ContainerPlace) -> Result<(), WalkTrouble> {
         const MEMBER: usize = 40;
         const OBJECT_EX: i32 = 16;
         let layout = self.walk.layout;
