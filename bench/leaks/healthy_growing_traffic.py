@@ -1,7 +1,8 @@
-"""More and more sessions at a time, each with its memory; they end when the load goes down again."""
+"""More and more requests, each with a session that ends after ten seconds: memory follows the load, up and down."""
 
 import contextlib
 import time
+from collections import deque
 
 from pace import rounds
 
@@ -13,12 +14,14 @@ except ImportError:
     request = contextlib.nullcontext
 
 began = time.monotonic()
-sessions = {}
-for number in rounds(200):
+sessions = deque()
+for number in rounds(50):
+    now = time.monotonic()
     # The load rises for four minutes and falls for two.
-    phase = (time.monotonic() - began) % 360
+    phase = (now - began) % 360
     load = phase / 240 if phase < 240 else (360 - phase) / 120
-    with request("/session"):
-        sessions[number % max(int(8000 * load), 100)] = bytes(6000)
-    for stale in [key for key in list(sessions)[:20] if key >= 8000 * load]:
-        del sessions[stale]
+    for _ in range(1 + int(9 * load)):
+        with request("/session"):
+            sessions.append((now, bytes(6000)))
+    while sessions[0][0] < now - 10:
+        sessions.popleft()

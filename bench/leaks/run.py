@@ -3,7 +3,10 @@
 A program says in constants which verdict is right: KIND (one kind, several that are right, or None for a healthy one) and
 HOLDER (None where nothing in Python holds the memory). `# the leak` marks the lines that may be named.
 
-    python bench/leaks/run.py [--seconds 180] [--healthy-seconds 600] [--jobs 4] [--python EXE] [--json FILE] [NAME…]
+    python bench/leaks/run.py [--seconds 180] [--healthy-seconds 600] [--jobs 4] [--python EXE] [--json FILE] [--aside] [NAME…]
+
+The programs in `aside` were written after the rules of the verdict, and no rule was changed for them: they tell what the verdict is
+worth on programs that it was not made for.
 """
 
 from __future__ import annotations
@@ -136,7 +139,9 @@ def watch(program: Program, options: argparse.Namespace) -> Verdict:
 
 def environment() -> dict[str, str]:
     """Ours, without what would tell the agent something else."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
+    # Programs in `aside` import the clock from here.
+    return ours | {"PYTHONPATH": str(HERE)}
 
 
 def ask(neurogc: str, pid: int) -> list[dict] | None:
@@ -156,10 +161,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=4, help="programs at the same time")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--neurogc", default=os.environ.get("NEUROGC_BIN") or shutil.which("neurogc") or "target/fast/neurogc")
+    parser.add_argument("--aside", action="store_true", help="the programs that were set aside, instead of the others")
     parser.add_argument("--json", type=Path, help="write all verdicts to this file")
     options = parser.parse_args()
     options.neurogc = str(Path(options.neurogc).resolve())
-    programs = [Program.read(path) for path in sorted(HERE.glob("*_*.py")) if path.name.startswith(("leak_", "healthy_"))]
+    folder = HERE / "aside" if options.aside else HERE
+    programs = [Program.read(path) for path in sorted(folder.glob("*_*.py")) if path.name.startswith(("leak_", "healthy_"))]
     chosen = [program for program in programs if not options.names or program.path.stem in options.names]
     unknown = set(options.names) - {program.path.stem for program in programs}
     if unknown:

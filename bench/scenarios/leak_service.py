@@ -1,8 +1,8 @@
 """A service of BERT inferences, made small. It has a leak, and a plateau that looks like one.
 
 `running_stats` gets an entry for every new token, and none is removed: that is the leak. `records` is full after a minute and
-stays as it is. A stand-in takes the place of the model: it allocates as one would. `leak_service_fixed.py` is the same with a bound
-for the tokens.
+stays as it is. A stand-in takes the place of the model: it allocates as one would. New tokens become rare after three minutes, so that
+a demo that runs on does not take all of the memory. `leak_service_fixed.py` is the same with a bound for the tokens.
 """
 
 import collections
@@ -14,6 +14,8 @@ import stage
 RECORDS = 10_000
 REQUESTS_S = 170
 TOKENS = 12
+VECTOR = 1024
+FAST_S = 180
 
 records = collections.deque(maxlen=RECORDS)
 running_stats = {}
@@ -27,12 +29,14 @@ def infer(tokens):
     return len(layer)
 
 
-def process_request(number, chance, bound):
-    """One inference, its statistics and its record."""
-    tokens = [f"token {chance.randrange(1 << 40):x}" if chance.random() < 0.5 else f"token {chance.randrange(500)}" for _ in range(TOKENS)]
+def process_request(number, chance, new, bound):
+    """One inference, its statistics and its record. `new` is the share of tokens that were never seen."""
+    tokens = [f"token {chance.randrange(1 << 40):x}" if chance.random() < new else f"token {chance.randrange(500)}" for _ in range(TOKENS)]
     score = infer(tokens)
     for token in tokens:
-        running_stats[token] = running_stats.get(token, 0) + score
+        if token not in running_stats:
+            running_stats[token] = [0, bytes(VECTOR)]
+        running_stats[token][0] += score
     while bound and len(running_stats) > bound:
         del running_stats[next(iter(running_stats))]
     records.append({"number": number, "score": score, "tokens": len(tokens)})
@@ -45,9 +49,10 @@ def main(bound=None):
     stage.say(ready=True)
     began, number = time.monotonic(), 0
     while True:
-        due = int((time.monotonic() - began) * REQUESTS_S)
-        while number < due:
-            process_request(number, chance, bound)
+        passed = time.monotonic() - began
+        while number < int(passed * REQUESTS_S):
+            with stage.request():
+                process_request(number, chance, 0.5 if passed < FAST_S else 0.02, bound)
             number += 1
         time.sleep(0.01)
 

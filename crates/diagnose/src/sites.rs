@@ -22,6 +22,11 @@ pub(crate) fn short<'a>(site: &str, others: impl Iterator<Item = &'a str> + Clon
     format!("{}{rest}", &path[start..])
 }
 
+/// The path of a place.
+pub(crate) fn file(site: &str) -> &str {
+    split(site).0
+}
+
 /// The path of a place, and what follows it: `:9 in load`.
 fn split(site: &str) -> (&str, &str) {
     let is_line = |at: usize| {

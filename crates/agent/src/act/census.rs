@@ -13,6 +13,9 @@ use crate::snapshot::{HeapErrand, SnapshotProgress};
 /// The first one comes after this time at most, so that there is something to compare the second one with.
 const FIRST: Duration = Duration::from_secs(60);
 
+/// A census that has waited for this long does not wait for a gap any more.
+const OVERDUE_NS: u64 = 1_500_000_000;
+
 /// Due times, and whether a thread of the program shall send one out.
 #[derive(Debug)]
 pub(crate) struct OwnCensus {
@@ -20,6 +23,8 @@ pub(crate) struct OwnCensus {
     /// When the next one is due, by the monotonic clock.
     due: AtomicU64,
     wanted: AtomicBool,
+    /// Since when it has been wanted.
+    since: AtomicU64,
     out: AtomicBool,
     /// It is worth a clone in a small heap, too.
     hastened: AtomicBool,
@@ -33,6 +38,7 @@ impl OwnCensus {
             every_ns: every.map(nanoseconds),
             due: AtomicU64::new(first),
             wanted: AtomicBool::new(false),
+            since: AtomicU64::new(0),
             out: AtomicBool::new(false),
             hastened: AtomicBool::new(false),
         }
@@ -64,6 +70,7 @@ impl OwnCensus {
         if is_free(progress) {
             self.due.store(now + every, Ordering::Relaxed);
             let hastened = self.hastened.swap(false, Ordering::Relaxed);
+            self.since.store(now, Ordering::Relaxed);
             self.wanted.store(hastened || objects() >= SMALL_HEAP, Ordering::Relaxed);
         }
     }
@@ -76,6 +83,12 @@ impl OwnCensus {
     /// Whether a thread of the program shall send one out.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Whether it waits for so long that the end of a collection is a moment for it, too: the main thread may be asleep, and
+    /// the others may never have a gap.
+    pub(crate) fn is_overdue(&self, now: u64) -> bool {
+        self.is_wanted() && now.saturating_sub(self.since.load(Ordering::Relaxed)) >= OVERDUE_NS
     }
 
     /// Whether one was sent out and has not been seen to end.
@@ -175,6 +188,16 @@ mod tests {
         assert!(!census.step(&rig.actor, &rig.vm(1), &rig.hooks) && census.is_wanted());
         lock(&rig.interpreter).collecting = false;
         assert!(census.step(&rig.actor, &rig.vm(1), &rig.hooks));
+    }
+
+    #[test]
+    fn one_that_waits_for_long_is_overdue() {
+        let rig = Rig::new(100_000);
+        let census = wanted(&rig);
+        assert!(!census.is_overdue(rig.now()));
+        rig.pass(Duration::from_nanos(OVERDUE_NS));
+        assert!(census.is_overdue(rig.now()));
+        assert!(census.step(&rig.actor, &rig.vm(1), &rig.hooks) && !census.is_overdue(rig.now()));
     }
 
     #[test]

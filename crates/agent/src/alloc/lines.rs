@@ -109,6 +109,7 @@ impl LiveLine {
             callers: nodes(stacks, own).skip(1).take(CALLERS).map(text).collect(),
             native: self.is_native(),
             blocks: self.blocks,
+            ..SiteFacts::default()
         }
     }
 

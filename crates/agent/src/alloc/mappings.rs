@@ -7,7 +7,7 @@ use neurogc_wire::sites::AllocationDomain;
 
 use super::live::{BlockSample, SiteKey};
 
-const PLACES: usize = 512;
+const PLACES: usize = 4096;
 
 /// The start of a place that is being filled.
 const RESERVED: usize = 1;
@@ -17,6 +17,8 @@ const RESERVED: usize = 1;
 pub(super) struct Mappings {
     places: [Place; PLACES],
     count: AtomicU32,
+    /// Places from here on were never used.
+    used: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -31,10 +33,11 @@ impl Mappings {
     pub(super) fn add(&self, start: usize, size: usize, node: u32) -> bool {
         // What was there before is gone, even where it went in a way that is not seen here.
         self.remove(start, size);
-        let free = self.places.iter().find(|place| {
+        let free = self.places.iter().position(|place| {
             place.start.load(Relaxed) == 0 && place.start.compare_exchange(0, RESERVED, AcqRel, Relaxed).is_ok()
         });
-        let Some(place) = free else { return false };
+        let Some((at, place)) = free.and_then(|at| Some((at, self.places.get(at)?))) else { return false };
+        self.used.fetch_max(at + 1, AcqRel);
         place.size.store(size, Relaxed);
         place.node.store(node, Relaxed);
         self.count.fetch_add(1, Relaxed);
@@ -48,7 +51,7 @@ impl Mappings {
             return;
         }
         let end = start.saturating_add(size);
-        for place in &self.places {
+        for place in self.used() {
             let from = place.start.load(Acquire);
             let to = from.saturating_add(place.size.load(Relaxed));
             if from <= RESERVED || to <= start || from >= end {
@@ -65,18 +68,22 @@ impl Mappings {
         }
     }
 
+    fn used(&self) -> &[Place] {
+        &self.places[..self.used.load(Acquire).min(PLACES)]
+    }
+
     /// The node of the mapping that an address lies in.
     pub(super) fn node_at(&self, address: usize) -> Option<u32> {
         let holds = |place: &&Place| {
             let start = place.start.load(Acquire);
             start > RESERVED && (start..start.saturating_add(place.size.load(Relaxed))).contains(&address)
         };
-        self.places.iter().find(holds).map(|place| place.node.load(Relaxed))
+        self.used().iter().find(holds).map(|place| place.node.load(Relaxed))
     }
 
     /// All mappings, as samples that stand for themselves.
     pub(super) fn iter(&self) -> impl Iterator<Item = BlockSample> {
-        self.places.iter().filter(|place| place.start.load(Acquire) > RESERVED).map(|place| {
+        self.used().iter().filter(|place| place.start.load(Acquire) > RESERVED).map(|place| {
             let size = place.size.load(Relaxed);
             sample(size, place.node.load(Relaxed))
         })
@@ -127,7 +134,7 @@ mod tests {
         let mappings = &Tables::map().unwrap().mappings;
         assert!(mappings.add(0x10_0000, 0x1000, 1) && mappings.add(0x10_0000, 0x2000, 1));
         assert_eq!(mappings.iter().map(|sample| sample.weight).collect::<Vec<_>>(), [0x2000]);
-        let added = (0..600).filter(|index| mappings.add(0x100_0000 + index * 0x1000, 0x1000, 1)).count();
+        let added = (0..PLACES + 88).filter(|index| mappings.add(0x100_0000 + index * 0x1000, 0x1000, 1)).count();
         assert_eq!(added, PLACES - 1);
     }
 }

@@ -13,10 +13,10 @@ use neurogc_wire::memory_verdict::MemoryVerdict;
 
 use crate::alloc::{LiveLine, OwnLines};
 use crate::lifecycle::agent::{Agent, lock};
-use crate::sense::children::children_of;
+use crate::sense::children::{children_of, count_children};
 use crate::sense::process::resident;
 use crate::snapshot::{CensusFound, CountedContainer};
-use crate::sys::native::monotonic_ns;
+use crate::sys::native::{monotonic_ns, thread_cpu_ns};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -30,8 +30,9 @@ const LOOK_RARITY: u64 = 2000;
 const VERDICT_RARITY: u64 = 2000;
 const VERDICT_NS: u64 = 10 * SECOND;
 
-/// Children are looked at in every so many looks.
-const CHILDREN_EVERY: u64 = 3;
+/// Children are counted, and their memory is read, again after so many times what that took, the latter no sooner than this.
+const CHILDREN_RARITY: u64 = 2000;
+const CHILDREN_NS: u64 = 15 * SECOND;
 
 /// Lines whose first value is remembered, and the least growth that makes a line worth following.
 const MOST_LINES: usize = 4096;
@@ -40,13 +41,24 @@ const LEAST_GROWTH: f64 = 32.0 * 1024.0;
 /// Without a collection for so long, the collector is taken to be switched off.
 const SILENT_S: f64 = 60.0;
 
-/// Growth in this time by this much, of the resident set or of sampled memory, makes a census worth its clone.
+/// Growth in this time by this much, of the resident set or of sampled memory, makes a census worth its clone, or growth of
+/// descriptors or threads by so many.
 const SUSPICIOUS_S: f64 = 45.0;
 const SUSPICIOUS_BYTES: f64 = 512.0 * 1024.0;
+const SUSPICIOUS_COUNT: f64 = 100.0;
+
+/// Growth by this much within this time is fast: then censuses come soon one after the other, if the program does not stand
+/// still for more than a moment.
+const FAST_S: f64 = 10.0;
+const FAST_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
+const FAST_FROM_S: f64 = 19.0;
+const FAST: u32 = 8;
+const FAST_NS: u64 = 4 * SECOND;
+const FAST_PAUSE_RARITY: u64 = 1000;
 
 /// The distance of censuses while memory grows: of the first so many, and of the others.
-const QUICK: u32 = 10;
-const QUICK_NS: u64 = 25 * SECOND;
+const QUICK: u32 = 18;
+const QUICK_NS: u64 = 18 * SECOND;
 const SLOW_NS: u64 = 300 * SECOND;
 
 /// And they are at least this many times as far apart as the program stands still for one.
@@ -71,11 +83,14 @@ struct Kept {
     census_s: f64,
     census_pause_ns: u64,
     looks: u64,
+    /// When children are counted again, and when their memory is read again.
+    children_due: u64,
+    children_bytes_due: u64,
     /// Collections and full ones so far, and when these numbers changed.
     collections: Changed,
     fulls: Changed,
-    /// Censuses that were asked for because memory grew.
-    hastened: u32,
+    /// Censuses so far.
+    censuses: u32,
     report: MemoryVerdict,
     /// When the report was made, and how long that took.
     made: Option<(u64, u64)>,
@@ -111,13 +126,13 @@ impl GrowthBook {
         if now < self.due {
             return;
         }
-        let began = monotonic_ns();
+        let began = thread_cpu_ns();
         let kept = self.kept.get_or_insert_default();
-        kept.look(agent, age as f64 / 1e9);
+        kept.look(agent, now, age as f64 / 1e9);
         if kept.made.is_none_or(|(at, took)| now.saturating_sub(at) >= (took * VERDICT_RARITY).max(VERDICT_NS)) {
             kept.judge();
         }
-        let took = monotonic_ns().saturating_sub(began);
+        let took = thread_cpu_ns().saturating_sub(began);
         let every = if age < EARLY_FOR_NS { EARLY_NS } else { LATER_NS };
         // Looks keep to multiples of the distance, so that each bucket of the series gets its value.
         self.due = agent.installed + (age / every + 1) * every;
@@ -149,7 +164,7 @@ impl GrowthBook {
 }
 
 impl Kept {
-    fn look(&mut self, agent: &Agent, at_s: f64) {
+    fn look(&mut self, agent: &Agent, now: u64, at_s: f64) {
         self.look_at_process(agent, at_s);
         let latest = lock(&agent.breakdown).latest().map(|report| report.breakdown);
         let is_new = |parts: &Breakdown| self.evidence.breakdown.is_none_or(|before| before.at_s != parts.at_s);
@@ -160,14 +175,28 @@ impl Kept {
             self.evidence.grain = grain as f64;
             self.look_at_lines(at_s, &lines);
         }
-        if self.looks.is_multiple_of(CHILDREN_EVERY) {
-            let children = children_of(std::process::id(), &mut lock(&agent.proportions));
-            let bytes: u64 = children.iter().map(|child| child.pss.unwrap_or(child.rss)).sum();
-            self.evidence.push(ProcessFigure::Children, at_s, children.len() as f64);
-            self.evidence.push(ProcessFigure::ChildrenBytes, at_s, bytes as f64);
-        }
+        self.look_at_children(agent, now, at_s);
         self.looks += 1;
         self.hasten_census(agent, at_s);
+    }
+
+    fn look_at_children(&mut self, agent: &Agent, now: u64, at_s: f64) {
+        if now < self.children_due {
+            return;
+        }
+        let began = thread_cpu_ns();
+        let count = count_children(std::process::id());
+        let counted = thread_cpu_ns();
+        self.children_due = now + counted.saturating_sub(began) * CHILDREN_RARITY;
+        self.evidence.push(ProcessFigure::Children, at_s, count as f64);
+        if count == 0 || now < self.children_bytes_due {
+            return;
+        }
+        let children = children_of(std::process::id(), &mut lock(&agent.proportions));
+        let bytes: u64 = children.iter().map(|child| child.pss.unwrap_or(child.rss)).sum();
+        self.evidence.push(ProcessFigure::ChildrenBytes, at_s, bytes as f64);
+        let took = thread_cpu_ns().saturating_sub(counted);
+        self.children_bytes_due = now + (took * CHILDREN_RARITY).max(CHILDREN_NS);
     }
 
     fn look_at_process(&mut self, agent: &Agent, at_s: f64) {
@@ -177,6 +206,7 @@ impl Kept {
         let (collections, fulls, uncollectable) = ledger.collections.counts();
         drop(ledger);
         let in_flight = agent.hooks.in_flight();
+        let frozen = agent.interpreter.collector.map(|collector| lock(&agent.frozen).count(collector));
         self.collections.note(collections, at_s);
         self.fulls.note(fulls, at_s);
         let evidence = &mut self.evidence;
@@ -191,6 +221,7 @@ impl Kept {
             (ProcessFigure::Threads, Some(seen.threads)),
             (ProcessFigure::Uncollectable, Some(uncollectable)),
             (ProcessFigure::InFlight, Some(in_flight)),
+            (ProcessFigure::Frozen, frozen),
             (ProcessFigure::Tracked, tracked.filter(|count| *count > 0)),
             // It is read rarely: a value that stays the same is an old one.
             (
@@ -213,7 +244,10 @@ impl Kept {
         for (key, line) in lines {
             total += line.bytes;
             let (bytes, blocks, native) = (line.bytes as f64, line.blocks, line.is_native());
-            let known = sites.push(key, at_s, bytes, |facts| (facts.blocks, facts.native) = (blocks, native));
+            let known = sites.push(key, at_s, bytes, |facts| {
+                facts.native = native;
+                facts.count(at_s, blocks);
+            });
             if known {
                 continue;
             }
@@ -278,29 +312,41 @@ impl Kept {
         }
         (self.containers, self.census_s) = (lengths, at_s);
         self.census_pause_ns = found.pause_ns;
+        self.censuses += 1;
     }
 
-    /// Asks for a census while memory grows.
+    /// Asks for a census while memory grows, or descriptors or threads pile up.
     fn hasten_census(&mut self, agent: &Agent, at_s: f64) {
-        if at_s < SUSPICIOUS_S {
-            return;
-        }
-        let grows = [ProcessFigure::Rss, ProcessFigure::Sampled].into_iter().any(|figure| {
+        let grown = |figure: ProcessFigure, seconds: f64| {
             let series = self.evidence.series(figure);
-            series.at(0, at_s - SUSPICIOUS_S).is_some_and(|then| series.now() - then >= SUSPICIOUS_BYTES)
-        });
-        if grows {
-            let distance =
-                if self.hastened < QUICK { QUICK_NS } else { SLOW_NS }.max(self.census_pause_ns * PAUSE_RARITY);
-            let last = agent.installed + (self.census_s * 1e9) as u64;
-            self.hastened += u32::from(agent.own_census.hasten(monotonic_ns(), last + distance));
-        }
+            series.at(0, at_s - seconds).map_or(0.0, |then| series.now() - then)
+        };
+        let by = |seconds: f64, least: f64| {
+            at_s >= seconds
+                && [ProcessFigure::Rss, ProcessFigure::Sampled].iter().any(|figure| grown(*figure, seconds) >= least)
+        };
+        let piles_up = || {
+            at_s >= SUSPICIOUS_S
+                && [ProcessFigure::Descriptors, ProcessFigure::Threads]
+                    .iter()
+                    .any(|figure| grown(*figure, SUSPICIOUS_S) >= SUSPICIOUS_COUNT)
+        };
+        let pause = self.census_pause_ns;
+        let distance = if at_s >= FAST_FROM_S && self.censuses < FAST && by(FAST_S, FAST_BYTES) {
+            FAST_NS.max(pause * FAST_PAUSE_RARITY)
+        } else if by(SUSPICIOUS_S, SUSPICIOUS_BYTES) || piles_up() {
+            if self.censuses < QUICK { QUICK_NS } else { SLOW_NS }.max(pause * PAUSE_RARITY)
+        } else {
+            return;
+        };
+        let last = agent.installed + (self.census_s * 1e9) as u64;
+        agent.own_census.hasten(monotonic_ns(), last + distance);
     }
 
     fn judge(&mut self) {
-        let began = monotonic_ns();
+        let (now, began) = (monotonic_ns(), thread_cpu_ns());
         self.report = diagnose_memory(&self.evidence);
-        self.made = Some((began, monotonic_ns().saturating_sub(began)));
+        self.made = Some((now, thread_cpu_ns().saturating_sub(began)));
     }
 }
 

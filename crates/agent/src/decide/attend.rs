@@ -44,12 +44,22 @@ pub(crate) struct Attendant<'a> {
     wants_looks: bool,
     memory_due: u64,
     called_at: u64,
+    /// Since when a census has been wanted.
+    census_wanted: Option<u64>,
     said_stuck: bool,
 }
 
 impl<'a> Attendant<'a> {
     pub(crate) fn new(agent: &'a Agent) -> Self {
-        Self { agent, switches: None, wants_looks: false, memory_due: 0, called_at: 0, said_stuck: false }
+        Self {
+            agent,
+            switches: None,
+            wants_looks: false,
+            memory_due: 0,
+            called_at: 0,
+            census_wanted: None,
+            said_stuck: false,
+        }
     }
 
     /// Whether the policy wants the program to be looked at all the time.
@@ -181,7 +191,9 @@ impl<'a> Attendant<'a> {
     fn call_if_due(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {
         let (actor, job) = (&self.agent.actor, self.agent.remote.is_waiting());
         let ready = actor.waits() && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
-        if !job && !actor.waits() && !self.agent.own_census.is_wanted() {
+        let census = self.agent.own_census.is_wanted().then(|| *self.census_wanted.get_or_insert(now));
+        self.census_wanted = census;
+        if !job && !actor.waits() && census.is_none() {
             return None;
         }
         let patience = match () {
@@ -189,7 +201,9 @@ impl<'a> Attendant<'a> {
             () if ready || actor.is_deferred() || actor.has_posted() => PATIENCE_NS,
             () => LONG_PATIENCE_NS,
         };
-        let since = actor.last_moment().max(self.called_at);
+        // A census needs more than the end of a collection, of which there may be many.
+        let moment = if job || actor.waits() { actor.last_moment() } else { census.unwrap_or(0) };
+        let since = moment.max(self.called_at);
         if now.saturating_sub(since) >= patience && !actor.is_running() {
             self.called_at = now;
             let idle = idle_ns.is_some_and(|idle| idle >= IDLE_NS) && self.agent.hooks.in_flight() == 0;

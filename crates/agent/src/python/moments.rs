@@ -14,6 +14,7 @@ use crate::act::actor::{EndedCollection, Lowered};
 use crate::act::vm::Vm;
 use crate::cpython::pending::call_soon;
 use crate::lifecycle::agent::{Agent, lock};
+use crate::sys::native::monotonic_ns;
 use crate::sys::wake::UPLINK;
 
 /// What stands in `gc.callbacks`.
@@ -53,7 +54,8 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     let Some(began) = agent.hooks.collection_stops(kind, by, order, collected, uncollectable) else { return };
     let gathered = agent.hooks.gathered();
     agent.actor.collection_ended(&vm, &agent.hooks, EndedCollection { generation, began, gathered, freed: collected });
-    if agent.remote.is_waiting() && !agent.actor.is_running() {
+    let waits = agent.remote.is_waiting() || agent.own_census.is_overdue(monotonic_ns());
+    if waits && !agent.actor.is_running() {
         let _lowered = Lowered::new(&vm);
         serve(py, agent);
     }

@@ -41,6 +41,11 @@ fn tree_of(pid: u32, proportions: &mut Proportions) -> Vec<Child> {
     all
 }
 
+/// How many children a process has itself, those that have ended and were not waited for among them.
+pub(crate) fn count_children(pid: u32) -> usize {
+    direct_children(pid).len()
+}
+
 fn direct_children(pid: u32) -> Vec<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     tasks

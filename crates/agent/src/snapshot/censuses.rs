@@ -6,7 +6,7 @@ use neurogc_policy::Scope;
 use pyo3::prelude::*;
 
 use super::flight::{Flight, FlightErrand};
-use super::heap::{CensusFound, HeapFacts, TallyRoom};
+use super::heap::{CensusFound, CountedContainer, HeapFacts, TallyRoom};
 use super::heap_flights::facts;
 use super::{HeapErrand, SnapshotRunner, Sortie, State};
 use crate::cpython::Interpreter;
@@ -46,11 +46,17 @@ impl SnapshotRunner {
 impl State {
     /// Keeps the census of a flight that has landed. True if the flight was for that alone.
     pub(super) fn census_landed(&mut self, flight: &Flight) -> bool {
-        let room = match &flight.errand {
-            FlightErrand::Collect(Some((_, room))) | FlightErrand::Census(_, room) => room,
+        let (facts, room) = match &flight.errand {
+            FlightErrand::Collect(Some((facts, room))) | FlightErrand::Census(facts, room) => (facts, room),
             _ => return false,
         };
-        if let Some(found) = room.census(flight.began) {
+        if let Some(mut found) = room.census(flight.began) {
+            found.containers.push(CountedContainer {
+                name: "atexit".to_owned(),
+                kind: "registered functions".to_owned(),
+                length: facts.at_exit,
+                ..CountedContainer::default()
+            });
             self.census = Some(Box::new(CensusFound { pause_ns: flight.clone_ns, ..found }));
         }
         matches!(flight.errand, FlightErrand::Census(..))

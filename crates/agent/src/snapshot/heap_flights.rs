@@ -176,5 +176,11 @@ pub(super) fn facts(
         // The clone of a census may not have their memory.
         tensors: if matches!(errand, HeapErrand::Census) { None } else { TensorLayout::learn(py) },
         arrow: if matches!(errand, HeapErrand::Census) { None } else { ArrowLayout::learn(py) },
+        at_exit: if matches!(errand, HeapErrand::Census) { at_exit(py).unwrap_or(0) } else { 0 },
     })
+}
+
+/// How many functions are registered for the end of the program. They are in no container of Python's.
+fn at_exit(py: Python<'_>) -> Option<u64> {
+    py.import("atexit").and_then(|module| module.call_method0("_ncallbacks")?.extract()).ok()
 }

@@ -8,12 +8,13 @@ use crate::lifecycle::agent::{Agent, lock};
 use crate::sys::native::monotonic_ns;
 
 /// Reads where the memory is, if that is due, and carries out an order to give free memory back. Where figures go nowhere and
-/// no memory may be given back, it is read only for a client that has `asked`.
+/// no memory may be given back, it is read for a client that has `asked`, and now and then for the verdict on memory.
 pub(super) fn attend(agent: &Agent, now: u64, limit: Option<u64>, is_heard: bool, asked: bool) {
     let may_trim = agent.settings.trim && agent.policy().acts() && lock(&agent.trimming).is_possible();
     let (is_due, is_due_when_asked) = {
         let reader = lock(&agent.breakdown);
-        ((is_heard || may_trim) && reader.is_due(now), reader.is_due_when_asked(now))
+        let is_used = is_heard || may_trim;
+        (if is_used { reader.is_due(now) } else { reader.is_long_due(now) }, reader.is_due_when_asked(now))
     };
     let since_install = |now: u64| Duration::from_nanos(now.saturating_sub(agent.installed));
     if (is_due || asked && is_due_when_asked)

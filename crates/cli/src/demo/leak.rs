@@ -20,7 +20,7 @@ use crate::memory::diagnosis;
 const SCRIPTS: [&str; 2] = ["leak_service.py", "leak_service_fixed.py"];
 
 /// How often the verdicts are asked for, and how long an agent may take to answer.
-const ASK_EVERY: Duration = Duration::from_secs(10);
+const ASK_EVERY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(100);
 
@@ -52,7 +52,7 @@ pub(crate) fn run(
         writeln!(out, "Dashboard: {address}")?;
         browse(&address);
     }
-    writeln!(out, "The verdict needs two to three minutes, and is surer the longer they run.")?;
+    writeln!(out, "The verdict needs about a minute, and is surer the longer they run.")?;
     let verdicts = watch(pids, longest, interrupt, out)?;
     for (name, verdict) in ["the service that leaks", "the same one without the leak"].into_iter().zip(&verdicts) {
         writeln!(out, "\n{name}\n{}", diagnosis::text(verdict, figures::room()))?;

@@ -28,7 +28,7 @@ pub struct Point {
 }
 
 /// The values of one bucket. Single precision is enough: 4 KiB in 64 GiB.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Bucket {
     low: f32,
     mean: f32,
@@ -36,7 +36,7 @@ struct Bucket {
 }
 
 /// Buckets of one length.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     buckets: [Bucket; BUCKETS],
     /// The number of the latest bucket, counted from second zero.
@@ -44,7 +44,7 @@ struct Level {
 }
 
 /// The history of one figure. It takes 3.5 KB and never more.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FigureSeries {
     levels: Box<[Level; LEVELS]>,
     /// When the first value came, and the last one.

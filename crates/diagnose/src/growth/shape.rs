@@ -11,8 +11,10 @@ use super::trend::{Slope, median, noise, slope, speed_at_end};
 const LEAST_POINTS: usize = 16;
 const LEAST_EXACT: usize = 4;
 
-/// And at least this time.
+/// And at least this time; a shorter one where so many values are exact.
 const LEAST_S: f64 = 80.0;
+const LEAST_EXACT_S: f64 = 25.0;
+const SHORT_EXACT: usize = 5;
 
 /// The first part of a life is warm-up: this share of it, within these bounds.
 const WARM_UP: f64 = 0.12;
@@ -118,6 +120,8 @@ pub struct Growth {
     pub since_s: f64,
     /// Points that the window had.
     pub points: usize,
+    /// The last rise, as a share of the typical one: below one where growth slows down.
+    pub pace_at_end: f64,
 }
 
 impl Growth {
@@ -238,9 +242,11 @@ impl Window {
             from_s: first.0,
             since_s: first.0,
             points: lows.len(),
+            pace_at_end: pace_at_end(&lows),
         };
         let few = lows.len() < LEAST_POINTS;
-        if seconds < LEAST_S || (few && !(scale.exact && lows.len() >= LEAST_EXACT)) {
+        let short = seconds < LEAST_S && !(scale.exact && seconds >= LEAST_EXACT_S && lows.len() >= SHORT_EXACT);
+        if short || (few && !(scale.exact && lows.len() >= LEAST_EXACT)) {
             return growth;
         }
         growth.since_s = level_since(&lows, &growth, scale);
@@ -361,6 +367,14 @@ fn shape_of_few(points: &[(f64, f64)]) -> Shape {
     } else {
         Shape::Rising
     }
+}
+
+/// The rate of the last rise as a share of the median of all.
+fn pace_at_end(points: &[(f64, f64)]) -> f64 {
+    let mut rates: Vec<_> = points.windows(2).map(|pair| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0)).collect();
+    let last = rates.last().copied().unwrap_or(0.0);
+    let middle = median(&mut rates);
+    if middle > 0.0 { last / middle } else { 0.0 }
 }
 
 fn mostly_down(rates: &[f64]) -> bool {

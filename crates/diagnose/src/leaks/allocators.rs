@@ -3,15 +3,15 @@
 use neurogc_wire::finding::FindingKind;
 use neurogc_wire::memory_verdict::ExplainedFinding;
 
-use neurogc_wire::breakdown::Breakdown;
-
-use super::evidence::ProcessFigure;
+use super::evidence::{ProcessFigure, SiteFacts};
 use super::holders::{OpenSite, explain_site, may_fill};
-use super::judged::AllJudged;
+use super::judged::{AllJudged, Judged};
 use super::verdict::{CERTAIN, Draft, LIKELY, POSSIBLE};
+use crate::growth::Point;
+use crate::growth::series::{BUCKETS, LEVELS, width_s};
 use crate::words;
 
-const MIB: u64 = 1 << 20;
+const MIB: f64 = 1024.0 * 1024.0;
 
 /// How long a line must have allocated more and more to be called a leak, and a certain one.
 const SITE_S: f64 = 130.0;
@@ -23,15 +23,19 @@ const PROCESS_S: f64 = 800.0;
 /// Growth of a line below this share of what is found already is no finding of its own.
 const BESIDE: f64 = 0.25;
 
+/// Blocks whose number grows by less than this part of what their bytes grow by, relatively, get larger rather than more.
+const SWELLS: f64 = 0.3;
+
 /// Growth of the process that can be seen at all.
 pub(super) const VISIBLE_BYTES: f64 = 12.0 * 1024.0 * 1024.0;
 
 /// Free memory is worth a finding from this on, and for this long.
-const FREE_BYTES: u64 = 64 * MIB;
+const FREE_BYTES: f64 = 64.0 * MIB;
 const FREE_S: f64 = 100.0;
+const LEAST_READINGS: usize = 3;
 
 /// Free memory that does not grow is worth an alarm from this on.
-const MUCH_FREE: u64 = 256 * MIB;
+const MUCH_FREE: f64 = 256.0 * MIB;
 
 /// More arenas than this are many.
 const MANY_ARENAS: u64 = 8;
@@ -67,10 +71,14 @@ fn of_site(all: &AllJudged<'_>, it: &OpenSite<'_, '_>) -> ExplainedFinding {
     let shows = figures.iter().any(|figure| all.of_process(*figure).is_rising());
     // What grows slowly cannot be seen in the process.
     let hidden = growth.rate.middle * growth.seconds < VISIBLE_BYTES;
+    let swells = swells(it.site);
     let confidence = match growth.seconds {
+        // A fixed number of things that get larger end somewhere, mostly.
+        ..SITE_CERTAIN_S if swells => POSSIBLE,
         // Another census may name what holds it.
         _ if all.containers.iter().any(|container| may_fill(container, it)) => POSSIBLE,
-        SITE_CERTAIN_S.. if shows => CERTAIN,
+        SITE_CERTAIN_S.. if shows && !swells => CERTAIN,
+        SITE_CERTAIN_S.. if shows => LIKELY,
         SITE_CERTAIN_S.. if hidden => LIKELY,
         SITE_S.. if shows => LIKELY,
         _ => POSSIBLE,
@@ -95,6 +103,24 @@ fn of_site(all: &AllJudged<'_>, it: &OpenSite<'_, '_>) -> ExplainedFinding {
         evidence,
     }
     .finish(all)
+}
+
+/// Whether the blocks of a line get larger rather than more.
+fn swells(site: &Judged<'_, SiteFacts>) -> bool {
+    let (bytes, counts) = (&site.growth, &site.facts.counts);
+    let points: Vec<_> = counts.points(level_of(bytes.seconds), bytes.from_s).collect();
+    let part = points.len() / 4;
+    if part == 0 || bytes.now <= 0.0 {
+        return false;
+    }
+    let mean = |points: &[Point]| points.iter().map(|point| point.mean).sum::<f64>() / points.len() as f64;
+    let (before, after) = (mean(&points[..part]), mean(&points[points.len() - part..]));
+    (after - before) / after.max(1.0) < SWELLS * bytes.grown / bytes.now
+}
+
+/// The finest level of a series that covers so long.
+fn level_of(seconds: f64) -> usize {
+    (0..LEVELS - 1).find(|level| width_s(*level) * BUCKETS as f64 >= seconds).unwrap_or(LEVELS - 1)
 }
 
 /// Growth of the process that nothing explains.
@@ -149,38 +175,46 @@ pub(super) fn kept(all: &AllJudged<'_>) -> Vec<ExplainedFinding> {
     let Some(parts) = all.evidence.breakdown else { return Vec::new() };
     let rss = all.of_process(ProcessFigure::Rss).now.max(1.0);
     let mut findings = Vec::new();
-    let free = all.of_process(ProcessFigure::MallocFree);
-    let share = parts.malloc_free as f64 / rss;
-    if lasts(free) && parts.malloc_free >= FREE_BYTES && share >= 0.25 {
+    let share = |free: f64, of: f64| free / of.max(1.0);
+    let free = lasting(all, ProcessFigure::MallocFree);
+    if free >= FREE_BYTES && share(free, rss) >= 0.25 {
+        let share = share(free, rss);
         let many = parts.malloc_arenas >= MANY_ARENAS;
         let kind = if many { FindingKind::ArenaExplosion } else { FindingKind::MallocFree };
         let in_arenas = if many { format!(" in {} arenas", parts.malloc_arenas) } else { String::new() };
         let what = format!(
             "malloc keeps {} free{in_arenas}, {:.0} % of the {} that are resident",
-            words::bytes(parts.malloc_free),
+            words::bytes(free as u64),
             share * 100.0,
             words::bytes(rss as u64)
         );
-        findings.push(free_finding(all, kind, share, what, &parts, ProcessFigure::MallocFree));
+        findings.push(free_finding(all, kind, share, what, free, ProcessFigure::MallocFree));
     }
-    let held = (parts.python_used + parts.python_free).max(1);
-    let share = parts.python_free as f64 / held as f64;
-    if lasts(all.of_process(ProcessFigure::PythonFree)) && parts.python_free >= FREE_BYTES && share >= 0.4 {
+    let free = lasting(all, ProcessFigure::PythonFree);
+    let held = parts.python_used as f64 + free;
+    if free >= FREE_BYTES && share(free, held) >= 0.4 {
+        let share = share(free, held);
         let what = format!(
             "CPython's allocator keeps {} free, {:.0} % of what it has: a few objects are spread over many arenas",
-            words::bytes(parts.python_free),
+            words::bytes(free as u64),
             share * 100.0
         );
         let kind = FindingKind::PymallocPinned;
-        findings.push(free_finding(all, kind, share, what, &parts, ProcessFigure::PythonFree));
+        findings.push(free_finding(all, kind, share, what, free, ProcessFigure::PythonFree));
     }
     findings
 }
 
-/// Whether a figure has been there for a while, and is not on its way down.
-fn lasts(growth: &crate::growth::Growth) -> bool {
-    use crate::growth::Shape::{Falling, Swinging, TooShort};
-    growth.seconds >= FREE_S && !matches!(growth.shape, Falling | Swinging | TooShort)
+/// What was free at all of the last readings, for a while; zero where that is not known.
+fn lasting(all: &AllJudged<'_>, figure: ProcessFigure) -> f64 {
+    let series = all.evidence.series(figure);
+    let from = series.span().map_or(0.0, |(_, last)| last - FREE_S);
+    let points = series.whole();
+    let recent =
+        points.iter().rev().enumerate().take_while(|(back, point)| *back < LEAST_READINGS || point.at_s >= from);
+    let (count, lowest, first) =
+        recent.fold((0, f64::INFINITY, 0.0), |(count, low, _), (_, point)| (count + 1, point.low.min(low), point.at_s));
+    if count < LEAST_READINGS || first > from + FREE_S / 4.0 { 0.0 } else { lowest }
 }
 
 fn free_finding(
@@ -188,17 +222,16 @@ fn free_finding(
     kind: FindingKind,
     share: f64,
     what: String,
-    parts: &Breakdown,
+    free: f64,
     figure: ProcessFigure,
 ) -> ExplainedFinding {
     let growth = all.of_process(figure);
-    let bytes = if figure == ProcessFigure::MallocFree { parts.malloc_free } else { parts.python_free };
     let evidence = vec![all.explain(figure), all.explain(ProcessFigure::Rss)];
     Draft {
         kind,
         // What stays as it is, and is not much, may be what one large job has left.
         confidence: match share {
-            _ if kind != FindingKind::ArenaExplosion && !growth.is_rising() && bytes < MUCH_FREE => POSSIBLE,
+            _ if kind != FindingKind::ArenaExplosion && !growth.is_rising() && free < MUCH_FREE => POSSIBLE,
             0.5.. => CERTAIN,
             _ => LIKELY,
         },
@@ -206,7 +239,7 @@ fn free_finding(
         holder: String::new(),
         site: String::new(),
         rate: if growth.is_rising() { growth.rate.middle } else { 0.0 },
-        bytes,
+        bytes: free as u64,
         since_s: growth.since_s,
         pattern: super::kinds::teaching(kind).map_or("", |it| it.pattern).to_owned(),
         evidence,

@@ -5,6 +5,7 @@ use neurogc_wire::memory_verdict::ExplainedFinding;
 
 use super::evidence::ProcessFigure;
 use super::holders::{OpenSite, explain_site};
+use super::joined;
 use super::judged::{AllJudged, Judged, explain};
 use super::verdict::{CERTAIN, Draft, LIKELY, POSSIBLE};
 use crate::growth::Growth;
@@ -41,11 +42,11 @@ const OPENERS: [&str; 9] = [
     "/codecs.py",
 ];
 
-/// What piles up; `known` are the findings so far.
+/// What piles up; `known` are the findings so far, of which those on the containers that hold it are taken out.
 pub(super) fn look<'j>(
     all: &'j AllJudged<'_>,
     open: &mut [OpenSite<'j, '_>],
-    known: &[ExplainedFinding],
+    known: &mut Vec<ExplainedFinding>,
 ) -> Vec<ExplainedFinding> {
     let mut findings = Vec::new();
     for (figure, kind) in [
@@ -56,7 +57,22 @@ pub(super) fn look<'j>(
         let growth = all.of_process(figure);
         if growth.is_rising() {
             let (what, unit) = figure.words();
-            findings.push(piled(all, kind, unit, what, growth, open, vec![all.explain(figure)]));
+            let held = joined::take_holder(all, kind, growth, known);
+            let mut found = match &held {
+                // Its line is known already.
+                Some(_) => piled(all, kind, unit, what, growth, &mut [], vec![all.explain(figure)]),
+                None => piled(all, kind, unit, what, growth, open, vec![all.explain(figure)]),
+            };
+            if let Some(held) = held {
+                let finding = &mut found.finding;
+                (finding.site, finding.rate_bytes_h) = (held.finding.site, held.finding.rate_bytes_h);
+                (finding.bytes, finding.share) = (held.finding.bytes, held.finding.share);
+                if !held.finding.holder.starts_with("threading.") {
+                    finding.holder = held.finding.holder;
+                }
+                found.evidence.extend(held.evidence);
+            }
+            findings.push(found);
         }
     }
     let children = all.of_process(ProcessFigure::ChildrenBytes);
@@ -85,7 +101,10 @@ pub(super) fn look<'j>(
             findings.push(objects(all, kind, name, it, open));
         }
     }
-    findings.extend(garbage(all, open));
+    if !known.iter().any(|it| it.finding.kind == FindingKind::CyclicGarbage) {
+        let held = known.iter().any(|it| !it.finding.holder.is_empty());
+        findings.extend(garbage(all, open).or_else(|| if held { None } else { frozen(all, open) }));
+    }
     findings
 }
 
@@ -200,13 +219,35 @@ fn garbage<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) -> Option<
         words::count((tracked.rate.middle * 3600.0) as u64)
     );
     let mut found = counted(all, FindingKind::CyclicGarbage, confidence, what, tracked, rate, ProcessFigure::Tracked);
-    // The line that makes most of it.
+    name_line(&mut found, open);
+    Some(found)
+}
+
+/// Objects that are frozen again and again: no collection looks at the garbage among them.
+fn frozen<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) -> Option<ExplainedFinding> {
+    let frozen = all.of_process(ProcessFigure::Frozen);
+    if !frozen.is_rising() {
+        return None;
+    }
+    let rate = all.process_rate().map_or(0.0, |rate| rate.middle);
+    let what = format!(
+        "gc.freeze() is called again and again, and no collection looks at what is frozen: {} objects more in an hour, {} in all",
+        words::count((frozen.rate.middle * 3600.0) as u64),
+        words::count(frozen.now as u64)
+    );
+    let kind = FindingKind::CyclicGarbage;
+    let mut found = counted(all, kind, confidence(frozen), what, frozen, rate, ProcessFigure::Frozen);
+    name_line(&mut found, open);
+    Some(found)
+}
+
+/// Adds the line that makes most of it.
+fn name_line<'j>(found: &mut ExplainedFinding, open: &mut [OpenSite<'j, '_>]) {
     if let Some(it) = open.iter_mut().find(|it| !it.taken && it.site.growth.is_rising()) {
         it.taken = true;
         found.finding.site.clone_from(&it.site.facts.line);
         found.evidence.push(explain_site(it.site));
     }
-    Some(found)
 }
 
 fn counted(

@@ -40,6 +40,8 @@ pub enum ProcessFigure {
     Reachable,
     /// Objects that no collection could free.
     Uncollectable,
+    /// Objects that the program has frozen: no collection looks at them.
+    Frozen,
     /// Requests per second.
     Requests,
     /// Requests that are being served.
@@ -48,7 +50,7 @@ pub enum ProcessFigure {
 
 impl ProcessFigure {
     /// All figures.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Rss,
         Self::Uss,
         Self::Sampled,
@@ -63,6 +65,7 @@ impl ProcessFigure {
         Self::Tracked,
         Self::Reachable,
         Self::Uncollectable,
+        Self::Frozen,
         Self::Requests,
         Self::InFlight,
     ];
@@ -85,6 +88,7 @@ impl ProcessFigure {
             Self::Tracked => ("objects that the collector tracks", "objects"),
             Self::Reachable => ("reachable objects", "objects"),
             Self::Uncollectable => ("objects that could not be collected", "objects"),
+            Self::Frozen => ("objects that are frozen", "objects"),
             Self::Requests => ("requests per second", "requests/s"),
             Self::InFlight => ("requests in flight", "requests"),
         }
@@ -102,8 +106,18 @@ pub struct SiteFacts {
     pub callers: Vec<String>,
     /// Whether `malloc` or `mmap` handed most of it out.
     pub native: bool,
-    /// Live blocks.
+    /// Live blocks, and how many there were over time.
     pub blocks: u64,
+    /// See `blocks`.
+    pub counts: FigureSeries,
+}
+
+impl SiteFacts {
+    /// Notes how many live blocks there are.
+    pub fn count(&mut self, at_s: f64, blocks: u64) {
+        self.blocks = blocks;
+        self.counts.push(at_s, blocks as f64);
+    }
 }
 
 /// A type of object; its series are counts.
@@ -133,7 +147,7 @@ pub struct CollectorFacts {
     pub last_full_s: Option<f64>,
 }
 
-/// Everything that the verdict is made from. Its size is fixed: about 0.7 MB when all series are there.
+/// Everything that the verdict is made from. Its size is fixed: about 1 MB when all series are there.
 #[derive(Clone, Debug)]
 pub struct MemoryEvidence {
     /// Process id, for commands that are advised.

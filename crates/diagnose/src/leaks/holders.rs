@@ -27,8 +27,7 @@ const BLOCKS_PER_ENTRY: (f64, f64) = (0.25, 400.0);
 const SHOWN: f64 = 0.2;
 
 /// Types that grow along with a container, and what they say about it. The first that fits counts.
-const TELLING: [(FindingKind, &[&str]); 5] = [
-    (FindingKind::Logging, &["logging.Logger", "logging.StreamHandler", "logging.FileHandler"]),
+const TELLING: [(FindingKind, &[&str]); 4] = [
     (FindingKind::Tasks, &["_asyncio.Task", "asyncio.Task", "coroutine"]),
     (FindingKind::StoredExceptions, &["traceback", "frame"]),
     (
@@ -48,6 +47,21 @@ const NAMED: [(FindingKind, &[&str]); 3] = [
     (FindingKind::UnboundedCache, &["cache", "memo", "lru"]),
 ];
 
+/// Containers whose entries are bytes.
+const BUFFERS: [&str; 2] = ["bytearray", "array.array"];
+
+/// A table of fewer bytes than this is not looked for among sites, nor is one that more blocks than this would have.
+const TABLE_BYTES: f64 = 256.0 * 1024.0;
+const TABLE_BLOCKS: u64 = 8;
+
+/// A verdict before `LEAK_S`: the container must have grown for this long, by so many entries, counted so often, with so many
+/// bytes, and at an even pace, while the program served requests.
+const QUICK_S: f64 = 25.0;
+const QUICK_ENTRIES: f64 = 10_000.0;
+const QUICK_COUNTS: usize = 5;
+const QUICK_BYTES: f64 = 24.0 * 1024.0 * 1024.0;
+const EVEN: f64 = 0.8;
+
 /// A site that grows, and whether a finding names it already.
 pub(super) struct OpenSite<'j, 'a> {
     pub(super) site: &'j Judged<'a, SiteFacts>,
@@ -57,14 +71,33 @@ pub(super) struct OpenSite<'j, 'a> {
 /// The containers that grow.
 pub(super) fn look<'j>(all: &'j AllJudged<'_>, open: &mut [OpenSite<'j, '_>]) -> Vec<ExplainedFinding> {
     let rising = || all.containers.iter().filter(|it| it.growth.is_rising() && !fills_up(it));
-    let named = rising().any(|it| !it.name.is_empty() && !is_nameless(it.name));
-    let mut findings = Vec::new();
-    for container in rising() {
-        // One without a name says little beside another one that grows, too.
-        if is_nameless(container.name) && (named || !findings.is_empty()) {
-            continue;
+    let named = rising().any(|it| !is_nameless(it.name));
+    // One without a name says little beside another one that grows, too.
+    let containers: Vec<_> =
+        if named { rising().filter(|it| !is_nameless(it.name)).collect() } else { rising().take(1).collect() };
+    let mut lines = Vec::new();
+    for container in &containers {
+        let best = best_site(container, open);
+        if let Some(at) = best {
+            open[at].taken = true;
         }
-        findings.push(finding(all, container, open));
+        lines.push(best.into_iter().collect::<Vec<_>>());
+    }
+    // Other lines of the same file that make as many blocks, and the container's own table, belong to the same leak.
+    for (container, lines) in containers.iter().zip(&mut lines) {
+        let file = lines.first().map(|at| sites::file(&open[*at].site.facts.line));
+        for (at, it) in open.iter_mut().enumerate().filter(|(_, it)| !it.taken) {
+            let beside = file == Some(sites::file(&it.site.facts.line)) && fits(container, it);
+            if beside || is_table(container, it) {
+                it.taken = true;
+                lines.push(at);
+            }
+        }
+    }
+    let mut findings = Vec::new();
+    for (container, lines) in containers.iter().zip(lines) {
+        let sites: Vec<_> = lines.iter().map(|at| open[*at].site).collect();
+        findings.push(finding(all, container, &sites));
     }
     // What fills other containers is accounted for, too: those with a bound, and those whose growth ends.
     let ends = |it: &&Judged<'_, ContainerFacts>| {
@@ -90,21 +123,20 @@ pub(super) fn is_nameless(name: &str) -> bool {
     name.starts_with("0x")
 }
 
-fn finding<'j>(
-    all: &'j AllJudged<'_>,
+/// The finding on a container that the lines of these sites fill, the most important of them first.
+fn finding(
+    all: &AllJudged<'_>,
     container: &Judged<'_, ContainerFacts>,
-    open: &mut [OpenSite<'j, '_>],
+    sites: &[&Judged<'_, SiteFacts>],
 ) -> ExplainedFinding {
-    let site = best_site(container, open).map(|at| {
-        open[at].taken = true;
-        open[at].site
-    });
+    let site = sites.first().copied();
     let growth = &container.growth;
     let types = types_of(all, container);
     let kind = kind_of(container, &types);
     let own = growth.rate.middle * container.facts.bytes as f64 / growth.now.max(1.0);
-    let rate = site.map_or(0.0, |site| site.growth.rate.middle).max(own);
-    let held = site.map_or(0.0, |site| site.growth.now) + container.facts.bytes as f64;
+    let rate = sites.iter().map(|site| site.growth.rate.middle.max(0.0)).sum::<f64>().max(own);
+    let live = sites.iter().map(|site| site.growth.now).sum::<f64>();
+    let held = live.max(container.facts.bytes as f64);
     let mut evidence = vec![explain(format!("entries of {}", container.name), "entries", container.series, growth)];
     evidence.extend(site.map(explain_site));
     evidence.extend(
@@ -164,6 +196,9 @@ fn confidence(
         true => lasted < LATER_LOCAL_S,
         false => growth.seconds < LEAK_S,
     };
+    if too_early && site.is_some() && !contradicted && is_quick(all, container, rate) {
+        return LIKELY;
+    }
     if too_early || contradicted {
         return POSSIBLE;
     }
@@ -174,12 +209,39 @@ fn confidence(
     }
 }
 
+/// Whether a container has grown so much in a short time, and so evenly, while requests were served, that nothing else needs
+/// to be waited for.
+fn is_quick(all: &AllJudged<'_>, container: &Judged<'_, ContainerFacts>, rate: f64) -> bool {
+    let growth = &container.growth;
+    let requests = all.evidence.series(ProcessFigure::Requests);
+    let serves = |at_s: f64| requests.at(0, at_s).is_some_and(|load| load > 0.0);
+    growth.seconds >= QUICK_S
+        && growth.points >= QUICK_COUNTS
+        && growth.grown >= QUICK_ENTRIES
+        && rate * growth.seconds >= QUICK_BYTES
+        && growth.pace_at_end >= EVEN
+        && !container.name.contains("(): ")
+        && serves(growth.from_s)
+        && serves(growth.from_s + growth.seconds)
+}
+
+/// Whether a site allocates the table of a container: it has about as many bytes, in a few blocks.
+fn is_table(container: &Judged<'_, ContainerFacts>, it: &OpenSite<'_, '_>) -> bool {
+    let (own, live) = (container.facts.bytes as f64, it.site.growth.now);
+    own >= TABLE_BYTES && it.site.facts.blocks <= TABLE_BLOCKS && live >= 0.4 * own && live <= 2.5 * own
+}
+
 /// The site that fills a container: of those that make blocks as fast as entries come, one in the module of the container
 /// if there is one, else the fastest growing. One that another container has may fill this one as well.
 fn best_site(container: &Judged<'_, ContainerFacts>, open: &[OpenSite<'_, '_>]) -> Option<usize> {
-    fitting_site(container, open)
+    // A buffer has nothing but its bytes.
+    let table = || open.iter().position(|it| is_table(container, it));
+    let buffer = BUFFERS.contains(&&*container.facts.kind).then(table).flatten();
+    buffer
+        .or_else(|| fitting_site(container, open))
         .or_else(|| open.iter().position(|it| is_near(container.name, it.site.facts)))
         .or_else(|| open.iter().position(|it| fits(container, it)))
+        .or_else(table)
 }
 
 /// The same, of those that no other container has.
@@ -219,7 +281,7 @@ fn is_near(name: &str, facts: &SiteFacts) -> bool {
 }
 
 /// Types of which about as many come as entries, the most telling first.
-fn types_of<'j, 'a>(
+pub(super) fn types_of<'j, 'a>(
     all: &'j AllJudged<'a>,
     container: &Judged<'_, ContainerFacts>,
 ) -> Vec<&'j Judged<'a, super::evidence::TypeFacts>> {
@@ -233,7 +295,9 @@ fn types_of<'j, 'a>(
         .collect();
     let is_builtin = |name: &str| !name.contains('.') && name.chars().all(|letter| letter.is_ascii_lowercase());
     types.sort_by_key(|it| {
-        let telling = TELLING.iter().any(|(_, names)| names.contains(&it.name)) || is_exception(it.name);
+        let telling = it.name.starts_with("logging.")
+            || TELLING.iter().any(|(_, names)| names.contains(&it.name))
+            || is_exception(it.name);
         (!telling, is_builtin(it.name))
     });
     types
@@ -246,8 +310,14 @@ fn is_exception(name: &str) -> bool {
 fn kind_of(container: &Judged<'_, ContainerFacts>, types: &[&Judged<'_, super::evidence::TypeFacts>]) -> FindingKind {
     let name = container.name;
     let lower = name.rsplit('.').next().unwrap_or(name).to_lowercase();
-    if name.starts_with("logging.") {
+    if name.starts_with("logging.") || types.iter().any(|it| it.name.starts_with("logging.")) {
         return FindingKind::Logging;
+    }
+    if name == "gc.garbage" {
+        return FindingKind::CyclicGarbage;
+    }
+    if name == "atexit" {
+        return FindingKind::Callbacks;
     }
     if name == "sys.modules" || name.starts_with("linecache.") || name == "sys.path_importer_cache" {
         return FindingKind::Modules;

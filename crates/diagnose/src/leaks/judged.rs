@@ -108,7 +108,7 @@ fn scale_of(figure: ProcessFigure, grain: f64) -> Scale {
         ProcessFigure::PythonUsed
         | ProcessFigure::PythonFree
         | ProcessFigure::MallocUsed
-        | ProcessFigure::MallocFree => Scale { least: MIB, ..bytes },
+        | ProcessFigure::MallocFree => Scale { least: MIB, exact: true, ..bytes },
         ProcessFigure::ChildrenBytes => Scale { least: 8.0 * MIB, least_share: 0.02, ..bytes },
         ProcessFigure::Descriptors => count(10.0, 0.1),
         ProcessFigure::Threads => count(6.0, 0.2),
@@ -116,6 +116,7 @@ fn scale_of(figure: ProcessFigure, grain: f64) -> Scale {
         ProcessFigure::Tracked => count(5000.0, 0.02),
         ProcessFigure::Reachable => Scale { exact: true, ..count(5000.0, 0.02) },
         ProcessFigure::Uncollectable => count(20.0, 0.02),
+        ProcessFigure::Frozen => count(1000.0, 0.05),
         ProcessFigure::Requests | ProcessFigure::InFlight => count(10.0, 0.2),
     }
 }

@@ -3,7 +3,7 @@
 //! A finding joins three things that are known from different sides: what grows (a container, a count, native memory), the
 //! line of the program that allocates it, and the kind of mistake. [`evidence`] is what the verdict is made from,
 //! [`judged`] what each series looks like, [`holders`] joins containers, sites and types, [`counts`] looks at things that
-//! are counted, [`allocators`] at memory that no object has, [`calm`] at what looks like a leak and is none, and
+//! are counted, [`joined`] sees to one finding for one cause, [`allocators`] at memory that no object has, [`calm`] at what looks like a leak and is none, and
 //! [`verdict`] puts all in order.
 
 mod allocators;
@@ -11,6 +11,7 @@ mod calm;
 mod counts;
 pub mod evidence;
 mod holders;
+mod joined;
 mod judged;
 mod kinds;
 mod verdict;

@@ -6,7 +6,7 @@ use neurogc_wire::memory_verdict::{EvidenceSeries, ExplainedFinding, MemoryLimit
 use super::evidence::{MemoryEvidence, ProcessFigure, SiteFacts};
 use super::holders::OpenSite;
 use super::judged::{AllJudged, Judged, rate};
-use super::{allocators, calm, counts, holders, kinds};
+use super::{allocators, calm, counts, holders, joined, kinds};
 use crate::words;
 
 /// How sure findings are.
@@ -28,7 +28,8 @@ pub fn diagnose_memory(evidence: &MemoryEvidence) -> MemoryVerdict {
     let grows = |it: &&Judged<'_, SiteFacts>| it.growth.rate.middle > 0.0 && it.growth.grown > 0.0;
     let mut open: Vec<_> = all.sites.iter().filter(grows).map(|site| OpenSite { site, taken: false }).collect();
     let mut findings = holders::look(&all, &mut open);
-    let more = counts::look(&all, &mut open, &findings);
+    joined::drop_doubles(&all, &mut findings);
+    let more = counts::look(&all, &mut open, &mut findings);
     findings.extend(more);
     let more = allocators::growth(&all, &mut open, &findings);
     findings.extend(more);

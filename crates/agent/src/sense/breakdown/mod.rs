@@ -64,6 +64,11 @@ impl BreakdownReader {
         now >= self.due
     }
 
+    /// Whether a reading has been due for a while: for the verdict on memory alone it is made five times as rarely.
+    pub(crate) fn is_long_due(&self, now: u64) -> bool {
+        now >= self.due + 4 * (self.took * RARITY).max(SOONEST_NS)
+    }
+
     /// Has the next round make a new reading.
     pub(crate) fn want(&mut self) {
         self.wanted = true;

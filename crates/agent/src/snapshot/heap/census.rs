@@ -6,6 +6,7 @@
 
 use super::super::control::WalkTrouble;
 use super::super::walk::WalkWatch;
+use super::depths::Gathered;
 use super::places::ContainerPlace;
 use super::raw::{Array, signed, word};
 use super::tally::{MOST_CONTAINERS, TallyRoom, ToldContainer};
@@ -43,7 +44,11 @@ pub(crate) struct HeapCensus<'a> {
     /// Containers of at most so many bytes are not among the largest.
     floor: usize,
     filter: [u64; FILTER],
-    texts: Array<u8>,
+    pub(super) texts: Array<u8>,
+    /// What is told of besides: entries of containers in containers, and chains.
+    pub(super) gathered: Array<Gathered>,
+    /// How many objects below others were looked at.
+    pub(super) looks: usize,
     /// It could not go on: it tells nothing.
     given_up: bool,
 }
@@ -54,13 +59,15 @@ impl<'a> HeapCensus<'a> {
         watch: WalkWatch<'a>,
         apart: &'a [(usize, usize)],
     ) -> Result<Self, WalkTrouble> {
-        let (Some(largest), Some(texts)) = (Array::new(2 * GATHERED), Array::new(1 << 16)) else {
+        let (Some(largest), Some(texts), Some(gathered)) =
+            (Array::new(2 * GATHERED), Array::new(1 << 16), Array::new(256))
+        else {
             return Err(WalkTrouble::NoMemory);
         };
         let mut walk = HeapWalk::new(facts, watch)?;
         // SAFETY: the facts are those of this process.
         unsafe { walk.learn_numpy() };
-        Ok(Self { walk, apart, largest, floor: 0, filter: [0; FILTER], texts, given_up: false })
+        Ok(Self { walk, apart, largest, floor: 0, filter: [0; FILTER], texts, gathered, looks: 0, given_up: false })
     }
 
     /// Counts one object.
@@ -134,12 +141,25 @@ impl<'a> HeapCensus<'a> {
                 };
                 self.walk.tell_container(room, &told, &mut name);
             }
+            Self::rank_gathered(&mut self.gathered);
+            for it in self.gathered.all() {
+                let (from, length) = it.name;
+                let told = ToldContainer {
+                    address: it.object,
+                    class: *self.walk.classes.get(it.class),
+                    length: it.length,
+                    bytes: it.bytes,
+                    bound: None,
+                    place: &self.texts.all()[from..from + length],
+                };
+                self.walk.tell_container(room, &told, &mut name);
+            }
         }
         self.walk.tell_counts(room, MOST_TYPES, |class| class.bytes)
     }
 
     /// How many others a container has.
-    unsafe fn length(&self, object: usize, kind: Kind) -> usize {
+    pub(super) unsafe fn length(&self, object: usize, kind: Kind) -> usize {
         let (layout, heap) = (self.walk.layout, self.walk.heap);
         // SAFETY: the caller's promise: it is a container of this kind.
         unsafe {
@@ -182,6 +202,8 @@ impl<'a> HeapCensus<'a> {
     /// # Safety
     /// It must be an object of the class with this number, and a container.
     pub(super) unsafe fn meet(&mut self, object: usize, class: u32, place: ContainerPlace) -> Result<(), WalkTrouble> {
+        // SAFETY: the caller's promise.
+        unsafe { self.look_into(object, class, place)? };
         let (word, bit) = filter_place(object);
         let is_known = self.filter[word] & 1 << bit != 0;
         let known = if is_known { self.largest.all().iter().position(|held| held.object == object) } else { None };
@@ -220,7 +242,7 @@ impl<'a> HeapCensus<'a> {
     }
 
     /// Whether the table of a dict may be in memory that the clone does not have.
-    unsafe fn is_apart(&self, object: usize, class: u32) -> bool {
+    pub(super) unsafe fn is_apart(&self, object: usize, class: u32) -> bool {
         let is_dict = matches!(self.walk.classes.get(class).kind, Kind::Dict | Kind::OrderedDict);
         // SAFETY: the caller's promise: it is an object of this class.
         let table = if is_dict { unsafe { word(object + self.walk.heap.dict_keys) } } else { 0 };

@@ -8,6 +8,7 @@ mod arrow;
 mod builtins;
 mod census;
 mod classes;
+mod depths;
 mod dicts;
 mod emit;
 mod fields;
@@ -69,6 +70,8 @@ pub(crate) struct HeapFacts {
     pub(crate) tensors: Option<TensorLayout>,
     /// How objects of pyarrow are read, if there are any.
     pub(crate) arrow: Option<ArrowLayout>,
+    /// Functions that `atexit` is to call; zero where that is not wanted.
+    pub(crate) at_exit: u64,
 }
 
 /// After so many rounds objects are walked as they are found: a chain of objects that no list has, each before the one

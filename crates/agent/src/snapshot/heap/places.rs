@@ -1,5 +1,5 @@
 //! Where containers are, as a programmer would write it: globals of modules, attributes of those and of classes, variables
-//! of closures and of running functions. No deeper: that is what a dump is for.
+//! of closures and of running functions, and two steps below them. No deeper: that is what a dump is for.
 
 use neurogc_ngch::{ByteSink, Kind};
 
@@ -47,14 +47,45 @@ pub(super) enum PlaceStep {
     },
 }
 
+/// What stands for the entries of a container where a place has names of attributes.
+pub(super) const ITEM: usize = 1;
+
 /// A place.
 #[derive(Clone, Copy)]
 pub(super) struct ContainerPlace {
     base: PlaceBase,
+    /// What lies between, the outermost first: attributes by name, or [`ITEM`]; zero is nothing.
+    through: [usize; 2],
     step: PlaceStep,
 }
 
 impl ContainerPlace {
+    fn new(base: PlaceBase, step: PlaceStep) -> Self {
+        Self { base, through: [0; 2], step }
+    }
+
+    fn at(self, step: PlaceStep) -> Self {
+        Self { step, ..self }
+    }
+
+    /// The place of what an object there has by this name, or of the entries of the container there. None where that is too
+    /// deep, or the place has another end.
+    pub(super) fn below(self, name: usize) -> Option<Self> {
+        let mut through = self.through;
+        let mut put = |name: usize| {
+            let free = through.iter_mut().find(|it| **it == 0)?;
+            *free = name;
+            Some(())
+        };
+        match self.step {
+            PlaceStep::Nothing => {}
+            PlaceStep::Attribute(own) => put(own)?,
+            _ => return None,
+        }
+        put(name)?;
+        Some(Self { base: self.base, through, step: PlaceStep::Nothing })
+    }
+
     /// How good a name it is: lower is better.
     pub(super) fn rank(self) -> u8 {
         match (self.base, self.step) {
@@ -66,6 +97,7 @@ impl ContainerPlace {
                 | PlaceStep::Part(_)
                 | PlaceStep::MethodPart { .. },
             ) => 1,
+            _ if self.through[0] != 0 => 1,
             _ => 0,
         }
     }
@@ -92,6 +124,14 @@ impl ContainerPlace {
                     let named = walk.heap.code_qualname.unwrap_or(walk.layout.code_name);
                     walk.put_utf8(word(code + named), to);
                     to.put_bytes(b"(): ");
+                    walk.put_utf8(name, to);
+                }
+            }
+            for name in self.through.into_iter().filter(|name| *name != 0) {
+                if name == ITEM {
+                    to.put_bytes("[…]".as_bytes());
+                } else {
+                    to.put_bytes(b".");
                     walk.put_utf8(name, to);
                 }
             }
@@ -144,7 +184,7 @@ fn is_address(word: usize) -> bool {
 }
 
 /// The entries of a dict.
-struct Entries {
+pub(super) struct Entries {
     keys: super::dicts::Keys,
     /// Where the values are, if many dicts share the keys.
     values: usize,
@@ -154,7 +194,7 @@ struct Entries {
 impl Entries {
     /// # Safety
     /// It must be a dict.
-    unsafe fn of(walk: &HeapWalk<'_>, dict: usize) -> Self {
+    pub(super) unsafe fn of(walk: &HeapWalk<'_>, dict: usize) -> Self {
         // SAFETY: the caller's promise.
         unsafe {
             let values = word(dict + walk.heap.dict_values);
@@ -215,10 +255,7 @@ impl HeapCensus<'_> {
             if globals == 0 || !self.walk.is_dict(globals) {
                 return Ok(looks);
             }
-            self.meet_if_container(
-                globals,
-                ContainerPlace { base: PlaceBase::Module(module), step: PlaceStep::Namespace },
-            )?;
+            self.meet_if_container(globals, ContainerPlace::new(PlaceBase::Module(module), PlaceStep::Namespace))?;
             for (name, value) in Entries::of(&self.walk, globals) {
                 looks += 1;
                 self.walk.watch.step()?;
@@ -311,13 +348,17 @@ impl HeapCensus<'_> {
             let index = self.walk.classes.of(word(object + self.walk.layout.object_type))?;
             let class = *self.walk.classes.get(index);
             if class.is_container() {
-                self.meet(object, index, ContainerPlace { base, step: PlaceStep::Nothing })?;
+                self.meet(object, index, ContainerPlace::new(base, PlaceStep::Nothing))?;
             }
             match class.kind {
                 Kind::Type if self.walk.is_heap_type(object) => self.look_at_class(object),
                 Kind::Type | Kind::Module => Ok(()),
                 Kind::Function => self.look_at_closure(object, base, None),
-                _ if class.way == WalkKind::Instance => self.look_at_instance(object, &class, base),
+                _ if class.way == WalkKind::Instance => {
+                    let place = ContainerPlace::new(base, PlaceStep::Nothing);
+                    self.follow_chain(object, index, place)?;
+                    self.look_at_instance(object, &class, place)
+                }
                 Kind::Other if class.way == WalkKind::Told => self.look_at_parts(object, &class, base, None),
                 _ => Ok(()),
             }
@@ -333,13 +374,21 @@ impl HeapCensus<'_> {
                 return Ok(());
             }
             let base = PlaceBase::Class(object);
-            self.meet_if_container(dict, ContainerPlace { base, step: PlaceStep::Namespace })?;
+            self.meet_if_container(dict, ContainerPlace::new(base, PlaceStep::Namespace))?;
             for (name, value) in Entries::of(&self.walk, dict) {
                 self.walk.watch.step()?;
                 let index = self.walk.classes.of(word(value + self.walk.layout.object_type))?;
                 let class = *self.walk.classes.get(index);
                 if class.is_container() {
-                    self.meet(value, index, ContainerPlace { base, step: PlaceStep::Attribute(name) })?;
+                    self.meet(value, index, ContainerPlace::new(base, PlaceStep::Attribute(name)))?;
+                } else if class.way == WalkKind::Instance {
+                    let place = ContainerPlace::new(base, PlaceStep::Attribute(name));
+                    self.follow_chain(value, index, place)?;
+                    if let Some(place) = ContainerPlace::new(base, PlaceStep::Nothing).below(name)
+                        && self.may_look()
+                    {
+                        self.look_at_instance(value, &class, place)?;
+                    }
                 } else if class.kind == Kind::Function {
                     self.look_at_closure(value, base, Some(name))?;
                 } else if class.kind == Kind::Other && class.way == WalkKind::Told {
@@ -351,12 +400,17 @@ impl HeapCensus<'_> {
     }
 
     /// Looks at the attributes of an instance of a class that is written in Python.
-    unsafe fn look_at_instance(&mut self, object: usize, class: &Class, base: PlaceBase) -> Result<(), WalkTrouble> {
+    pub(super) unsafe fn look_at_instance(
+        &mut self,
+        object: usize,
+        class: &Class,
+        place: ContainerPlace,
+    ) -> Result<(), WalkTrouble> {
         // SAFETY: the caller's promise, and so for its bases.
         unsafe {
             let mut at = class.address;
             while at != 0 && at != class.native {
-                self.look_at_slots(object, at, base)?;
+                self.look_at_slots(object, at, place)?;
                 at = word(at + self.walk.heap.type_base);
             }
             let mut dict = 0;
@@ -366,8 +420,7 @@ impl HeapCensus<'_> {
                 if let (Some(attributes), Some(keys)) = (attributes, self.walk.shared_keys(class)) {
                     for slot in 0..attributes.count {
                         let name = HeapWalk::key_at(&keys, slot);
-                        let place = ContainerPlace { base, step: PlaceStep::Attribute(name) };
-                        self.meet_if_container(word(attributes.at + 8 * slot), place)?;
+                        self.look_at_attribute(word(attributes.at + 8 * slot), place, name)?;
                     }
                     return Ok(());
                 }
@@ -375,18 +428,41 @@ impl HeapCensus<'_> {
                 dict = word(place);
             }
             if dict != 0 && self.walk.is_dict(dict) {
-                self.meet_if_container(dict, ContainerPlace { base, step: PlaceStep::Namespace })?;
+                self.meet_if_container(dict, place.at(PlaceStep::Namespace))?;
                 for (name, value) in Entries::of(&self.walk, dict) {
                     self.walk.watch.step()?;
-                    self.meet_if_container(value, ContainerPlace { base, step: PlaceStep::Attribute(name) })?;
+                    self.look_at_attribute(value, place, name)?;
                 }
             }
         }
         Ok(())
     }
 
+    /// Looks at what an instance at this place has by this name.
+    unsafe fn look_at_attribute(&mut self, object: usize, of: ContainerPlace, name: usize) -> Result<(), WalkTrouble> {
+        if object == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise: it is an object.
+        unsafe {
+            let index = self.walk.classes.of(word(object + self.walk.layout.object_type))?;
+            let class = *self.walk.classes.get(index);
+            if class.is_container() {
+                return self.meet(object, index, of.at(PlaceStep::Attribute(name)));
+            }
+            if class.way != WalkKind::Instance || !self.may_look() {
+                return Ok(());
+            }
+            self.follow_chain(object, index, of.at(PlaceStep::Attribute(name)))?;
+            match of.below(name) {
+                Some(place) => self.look_at_instance(object, &class, place),
+                None => Ok(()),
+            }
+        }
+    }
+
     /// Looks at the slots that a class gives its instances.
-    unsafe fn look_at_slots(&mut self, object: usize, class: usize, base: PlaceBase) -> Result<(), WalkTrouble> {
+    unsafe fn look_at_slots(&mut self, object: usize, class: usize, place: ContainerPlace) -> Result<(), WalkTrouble> {
         const MEMBER: usize = 40;
         const OBJECT_EX: i32 = 16;
         let layout = self.walk.layout;
@@ -397,7 +473,7 @@ impl HeapCensus<'_> {
             for member in (0..count).map(|at| members + MEMBER * at) {
                 if int(member + 8) == OBJECT_EX {
                     let value = word(object.wrapping_add_signed(signed(member + 16)));
-                    self.meet_if_container(value, ContainerPlace { base, step: PlaceStep::Slot(word(member)) })?;
+                    self.meet_if_container(value, place.at(PlaceStep::Slot(word(member))))?;
                 }
             }
         }
@@ -428,7 +504,7 @@ impl HeapCensus<'_> {
                 let value = self.content(word(closure + heap.tuple_items + 8 * cell));
                 let step =
                     method.map_or(PlaceStep::Variable(name), |method| PlaceStep::MethodVariable { method, name });
-                self.meet_if_container(value, ContainerPlace { base, step })?;
+                self.meet_if_container(value, ContainerPlace::new(base, step))?;
             }
         }
         Ok(())
@@ -453,7 +529,7 @@ impl HeapCensus<'_> {
             while let Some(part) = self.walk.told.pop() {
                 let class = self.walk.classes.of(word(part + self.walk.layout.object_type))?;
                 let step = method.map_or(PlaceStep::Part(class), |method| PlaceStep::MethodPart { method, class });
-                self.meet_if_container(part, ContainerPlace { base, step })?;
+                self.meet_if_container(part, ContainerPlace::new(base, step))?;
                 if let Some(bound) = self.maxsize(object, part, &holder) {
                     self.is_bounded(part, bound);
                 }

@@ -13,6 +13,8 @@ const PLACE: usize = 220;
 const MOST: usize = 16_384;
 /// Containers that are told of.
 pub(super) const MOST_CONTAINERS: usize = 64;
+/// And what is told of besides.
+const MOST_ROWS: usize = 96;
 
 /// A text in shared memory.
 #[repr(C)]
@@ -57,7 +59,7 @@ struct Tally {
     bytes: u64,
     rows: u64,
     containers: u64,
-    largest: [ContainerRow; MOST_CONTAINERS],
+    largest: [ContainerRow; MOST_ROWS],
     all: [Row; MOST],
 }
 
@@ -131,7 +133,7 @@ impl TallyRoom {
     /// The census of a clone that was made at this moment; nothing where it was given up.
     pub(crate) fn census(&self, at: u64) -> Option<CensusFound> {
         let tally = self.tally();
-        let rows = usize::try_from(tally.containers).unwrap_or(0).min(MOST_CONTAINERS);
+        let rows = usize::try_from(tally.containers).unwrap_or(0).min(MOST_ROWS);
         let container = |row: &ContainerRow| CountedContainer {
             address: row.address,
             name: row.place.read(),

@@ -127,6 +127,10 @@ const HEALTHY: &[Healthy] = &[
         truth.containers.insert("report(): lines", ("list", rows, None));
         truth.rss += rows * 500.0;
     }),
+    short("a fixed number of blocks gets larger up to a bound", |truth, at, _| {
+        let block = (200.0 + 20.0 * at).min(3000.0);
+        truth.native(ADD, 5000.0 * block, block);
+    }),
     short("tasks come and go", |truth, at, dice| {
         truth.objects("_asyncio.Task", 300.0 + 200.0 * (at / 40.0).sin() + 20.0 * dice.normal());
         truth.objects("coroutine", 300.0 + 200.0 * (at / 40.0).sin());

@@ -52,6 +52,7 @@ pub(super) struct Truth {
     pub(super) tracked: f64,
     pub(super) reachable: f64,
     pub(super) uncollectable: f64,
+    pub(super) frozen: f64,
     pub(super) disabled: bool,
     pub(super) breakdown: Option<Breakdown>,
     pub(super) sites: BTreeMap<&'static str, TrueSite>,
@@ -85,6 +86,7 @@ impl Truth {
             tracked: 400_000.0,
             reachable: 380_000.0,
             uncollectable: 0.0,
+            frozen: 375.0,
             disabled: false,
             breakdown: None,
             sites: BTreeMap::from([
@@ -145,7 +147,7 @@ pub(super) struct World {
     /// Noise of the resident set.
     pub(super) noise: f64,
     pub(super) census_every: f64,
-    census_due: f64,
+    pub(super) census_due: f64,
 }
 
 const GRAIN: f64 = 32768.0;
@@ -186,6 +188,7 @@ impl World {
             (ProcessFigure::ChildrenBytes, truth.children_bytes),
             (ProcessFigure::Tracked, truth.tracked + 2000.0 * self.dice.unit()),
             (ProcessFigure::Uncollectable, truth.uncollectable.floor()),
+            (ProcessFigure::Frozen, truth.frozen.floor()),
             (ProcessFigure::Requests, rps),
             (ProcessFigure::InFlight, in_flight),
         ] {
@@ -218,10 +221,11 @@ impl World {
                 callers: Vec::new(),
                 native: site.native,
                 blocks: (value / site.block.max(1.0)) as u64,
+                ..SiteFacts::default()
             };
             let (key, blocks) =
                 (line.bytes().fold(7_u64, |key, byte| key.wrapping_mul(31) + u64::from(byte)), facts.blocks);
-            if !self.evidence.sites.push(&key, at, value, |facts| facts.blocks = blocks) {
+            if !self.evidence.sites.push(&key, at, value, |facts| facts.count(at, blocks)) {
                 self.evidence.sites.follow(key, None, at, value, facts);
             }
         }
@@ -231,7 +235,8 @@ impl World {
     fn census(&mut self, at: f64, truth: &Truth) {
         self.evidence.push(ProcessFigure::Reachable, at, truth.reachable);
         for (name, (kind, length, bound)) in &truth.containers {
-            let (bytes, name) = ((length * 60.0) as u64, (*name).to_owned());
+            let entry = if *kind == "bytearray" { 1.0 } else { 60.0 };
+            let (bytes, name) = ((length * entry) as u64, (*name).to_owned());
             if !self.evidence.containers.push(&name, at, length.floor(), |facts| facts.bytes = bytes) {
                 let facts = ContainerFacts { kind: (*kind).to_owned(), bytes, bound: *bound };
                 self.evidence.containers.follow(name, None, at, length.floor(), facts);
