@@ -7,7 +7,7 @@ use super::interpreter::RemotePython;
 
 /// What a stopped thread was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum ThreadActivity {
     /// It waits in a system call in which it holds no lock of the C library.
     Waits,
     /// Anything else.
@@ -29,15 +29,24 @@ const WAITING: [i64; 24] =
 pub(super) const STACK_SEEN: usize = 768;
 
 /// Judges a stopped thread by its registers, the seven bytes before its instruction, and the top of its stack.
-pub(super) fn judge(registers: &user_regs_struct, before: [u8; 7], stack: &[u8], python: &RemotePython) -> Doing {
+pub(super) fn judge(
+    registers: &user_regs_struct,
+    before: [u8; 7],
+    stack: &[u8],
+    python: &RemotePython,
+) -> ThreadActivity {
     if waits(registers, before, python) {
-        return Doing::Waits;
+        return ThreadActivity::Waits;
     }
     let words = stack.chunks_exact(8).filter_map(|chunk| chunk.try_into().ok().map(u64::from_le_bytes));
     let is_locking = |address: u64| {
         python.locking.iter().any(|function| address.wrapping_sub(function.address) < function.size.max(64))
     };
-    if std::iter::once(registers.rip).chain(words).any(is_locking) { Doing::MayHoldLock } else { Doing::Runs }
+    if std::iter::once(registers.rip).chain(words).any(is_locking) {
+        ThreadActivity::MayHoldLock
+    } else {
+        ThreadActivity::Runs
+    }
 }
 
 fn waits(registers: &user_regs_struct, before: [u8; 7], python: &RemotePython) -> bool {

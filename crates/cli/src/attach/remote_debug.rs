@@ -36,14 +36,14 @@ pub(super) struct RuntimeFacts {
     pub(super) is_free_threaded: bool,
     pub(super) is_finalizing: bool,
     /// What 3.14 and later say on remote debugging.
-    pub(super) interface: Option<Interface>,
+    pub(super) interface: Option<DebuggerInterface>,
     /// It is said, and it is off: by the environment, by an option or because it was built without.
     pub(super) is_disabled: bool,
 }
 
 /// Where the main thread of the main interpreter looks for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interface {
+pub(super) struct DebuggerInterface {
     breaker: u64,
     pending: u64,
     path: u64,
@@ -85,7 +85,7 @@ pub(super) fn look(memory: TargetMemory, runtime: SymbolPlace) -> Result<Option<
     facts.is_disabled = memory.half(interpreter + word(first + 2)?)? != 1;
     let thread = memory.word(interpreter + word(MAIN_THREAD)?)?;
     let support = thread + word(first + 1)?;
-    facts.interface = (thread != 0 && !facts.is_disabled).then_some(Interface {
+    facts.interface = (thread != 0 && !facts.is_disabled).then_some(DebuggerInterface {
         breaker: thread + word(first)?,
         pending: support + word(first + 3)?,
         path: support + word(first + 4)?,
@@ -93,7 +93,7 @@ pub(super) fn look(memory: TargetMemory, runtime: SymbolPlace) -> Result<Option<
     Ok(Some(facts))
 }
 
-impl Interface {
+impl DebuggerInterface {
     /// Asks for a file to be run. The main thread must be stopped. False where another request is under way, or the path is too long.
     pub(super) fn request(&self, memory: TargetMemory, path: &str) -> Result<bool, Errno> {
         if path.len() as u64 >= PATH_SIZE || memory.half(self.pending)? != 0 {

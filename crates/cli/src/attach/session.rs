@@ -10,8 +10,8 @@ use super::facts::TargetFacts;
 use super::frame::SignalFrame;
 use super::interpreter::RemotePython;
 use super::memory::{MappedRange, TargetMemory, free_address, map_of};
-use super::moment::{Doing, STACK_SEEN, judge};
-use super::remote_debug::Interface;
+use super::moment::{STACK_SEEN, ThreadActivity, judge};
+use super::remote_debug::DebuggerInterface;
 use super::root::{TargetFolder, salt};
 use super::stub::{self, PageState, StubResult};
 use super::text::{AnswerPlace, TextAnswer, wrapped};
@@ -41,7 +41,7 @@ const MUNMAP: u64 = 11;
 
 /// How the target came to run the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum AttachWay {
     /// Out of the system call in which its main thread waited.
     Frame,
     /// As a pending call.
@@ -52,7 +52,7 @@ pub(crate) enum Way {
     RemoteDebug,
 }
 
-impl Way {
+impl AttachWay {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Frame => "frame",
@@ -66,7 +66,7 @@ impl Way {
 /// What was done to the target.
 #[derive(Clone, Debug)]
 pub(crate) struct Execution {
-    pub(crate) way: Way,
+    pub(crate) way: AttachWay,
     /// None where the text ran, but could not answer: the target cannot open its own memory.
     pub(crate) answer: Option<TextAnswer>,
     pub(crate) stops: u32,
@@ -110,7 +110,7 @@ pub(super) struct Session<'t> {
     memory: TargetMemory,
     target: &'t TargetFacts,
     python: &'t RemotePython,
-    interface: Option<Interface>,
+    interface: Option<DebuggerInterface>,
     code: &'t str,
     /// As it was before the first stop: it is not read while a thread is stopped.
     map: Vec<MappedRange>,
@@ -124,7 +124,7 @@ impl<'t> Session<'t> {
     pub(super) fn new(
         target: &'t TargetFacts,
         python: &'t RemotePython,
-        interface: Option<Interface>,
+        interface: Option<DebuggerInterface>,
         code: &'t str,
         patience: Duration,
     ) -> Self {
@@ -151,14 +151,14 @@ impl<'t> Session<'t> {
     /// By PEP 768, where the main thread runs. Nothing where it waits: then it would never look.
     fn by_remote_debug(
         &mut self,
-        interface: Interface,
+        interface: DebuggerInterface,
         folder: &TargetFolder,
     ) -> Result<Option<Execution>, SessionError> {
         let (script, answer) = (format!("{}/run.py", folder.inside), format!("{}/answer", folder.inside));
         let text = wrapped(self.code, self.target.inner_pid, stub::LONGEST_ANSWER, &AnswerPlace::File(answer));
         let Ok(()) = folder.write(Path::new("run.py"), text.as_bytes(), 0o600) else { return Ok(None) };
         let (thread, doing) = self.stop()?;
-        let asked = doing != Doing::Waits && interface.request(self.memory, &script)?;
+        let asked = doing != ThreadActivity::Waits && interface.request(self.memory, &script)?;
         self.let_go(thread);
         if !asked {
             return Ok(None);
@@ -167,13 +167,13 @@ impl<'t> Session<'t> {
         let mut pause = Duration::from_micros(100);
         loop {
             if let Ok(text) = fs::read_to_string(folder.path().join("answer")) {
-                return Ok(Some(self.execution(Way::RemoteDebug, Some(TextAnswer::parse(&text)), false)));
+                return Ok(Some(self.execution(AttachWay::RemoteDebug, Some(TextAnswer::parse(&text)), false)));
             }
             let is_late = Instant::now() > self.deadline;
             if is_late || looked.elapsed() > WAKE_AFTER {
                 looked = Instant::now();
                 let (thread, doing) = self.stop()?;
-                let withdrawn = (is_late || doing == Doing::Waits) && interface.withdraw(self.memory)?;
+                let withdrawn = (is_late || doing == ThreadActivity::Waits) && interface.withdraw(self.memory)?;
                 self.let_go(thread);
                 if is_late {
                     return Err(SessionError::Late);
@@ -208,15 +208,15 @@ impl<'t> Session<'t> {
     }
 
     /// Has the main thread run the code of the page until the text has run.
-    fn run_in(&mut self, page: u64) -> Result<Way, SessionError> {
-        let mut way = Way::Frame;
+    fn run_in(&mut self, page: u64) -> Result<AttachWay, SessionError> {
+        let mut way = AttachWay::Frame;
         let mut may_run = true;
         let mut looks = 0;
         loop {
             let (thread, doing) = self.stop()?;
-            let waits = doing == Doing::Waits && may_run && self.has_stack_for_python(&thread);
+            let waits = doing == ThreadActivity::Waits && may_run && self.has_stack_for_python(&thread);
             let prefers_a_wait = self.interface.is_some() && !waits && may_run && looks < LOOKS_FOR_A_WAIT;
-            if doing == Doing::MayHoldLock || prefers_a_wait {
+            if doing == ThreadActivity::MayHoldLock || prefers_a_wait {
                 looks += 1;
                 self.let_go(thread);
                 self.pause_before_deadline(page, NEXT_LOOK)?;
@@ -228,7 +228,7 @@ impl<'t> Session<'t> {
             match self.result(page, &frame)? {
                 Some(StubResult::Ran) => return Ok(way),
                 Some(StubResult::Queued) => {
-                    way = if way == Way::Frame { Way::Pending } else { way };
+                    way = if way == AttachWay::Frame { AttachWay::Pending } else { way };
                     if self.is_done_within(page, WAKE_AFTER)? {
                         return Ok(way);
                     }
@@ -245,21 +245,21 @@ impl<'t> Session<'t> {
     }
 
     /// Waits for the queue, and looks now and then whether the thread waits and could run the text at once.
-    fn wait_or_wake(&mut self, page: u64) -> Result<Way, SessionError> {
+    fn wait_or_wake(&mut self, page: u64) -> Result<AttachWay, SessionError> {
         loop {
             let (thread, doing) = self.stop()?;
-            if doing == Doing::Waits && self.has_stack_for_python(&thread) && !self.state(page)?.is_done() {
+            if doing == ThreadActivity::Waits && self.has_stack_for_python(&thread) && !self.state(page)?.is_done() {
                 self.memory.write(page, &[0, 0, 1])?;
                 let (frame, stopped) = thread.enter(&self.entry(page)).map_err(|_| SessionError::NoStack)?;
                 self.count(stopped);
                 if self.result(page, &frame)? == Some(StubResult::Ran) {
-                    return Ok(Way::Woken);
+                    return Ok(AttachWay::Woken);
                 }
             } else {
                 self.let_go(thread);
             }
             if self.is_done_within(page, WAKE_AFTER)? {
-                return Ok(Way::Pending);
+                return Ok(AttachWay::Pending);
             }
         }
     }
@@ -393,7 +393,7 @@ impl<'t> Session<'t> {
     }
 
     /// Stops the main thread outside of restartable sequences, and judges what it was doing.
-    fn stop(&mut self) -> Result<(StoppedThread, Doing), SessionError> {
+    fn stop(&mut self) -> Result<(StoppedThread, ThreadActivity), SessionError> {
         loop {
             let thread = StoppedThread::stop(self.memory, self.target.pid, STOP_PATIENCE)?;
             if thread.is_in_restartable_sequence() {
@@ -433,7 +433,7 @@ impl<'t> Session<'t> {
         self.longest_stop = self.longest_stop.max(stopped);
     }
 
-    fn execution(&self, way: Way, answer: Option<TextAnswer>, left_page: bool) -> Execution {
+    fn execution(&self, way: AttachWay, answer: Option<TextAnswer>, left_page: bool) -> Execution {
         let (stops, longest_stop) = (self.stops, self.longest_stop);
         Execution { way, answer, stops, longest_stop, took: self.began.elapsed(), left_page }
     }
