@@ -148,7 +148,7 @@ fn settings(arguments: &Arguments) -> Result<Vec<(String, String)>, Failure> {
         arguments.hub.as_deref(),
         &arguments.settings,
     )?)
-        .map(|(given, _)| given)
+    .map(|(given, _)| given)
 }
 
 fn code(package: &PlacedPackage, settings: &[(String, String)]) -> String {

@@ -233,9 +233,7 @@ pub(crate) fn given(
 
 /// The settings of the command line, and those that are in force with all sources. A mistake on the command line is
 /// an error; one in the environment or in the settings file is told and passed over, as the agent does it.
-pub(crate) fn checked_settings(
-    mut given: Vec<(String, String)>,
-) -> Result<(Vec<(String, String)>, Settings), Failure> {
+pub(crate) fn checked_settings(mut given: Vec<(String, String)>) -> Result<(Vec<(String, String)>, Settings), Failure> {
     // An agent looks no names up.
     if !given.iter().any(|(name, _)| name == "hub")
         && let Ok(named) = env::var(injection::variable("hub"))

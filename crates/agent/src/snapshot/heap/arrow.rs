@@ -177,7 +177,9 @@ fn pointer<T>(object: usize, look: impl Fn(usize) -> Option<T>) -> Option<(usize
 /// The offset of the word that has this value.
 fn find(at: usize, what: usize) -> Option<usize> {
     let words = (0..WORDS).map(|number| 8 * number);
-    words.take_while(|offset| memory::word(at + offset).is_some()).find(|offset| memory::word(at + offset) == Some(what))
+    words
+        .take_while(|offset| memory::word(at + offset).is_some())
+        .find(|offset| memory::word(at + offset) == Some(what))
 }
 
 /// The offset of a vector whose entry of this number points there.
@@ -206,8 +208,8 @@ impl HeapWalk<'_> {
     ) -> Result<usize, WalkTrouble> {
         let known = [layout.buffer.0, layout.array.0, layout.chunked.class, layout.batch.class, layout.table.class];
         let mut base = class;
-        // SAFETY: bases of a type are types.
         while base != 0 && !known.contains(&base) {
+            // SAFETY: bases of a type are types.
             base = unsafe { word(base + self.heap.type_base) };
         }
         let mut sum = 0;

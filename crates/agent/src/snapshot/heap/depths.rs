@@ -6,7 +6,7 @@ use super::super::control::WalkTrouble;
 use super::HeapWalk;
 use super::census::HeapCensus;
 use super::classes::WalkKind;
-use super::places::{ContainerPlace, Entries, ITEM};
+use super::places::{ContainerPlace, DictEntries, ITEM};
 use super::raw::{Array, signed, word};
 
 /// Objects below others that are looked at in all.
@@ -74,7 +74,7 @@ impl HeapCensus<'_> {
                     at += 1;
                 }
             } else {
-                for (_, value) in Entries::of(&self.walk, object) {
+                for (_, value) in DictEntries::of(&self.walk, object) {
                     self.look_at_entry(value, below, &mut length, &mut bytes)?;
                 }
             }
@@ -171,7 +171,7 @@ impl HeapCensus<'_> {
             if dict == 0 {
                 return Ok(None);
             }
-            let entries = Entries::of(&self.walk, dict).take(FEW_ENTRIES);
+            let entries = DictEntries::of(&self.walk, dict).take(FEW_ENTRIES);
             let found = entries.map(|(_, value)| value).find(|value| is_next(&self.walk, *value));
             Ok(found)
         }

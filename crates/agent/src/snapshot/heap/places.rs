@@ -184,14 +184,14 @@ fn is_address(word: usize) -> bool {
 }
 
 /// The entries of a dict.
-pub(super) struct Entries {
+pub(super) struct DictEntries {
     keys: super::dicts::Keys,
     /// Where the values are, if many dicts share the keys.
     values: usize,
     at: usize,
 }
 
-impl Entries {
+impl DictEntries {
     /// # Safety
     /// It must be a dict.
     pub(super) unsafe fn of(walk: &HeapWalk<'_>, dict: usize) -> Self {
@@ -204,7 +204,7 @@ impl Entries {
     }
 }
 
-impl Iterator for Entries {
+impl Iterator for DictEntries {
     type Item = (usize, usize);
 
     /// A key and its value, as long as there are not too many.
@@ -237,7 +237,7 @@ impl HeapCensus<'_> {
             let modules = word(self.walk.facts.interpreter + self.walk.heap.interpreter_modules);
             let mut looks = 0;
             if modules != 0 && self.walk.is_dict(modules) {
-                for (module, object) in Entries::of(&self.walk, modules) {
+                for (module, object) in DictEntries::of(&self.walk, modules) {
                     if looks < MOST_LOOKS && self.walk.kind_of(object) == Some(Kind::Module) {
                         looks += self.look_at_module(module, word(object + self.walk.heap.module_dict))?;
                     }
@@ -256,7 +256,7 @@ impl HeapCensus<'_> {
                 return Ok(looks);
             }
             self.meet_if_container(globals, ContainerPlace::new(PlaceBase::Module(module), PlaceStep::Namespace))?;
-            for (name, value) in Entries::of(&self.walk, globals) {
+            for (name, value) in DictEntries::of(&self.walk, globals) {
                 looks += 1;
                 self.walk.watch.step()?;
                 self.look_at(value, PlaceBase::Global { module, name })?;
@@ -375,7 +375,7 @@ impl HeapCensus<'_> {
             }
             let base = PlaceBase::Class(object);
             self.meet_if_container(dict, ContainerPlace::new(base, PlaceStep::Namespace))?;
-            for (name, value) in Entries::of(&self.walk, dict) {
+            for (name, value) in DictEntries::of(&self.walk, dict) {
                 self.walk.watch.step()?;
                 let index = self.walk.classes.of(word(value + self.walk.layout.object_type))?;
                 let class = *self.walk.classes.get(index);
@@ -429,7 +429,7 @@ impl HeapCensus<'_> {
             }
             if dict != 0 && self.walk.is_dict(dict) {
                 self.meet_if_container(dict, place.at(PlaceStep::Namespace))?;
-                for (name, value) in Entries::of(&self.walk, dict) {
+                for (name, value) in DictEntries::of(&self.walk, dict) {
                     self.walk.watch.step()?;
                     self.look_at_attribute(value, place, name)?;
                 }
