@@ -88,6 +88,7 @@ def built(arch: str) -> Path:
     shutil.rmtree(ROOT / "build", ignore_errors=True)
     env = {
         **os.environ,
+        "NEUROGC_WHEEL": "1",
         "PATH": f"{cargo_with_zig()}:{VENV / 'bin'}:{os.environ['PATH']}",
         "CARGO_BUILD_TARGET": f"{target}.{GLIBC}",
         "CARGO_TARGET_DIR": str(TARGET),
