@@ -23,7 +23,8 @@ use crate::slow;
 global_asm!(
     ".pushsection .tbss.neurogc_points,\"awT\",@nobits",
     ".balign 8",
-    ".local neurogc_points",
+    ".globl neurogc_points",
+    ".hidden neurogc_points",
     ".type neurogc_points, @tls_object",
     ".size neurogc_points, 32",
     "neurogc_points:",
