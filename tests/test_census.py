@@ -9,8 +9,13 @@ CENSUS = """
 import collections, functools, types
 
 def census():
+    before, deadline = neurogc.status()["census"]["at_s"], time.monotonic() + 20
     snapshot()
-    return neurogc.status()["census"]
+    # A thread of the agent may be about to take it.
+    while (found := neurogc.status()["census"])["at_s"] == before:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.01)
+    return found
 
 def named(found):
     return {row["name"]: row for row in found["containers"]}
@@ -152,7 +157,8 @@ assert not [row for row in found["types"] if row["type"] == "__main__.Node"], fo
 
 def test_it_can_be_switched_off():
     snap(CENSUS + """
-found = census()
+snapshot()
+found = neurogc.status()["census"]
 assert (found["at_s"], found["objects"], found["types"], found["containers"]) == (0, 0, [], []), found
 kept = [[] for _ in range(100_000)]
 time.sleep(1)

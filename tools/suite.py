@@ -11,7 +11,7 @@ from interpreters import Interpreter
 from outcomes import Case, Outcome, in_short
 
 PHASE_LIMIT_S = 480
-SIDE_BY_SIDE = (os.cpu_count() or 1) + 3
+SIDE_BY_SIDE = (os.cpu_count() or 1) + 2
 """Many of the tests wait for something more often than for a processor, and the one that waits longest takes a worker of its own."""
 
 AGAIN_AT_MOST = 10
