@@ -127,6 +127,8 @@ class _Profiler:
                 spread(peak)
             if now is None:
                 now = running[frame] = _Running(profiles[frame.f_code], live)
+                # What this has allocated is not the function's.
+                now.base = now.live = now.peak = mark()[0]
             else:
                 if peak > now.peak:
                     now.peak = peak
