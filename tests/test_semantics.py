@@ -235,13 +235,16 @@ import neurogc
 from neurogc import _agent
 real = _agent.originals["get_threshold"]
 time.sleep(0.2)
-before = real()
-for wrong in (("a",), (), (1, 2, 3, 4), (1.5,)):
+def changes(wrong):
+    before = real()
     try:
         gc.set_threshold(*wrong)
     except TypeError:
         pass
-    assert real() == before, (wrong, real(), before)
+    return real() != before
+for wrong in (("a",), (), (1, 2, 3, 4), (1.5,)):
+    # The policy itself may change them in between, now and then.
+    assert not all(changes(wrong) for _ in range(3)), (wrong, real())
 assert not any("stands down" in reason for reason in neurogc.status()["degraded"])
 """)
 
