@@ -71,7 +71,7 @@ EXPECTED = {
     "globaldict": ("unbounded_container", "globaldict.seen"),
     "cached": ("unbounded_cache", "cached.work.<dict>"),
     "errors": ("stored_exceptions", "errors.failed"),
-    "files": ("descriptors", "descriptors"),
+    "files": ("descriptors", "files.handles"),
 }
 MAIN = """
 import resource, sys, time
