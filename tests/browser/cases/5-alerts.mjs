@@ -13,7 +13,7 @@ export default {
     same(await page.locator(".rules tbody tr").count(), rules.length, "the number of rules");
     holds((await page.locator(".rules tbody").innerText()).includes(rules[0].condition), "the condition of a rule is not shown");
     await page.locator(".alerts tbody a").first().click();
-    await page.locator("h1", { hasText: /Process|Memory/ }).waitFor();
+    await page.waitForURL(/#\/(process|memory)\?id=/);
     return row.replace(/\s+/g, " ");
   },
 

@@ -55,7 +55,7 @@ export default {
     await page.getByRole("button", { name: "Flame graph of live memory" }).click();
     await browser.until(() => document.activeElement?.textContent === "By call stack");
     await page.getByRole("link", { name: "Heap dumps" }).click();
-    await page.locator(".heap-bar").waitFor();
+    await page.locator(".heap-bar").first().waitFor();
     holds(page.url().includes(`id=${encodeURIComponent(backend.with)}`), page.url());
     return page.url().split("#")[1];
   },
