@@ -147,6 +147,22 @@ assert "state.cache" in found and "application.state.cache" not in found, found
 """)
 
 
+def test_a_programs_own_import_function_is_not_called():
+    snap(CENSUS + """
+import atexit, builtins
+imported, real = [], builtins.__import__
+def own(name, *rest, **others):
+    imported.append(name)
+    return real(name, *rest, **others)
+builtins.__import__ = own
+try:
+    snapshot()
+finally:
+    builtins.__import__ = real
+assert "atexit" not in imported, imported
+""")
+
+
 def test_garbage_is_not_counted():
     snap(CENSUS + """
 garbage(20_000)

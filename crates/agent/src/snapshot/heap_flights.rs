@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::flight::FlightErrand;
-use super::heap::{ArrowLayout, Builtins, Counted, Destination, HeapFacts, TallyRoom, TensorLayout, images};
+use super::heap::{ArrowLayout, Builtins, Counted, Destination, HeapFacts, TallyRoom, TensorLayout, images, loaded};
 use super::{Phase, SnapshotFailure, SnapshotRunner, Sortie, State, system};
 use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::{Interpreter, arenas};
@@ -182,5 +182,5 @@ pub(super) fn facts(
 
 /// How many functions are registered for the end of the program. They are in no container of Python's.
 fn at_exit(py: Python<'_>) -> Option<u64> {
-    py.import("atexit").and_then(|module| module.call_method0("_ncallbacks")?.extract()).ok()
+    loaded(py, "atexit")?.call_method0("_ncallbacks").and_then(|count| count.extract()).ok()
 }

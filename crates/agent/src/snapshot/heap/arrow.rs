@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 
-use super::HeapWalk;
 use super::raw::word;
+use super::{HeapWalk, loaded};
 use crate::snapshot::control::WalkTrouble;
 use crate::sys::memory;
 
@@ -66,7 +66,7 @@ impl ArrowLayout {
         if let Some(known) = LAYOUT.get() {
             return *known;
         }
-        let arrow = py.import("sys").and_then(|sys| sys.getattr("modules")?.get_item("pyarrow.lib")).ok()?;
+        let arrow = loaded(py, "pyarrow.lib")?;
         // Another time, if its import has not ended.
         arrow.getattr("Table").and_then(|table| table.getattr("from_arrays")).ok()?;
         let of = |length| Self::search(&arrow, length).ok().flatten();
