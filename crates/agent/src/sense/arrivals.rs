@@ -14,6 +14,12 @@ const SHORTEST_STOP_NS: u64 = 1_000_000;
 /// A program that does nothing for this long has no requests waiting.
 const PAUSE_NS: u64 = 2_000_000;
 
+/// A thread that worked for longer than this before a request did something else than accept and parse it.
+const LONGEST_PREPARATION_NS: u64 = 1_000_000;
+
+/// A thread that slept for less than this between two requests may as well have been kept from running.
+const SHORTEST_SLEEP_NS: u64 = 200_000;
+
 /// What lately means for the rate of requests.
 const LATELY_NS: f64 = 10e9;
 
@@ -52,12 +58,36 @@ pub(crate) struct Lately {
     pub(crate) crowded: bool,
     /// From when to when the program was stopped last.
     pub(crate) stop: (u64, u64),
+    /// What the thread of the request did before.
+    pub(crate) before: Before,
+}
+
+/// What a thread did before a request began in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before {
+    /// From when to when it served the request before this one.
+    pub(crate) request: (u64, u64),
+    /// Processor time that it has used since then.
+    pub(crate) worked: u64,
+}
+
+impl Before {
+    /// How long it took to accept and parse a request that begins now; zero where that cannot be told.
+    fn preparation(&self) -> u64 {
+        if self.worked <= LONGEST_PREPARATION_NS { self.worked } else { 0 }
+    }
+
+    /// The request before, where the thread has not slept since: the one that begins now was already there when it ended.
+    fn without_sleep(&self, now: u64) -> Option<(u64, u64)> {
+        (now.saturating_sub(self.request.1) <= self.preparation() + SHORTEST_SLEEP_NS).then_some(self.request)
+    }
 }
 
 /// How long a request has waited whose data came in a tick of the kernel's clock that is known.
 ///
-/// In a calm program the arrival is put at the end of that tick, so that no wait is told where there was none. In a
-/// crowded one, or from the second tick on, it is put in the middle, and into a stop where that fits.
+/// In a crowded program, or from the second tick on, the arrival is put into the middle of the tick. Otherwise it is put
+/// into a stop, or into the request that the same thread served until now, where that fits. Where neither fits, it is put
+/// as late in the tick as the time for accepting and parsing allows, so that no wait is told where there was none.
 pub(crate) fn wait_of(told: LastData, lately: Lately) -> u64 {
     let LastData { ticks, tick_ns, tick_began, now } = told;
     let (earliest, latest) = match ticks.checked_sub(1) {
@@ -67,13 +97,16 @@ pub(crate) fn wait_of(told: LastData, lately: Lately) -> u64 {
             tick_began.saturating_sub(whole.saturating_mul(tick_ns)),
         ),
     };
-    let (began, ended) = (earliest.max(lately.stop.0), latest.min(lately.stop.1));
+    let within = |(from, to): (u64, u64)| {
+        let (from, to) = (earliest.max(from), latest.min(to));
+        (from < to).then(|| from.midpoint(to))
+    };
     let arrived = if ticks >= 2 || lately.crowded {
         earliest.midpoint(latest)
-    } else if began < ended {
-        began.midpoint(ended)
     } else {
-        latest
+        within(lately.stop)
+            .or_else(|| lately.before.without_sleep(now).and_then(within))
+            .unwrap_or_else(|| latest.min(now.saturating_sub(lately.before.preparation())).max(earliest))
     };
     now.saturating_sub(arrived)
 }
@@ -212,6 +245,26 @@ mod tests {
         check(1, MS / 10, calm, 0.1);
         check(3, 0, calm, 10.0);
         check(125, 2 * MS, calm, 500.0);
+    }
+
+    #[test]
+    fn accepting_and_parsing_are_part_of_the_wait() {
+        let after = |worked| Lately { before: Before { worked, ..Before::default() }, ..Lately::default() };
+        check(0, 3 * MS, after(MS / 2), 0.5);
+        check(0, MS / 4, after(MS / 2), 0.25);
+        check(1, MS / 10, after(MS / 2), 0.5);
+        check(1, MS, after(MS / 2), 1.0);
+        check(0, 3 * MS, after(2 * MS), 0.0);
+    }
+
+    #[test]
+    fn a_request_that_follows_another_without_sleep_came_during_it() {
+        let after = |request, worked| Lately { before: Before { request, worked }, ..Lately::default() };
+        check(1, MS, after((997 * MS, 1_001 * MS), MS / 10), 2.5);
+        check(0, 3 * MS, after((999 * MS, 1_002 * MS), MS), 2.0);
+        // It slept, or did something else, since then.
+        check(0, 3 * MS, after((999 * MS, 1_002 * MS), MS / 10), 0.1);
+        check(0, 3 * MS, after((990 * MS, 1_001 * MS), 2 * MS), 0.0);
     }
 
     #[test]

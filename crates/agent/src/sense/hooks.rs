@@ -1,7 +1,8 @@
 //! What runs inside the program's own threads: a few atomics and a bounded queue.
 //!
 //! Everything here is called with the program waiting: no waiting for locks, no allocation, and no system call but those
-//! that ask the kernel when a request arrived and the one that wakes a dozing sampler. An event that finds the queue full is counted and forgotten.
+//! that ask the kernel when a request arrived and how much processor time a thread has used, and the one that wakes a
+//! dozing sampler. An event that finds the queue full is counted and forgotten.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -13,9 +14,9 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::Place;
 
-use super::arrivals::{Arrival, ArrivalSource, Lately, since_sent, wait_of};
+use super::arrivals::{Arrival, ArrivalSource, Before, Lately, since_sent, wait_of};
 use super::routes::{RouteId, RouteNames};
-use crate::sys::native::monotonic_ns;
+use crate::sys::native::{monotonic_ns, thread_cpu_ns};
 use crate::sys::sockets::{Peers, Way};
 use crate::sys::wake::SAMPLER;
 
@@ -32,6 +33,9 @@ const CALM_NS: u64 = 2_000_000;
 thread_local! {
     /// When the kernel last said that a request of this thread has not waited.
     static CALM_AT: Cell<u64> = const { Cell::new(0) };
+
+    /// From when to when this thread served its last request, and the processor time that it had used at its end.
+    static SERVED: Cell<((u64, u64), u64)> = const { Cell::new(((0, 0), 0)) };
 }
 
 /// Something that happened in the program. Times are `monotonic_ns`.
@@ -138,7 +142,9 @@ impl Hooks {
         if told.ticks == 0 {
             CALM_AT.set(told.now);
         }
-        let wait = wait_of(told, Lately { crowded, stop: (began, ended) });
+        let (request, used) = SERVED.get();
+        let before = Before { request, worked: thread_cpu_ns().saturating_sub(used) };
+        let wait = wait_of(told, Lately { crowded, stop: (began, ended), before });
         (Arrival { wait, known: ArrivalSource::Socket, ..Arrival::default() }, peer)
     }
 
@@ -160,6 +166,7 @@ impl Hooks {
         {
             at = at.saturating_sub(since_sent(told, at.saturating_sub(open.began)));
         }
+        SERVED.set(((open.began, at), thread_cpu_ns()));
         self.push(HookEvent::End { at, open, route });
         // Only now: what is not in flight any more can be counted.
         self.in_flight.fetch_sub(1, Ordering::Release);
