@@ -1,12 +1,14 @@
 """CPython's own tests of what a collector can disturb, run under `neurogc run --policy gap` (make suites).
 
-    python tools/cpython_suites.py [--policy gap] [--times 1] [--suites test_gc,…] [--snapshots MS] [--outside MS] [--sample KIB] [TAG…]
+    python tools/cpython_suites.py [--policy gap] [--times 1] [--suites test_gc,…] [--snapshots MS] [--outside MS] [--sample KIB] [--tiny] [TAG…]
 
 Each suite runs in one process, without regrtest's workers, so that the agent conducts the very process that runs the
 tests, which is verified. A suite that fails is run again without the agent, and only the tests that pass there are
 counted against us. It ends with a table: tests run / collections in that process / those of them that we ordered.
 
 With --sample allocations are sampled at that distance: at 0.3 nearly every block is a sampled one.
+
+With --tiny the agent is one built for this, whose pacer has limits so small that it acts all the time.
 
 With --snapshots a thread in that process takes a snapshot every so many milliseconds, whatever the policy would do, and
 the table has: tests run / snapshots flown / those of them that came to nothing, most often by a test's own collection.
@@ -20,6 +22,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,15 +74,28 @@ def ask_for_snapshots(pid: int, pause_ms: int, over: threading.Event) -> None:
         subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
 
 
-def run(python: str, suite: str, policy: str, snapshots: int = 0, outside: int = 0, sample: str = "") -> Outcome:
+def tiny_package() -> dict[str, str]:
+    """Builds the package with an agent whose pacer has tiny limits; gives the settings that make it act all the time."""
+    target = TARGET / "tiny"
+    env = {**os.environ, "NEUROGC_TINY_LIMITS": "1", "PYO3_PYTHON": "python3", "CARGO_TARGET_DIR": str(target)}
+    words = ["cargo", "build", "--locked", "--profile", "fast", "--package", "neurogc-agent"]
+    subprocess.run(words, cwd=ROOT, env=env, check=True)
+    package = target / "neurogc"
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(ROOT / "python" / "neurogc", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(target / "fast" / "lib_agent.so", package / "_agent.abi3.so")
+    return {"NEUROGC_HOME": str(package), "NEUROGC_GROWTH_PERCENT": "5", "NEUROGC_GC_PERCENT": "100", "NEUROGC_PAUSE_MS": "0.1"}
+
+
+def run(python: str, suite: str, policy: str, options: argparse.Namespace) -> Outcome:
     """Runs one suite in one process, under a policy or, where that is empty, without us."""
+    snapshots, outside = (options.snapshots, options.outside) if policy else (0, 0)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "status.json"
         words = [python, str(RUNNER), str(report), policy, str(snapshots), "--timeout", "300", "-v", suite]
-        if policy and sample:
-            env["NEUROGC_SAMPLE_KIB"] = sample
         if policy:
+            env |= options.settings
             words = [str(BINARY), "run", "--policy", policy, "--", *words]
         began = time.monotonic()
         process = subprocess.Popen(
@@ -115,7 +131,7 @@ def compare(python: str, suite: str, options: argparse.Namespace) -> tuple[str, 
     """Runs a suite with us, and without where it failed. Gives the table's cell, and passed, failed, skipped."""
     runs, times = [], options.times
     for _ in range(times):
-        seen = run(python, suite, options.policy, options.snapshots, options.outside, options.sample)
+        seen = run(python, suite, options.policy, options)
         runs.append(seen)
         if seen.code == UNOBSERVED or (seen.code == 0 and not seen.status):
             print(seen.output[-1500:])
@@ -134,7 +150,7 @@ def compare(python: str, suite: str, options: argparse.Namespace) -> tuple[str, 
     log = TARGET / "test-results" / f"{Path(python).name}-{suite}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("\n".join(seen.output for seen in runs if seen.failed))
-    without = set().union(*(run(python, suite, "").failed for _ in range(times)))
+    without = set().union(*(run(python, suite, "", options).failed for _ in range(times)))
     for name in sorted(failed):
         print(f"    {'fails without us, too' if name in without else 'OURS ALONE'}: {name} ({log})", flush=True)
     ours = failed - without
@@ -164,11 +180,15 @@ def main() -> int:
     parser.add_argument("--snapshots", type=int, default=0, metavar="MS", help="force one every so many milliseconds")
     parser.add_argument("--outside", type=int, default=0, metavar="MS", help="the same, asked for from outside")
     parser.add_argument("--sample", default="", metavar="KIB", help="the distance of allocation samples")
+    parser.add_argument("--tiny", action="store_true", help="an agent whose pacer acts all the time")
     parser.add_argument("tags", nargs="*", help="interpreters, for instance cp312; all without")
     options = parser.parse_args()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         print("run this in the foreground: with interrupts ignored, tests fail by themselves")
         return 2
+    options.settings = tiny_package() if options.tiny else {}
+    if options.sample:
+        options.settings["NEUROGC_SAMPLE_KIB"] = options.sample
     chosen = [it for it in interpreters.find() if it.supported and (not options.tags or it.tag in options.tags)]
     results = {it: tested(it, options) for it in chosen}
     print(f"\n| | {' | '.join(options.suites.split(','))} |\n|---|{'---|' * len(options.suites.split(','))}")

@@ -25,8 +25,11 @@ use crate::guards::Limits;
 use crate::observation::{Collected, Decision, Flown, Generation, Observation, Order, Scope};
 use crate::policies::Thresholds;
 
+/// A build for tests, made with `NEUROGC_TINY_LIMITS` set: its pacer acts all the time, in small heaps too.
+const TINY: bool = option_env!("NEUROGC_TINY_LIMITS").is_some();
+
 /// A heap may always grow by as many objects as gather before CPython even considers a full collection, within these bounds.
-const LEAST_ROOM: (f64, f64) = (20_000.0, 200_000.0);
+const LEAST_ROOM: (f64, f64) = if TINY { (200.0, 1_000.0) } else { (20_000.0, 200_000.0) };
 
 /// A walk that gets less than the first share of a processor takes its time from the program, and one that gets the second
 /// share or less takes all of it. Then the heap may grow by this much more of its share, so that walks are rarer.
@@ -34,7 +37,7 @@ const CROWDED: (f64, f64) = (0.9, 0.5);
 pub(crate) const CROWDED_ROOM: f64 = 0.4;
 
 /// Below this many objects a full collection is shorter than all that a snapshot takes.
-pub const SMALL_HEAP: u64 = 50_000;
+pub const SMALL_HEAP: u64 = if TINY { 1_000 } else { 50_000 };
 
 /// The part of the room that young objects may fill.
 const YOUNG_PART: f64 = 0.125;
