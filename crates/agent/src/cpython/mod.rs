@@ -10,6 +10,7 @@ pub(crate) mod gil;
 pub(crate) mod heap_layout;
 pub(crate) mod layout;
 pub(crate) mod lines;
+pub(crate) mod modules;
 pub(crate) mod own_stack;
 pub(crate) mod pending;
 pub(crate) mod selfcheck;

@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::module::current;
 use crate::act::vm::Vm;
 use crate::cpython::arenas;
+use crate::cpython::modules::loaded;
 use crate::cpython::pending::call_soon;
 use crate::cpython::stand_ins::Replaced;
 use crate::cpython::vm::original_function;
@@ -24,7 +25,7 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     if !agent.policy().acts() || !agent.interpreter.can_be_conducted() {
         return Ok(());
     }
-    let gc = py.import("gc")?;
+    let gc = loaded(py, "gc")?.cast_into::<PyModule>()?;
     let (originals, stand_ins) = books(py)?;
     for replaced in Replaced::ALL {
         let name = replaced.name();
@@ -34,7 +35,7 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
         }
         let original = gc.getattr(name)?;
         if !stand_ins.contains(name)? {
-            let ours = py.import("neurogc._agent")?.getattr(name)?;
+            let ours = loaded(py, "neurogc._agent")?.getattr(name)?;
             stand_ins.set_item(name, replaced.stand_in(&gc, &original, ours)?)?;
         }
         originals.set_item(name, &original)?;
@@ -126,7 +127,7 @@ fn restore(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     if let Err(reason) = agent.actor.loans.repay(&agent.vm(py)) {
         let _ = agent.actor.troubles.push(format!("the collector could not be given back: {reason}"));
     }
-    let gc = py.import("gc")?;
+    let gc = loaded(py, "gc")?;
     let (originals, stand_ins) = books(py)?;
     for replaced in Replaced::ALL {
         let name = replaced.name();
@@ -142,7 +143,7 @@ fn restore(py: Python<'_>, agent: &Agent) -> PyResult<()> {
 
 /// The functions as they were, by name, while stand-ins are in their place; and the stand-ins.
 fn books(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyDict>)> {
-    let module = py.import("neurogc._agent")?;
+    let module = loaded(py, "neurogc._agent")?;
     Ok((module.getattr("originals")?.cast_into()?, module.getattr("stand_ins")?.cast_into()?))
 }
 

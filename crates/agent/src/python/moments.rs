@@ -12,6 +12,7 @@ use super::gc_functions::{follow_switch, restore_if_left};
 use super::module::{current_now, resume};
 use crate::act::actor::{EndedCollection, Lowered};
 use crate::act::vm::Vm;
+use crate::cpython::modules::loaded;
 use crate::cpython::pending::call_soon;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::sys::native::monotonic_ns;
@@ -112,8 +113,8 @@ fn at(py: Python<'_>, moment: Moment) -> bool {
 /// which the others are told after the end of the first. A program may also have emptied the list.
 fn stand_last(py: Python<'_>) {
     let stand = || -> PyResult<()> {
-        let callbacks = py.import("gc")?.getattr("callbacks")?.cast_into::<PyList>()?;
-        let ours = py.import("neurogc._agent")?.getattr("gc_event")?;
+        let callbacks = loaded(py, "gc")?.getattr("callbacks")?.cast_into::<PyList>()?;
+        let ours = loaded(py, "neurogc._agent")?.getattr("gc_event")?;
         if callbacks.len().checked_sub(1).is_some_and(|last| callbacks.get_item(last).is_ok_and(|it| it.is(&ours))) {
             return Ok(());
         }

@@ -7,9 +7,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::flight::FlightErrand;
-use super::heap::{ArrowLayout, Builtins, Counted, Destination, HeapFacts, TallyRoom, TensorLayout, images, loaded};
+use super::heap::{ArrowLayout, Builtins, Counted, Destination, HeapFacts, TallyRoom, TensorLayout, images};
 use super::{Phase, SnapshotFailure, SnapshotRunner, Sortie, State, system};
 use crate::cpython::heap_layout::heap_layout_for;
+use crate::cpython::modules::loaded;
 use crate::cpython::{Interpreter, arenas};
 use crate::lifecycle::agent::lock;
 use crate::sense::process::resident;
@@ -182,5 +183,5 @@ pub(super) fn facts(
 
 /// How many functions are registered for the end of the program. They are in no container of Python's.
 fn at_exit(py: Python<'_>) -> Option<u64> {
-    loaded(py, "atexit")?.call_method0("_ncallbacks").and_then(|count| count.extract()).ok()
+    loaded(py, "atexit").ok()?.call_method0("_ncallbacks").and_then(|count| count.extract()).ok()
 }

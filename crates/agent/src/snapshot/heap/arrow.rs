@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 
+use super::HeapWalk;
 use super::raw::word;
-use super::{HeapWalk, loaded};
+use crate::cpython::modules::loaded;
 use crate::snapshot::control::WalkTrouble;
 use crate::sys::memory;
 
@@ -66,7 +67,7 @@ impl ArrowLayout {
         if let Some(known) = LAYOUT.get() {
             return *known;
         }
-        let arrow = loaded(py, "pyarrow.lib")?;
+        let arrow = loaded(py, "pyarrow.lib").ok()?;
         // Another time, if its import has not ended.
         arrow.getattr("Table").and_then(|table| table.getattr("from_arrays")).ok()?;
         let of = |length| Self::search(&arrow, length).ok().flatten();

@@ -6,6 +6,7 @@ use neurogc_ngch::Kind;
 use pyo3::prelude::*;
 
 use crate::cpython::layout::Layout;
+use crate::cpython::modules::loaded;
 use crate::cpython::symbol;
 
 /// The types by their exported names, and what their instances are.
@@ -65,7 +66,7 @@ impl Builtins {
     pub(crate) fn find(py: Python<'_>, layout: &Layout) -> PyResult<Self> {
         let address = |name: &CStr| symbol(name).map_or(0, |found| found as usize);
         // A class that is written in Python and that every interpreter has.
-        let class = py.import("importlib.machinery")?.getattr("ModuleSpec")?.as_ptr() as usize;
+        let class = loaded(py, "_frozen_importlib")?.getattr("ModuleSpec")?.as_ptr() as usize;
         let type_word = |class: usize, offset: usize| {
             // SAFETY: it is a type, and this thread holds the GIL.
             unsafe { *((class + offset) as *const usize) }

@@ -39,8 +39,6 @@ use seen::{Region, Seen};
 pub(crate) use tally::{CensusFound, Counted, CountedContainer, TallyRoom};
 pub(crate) use tensors::TensorLayout;
 
-use pyo3::ffi;
-use pyo3::prelude::*;
 
 use super::control::WalkTrouble;
 use super::system;
@@ -48,13 +46,6 @@ use super::walk::{Lists, WalkWatch, prefetch};
 use crate::cpython::generations::GcHead;
 use crate::cpython::heap_layout::HeapLayout;
 use crate::cpython::layout::Layout;
-
-/// A module that the program has loaded. An import would call the program's own `__import__`, where there is one.
-pub(crate) fn loaded<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: this thread holds the GIL; the dict of modules lives as long as the interpreter.
-    let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) }?;
-    modules.get_item(name).ok()
-}
 
 /// What the program tells the clone of itself.
 #[derive(Clone, Debug)]

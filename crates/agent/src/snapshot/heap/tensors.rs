@@ -7,9 +7,10 @@ use neurogc_ngch::Kind;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::HeapWalk;
 use super::classes::Class;
 use super::raw::{byte, word};
-use super::{HeapWalk, loaded};
+use crate::cpython::modules::loaded;
 use crate::snapshot::control::WalkTrouble;
 use crate::sys::memory;
 
@@ -39,7 +40,7 @@ impl TensorLayout {
         if let Some(known) = LAYOUT.get() {
             return *known;
         }
-        let torch = loaded(py, "torch")?;
+        let torch = loaded(py, "torch").ok()?;
         // A function of the program would see the tensor being made; another time, then. So with a torch whose
         // import has not ended.
         for stack in ["_len_torch_dispatch_stack", "_len_torch_function_stack"] {
