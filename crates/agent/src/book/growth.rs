@@ -128,11 +128,13 @@ impl GrowthBook {
         }
         let began = thread_cpu_ns();
         let kept = self.kept.get_or_insert_default();
-        kept.look(agent, now, age as f64 / 1e9);
+        kept.look(agent, age as f64 / 1e9);
         if kept.made.is_none_or(|(at, took)| now.saturating_sub(at) >= (took * VERDICT_RARITY).max(VERDICT_NS)) {
             kept.judge();
         }
         let took = thread_cpu_ns().saturating_sub(began);
+        // This has a pace of its own: it is slow where there are many threads.
+        kept.look_at_children(agent, now, age as f64 / 1e9);
         let every = if age < EARLY_FOR_NS { EARLY_NS } else { LATER_NS };
         // Looks keep to multiples of the distance, so that each bucket of the series gets its value.
         self.due = agent.installed + (age / every + 1) * every;
@@ -164,7 +166,7 @@ impl GrowthBook {
 }
 
 impl Kept {
-    fn look(&mut self, agent: &Agent, now: u64, at_s: f64) {
+    fn look(&mut self, agent: &Agent, at_s: f64) {
         self.look_at_process(agent, at_s);
         let latest = lock(&agent.breakdown).latest().map(|report| report.breakdown);
         let is_new = |parts: &Breakdown| self.evidence.breakdown.is_none_or(|before| before.at_s != parts.at_s);
@@ -175,7 +177,6 @@ impl Kept {
             self.evidence.grain = grain as f64;
             self.look_at_lines(at_s, &lines);
         }
-        self.look_at_children(agent, now, at_s);
         self.looks += 1;
         self.hasten_census(agent, at_s);
     }

@@ -29,7 +29,8 @@ const SHOWN: f64 = 0.2;
 /// Types that grow along with a container, and what they say about it. The first that fits counts.
 const TELLING: [(FindingKind, &[&str]); 4] = [
     (FindingKind::Tasks, &["_asyncio.Task", "asyncio.Task", "coroutine"]),
-    (FindingKind::StoredExceptions, &["traceback", "frame"]),
+    // Frames alone say nothing: a thread that runs has some, too.
+    (FindingKind::StoredExceptions, &["traceback"]),
     (
         FindingKind::Contexts,
         &["Context", "_contextvars.Context", "hamt", "hamt_bitmap_node", "ContextVar", "_contextvars.ContextVar"],
@@ -47,8 +48,16 @@ const NAMED: [(FindingKind, &[&str]); 3] = [
     (FindingKind::UnboundedCache, &["cache", "memo", "lru"]),
 ];
 
+/// How names of what the containers in a container have together end.
+pub(super) const ENTRIES: &str = "[…]";
+
 /// Containers whose entries are bytes.
 const BUFFERS: [&str; 2] = ["bytearray", "array.array"];
+
+/// Buffers grow to the size that they are needed in, and are used again. Smaller ones than this, and those of which a container has a
+/// fixed number, are leaks only after a long time.
+const LARGE_BUFFER: f64 = 4.0 * 1024.0 * 1024.0;
+const BUFFER_S: f64 = 900.0;
 
 /// A table of fewer bytes than this is not looked for among sites, nor is one that more blocks than this would have.
 const TABLE_BYTES: f64 = 256.0 * 1024.0;
@@ -194,6 +203,7 @@ fn confidence(
     let too_early = match container.name.contains("(): ") {
         true if from_start => lasted < LOCAL_S,
         true => lasted < LATER_LOCAL_S,
+        false if may_be_used_again(container) => lasted < BUFFER_S,
         false => growth.seconds < LEAK_S,
     };
     if too_early && site.is_some() && !contradicted && is_quick(all, container, rate) {
@@ -207,6 +217,12 @@ fn confidence(
         None if growth.seconds >= ALONE_S => CERTAIN,
         _ => LIKELY,
     }
+}
+
+/// Whether this is a buffer, or are buffers, of the kind that programs keep and use again.
+fn may_be_used_again(container: &Judged<'_, ContainerFacts>) -> bool {
+    let several = container.name.ends_with(ENTRIES);
+    BUFFERS.contains(&&*container.facts.kind) && (several || container.growth.now < LARGE_BUFFER)
 }
 
 /// Whether a container has grown so much in a short time, and so evenly, while requests were served, that nothing else needs

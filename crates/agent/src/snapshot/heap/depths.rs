@@ -36,6 +36,15 @@ pub(super) struct Gathered {
     pub(super) name: (usize, usize),
 }
 
+/// What the containers in a container have: lengths and bytes of those that hold objects, and of buffers, whose entries are bytes.
+#[derive(Default)]
+struct InnerSums {
+    entries: (usize, usize),
+    buffers: (usize, usize),
+    /// The class of a buffer.
+    buffer: u32,
+}
+
 impl HeapCensus<'_> {
     /// Whether one more object may be looked at.
     pub(super) fn may_look(&mut self) -> bool {
@@ -65,23 +74,24 @@ impl HeapCensus<'_> {
             }
             let few = self.length(object, kind) <= FEW_ENTRIES;
             let below = place.below(ITEM).filter(|_| few);
-            let (mut length, mut bytes, mut at) = (0, 0, 0);
+            let (mut inner, mut at) = (InnerSums::default(), 0);
             if kind == Kind::List {
                 let items = word(object + self.walk.heap.list_items);
                 let count = signed(object + self.walk.layout.var_object_size).max(0) as usize;
                 while at < count.min(MOST_ENTRIES) {
-                    self.look_at_entry(word(items + 8 * at), below, &mut length, &mut bytes)?;
+                    self.look_at_entry(word(items + 8 * at), below, &mut inner)?;
                     at += 1;
                 }
             } else {
                 for (_, value) in DictEntries::of(&self.walk, object) {
-                    self.look_at_entry(value, below, &mut length, &mut bytes)?;
+                    self.look_at_entry(value, below, &mut inner)?;
                 }
             }
-            if length >= LEAST
-                && let Some(place) = place.below(ITEM)
-            {
-                self.gather(object, class, (length, bytes), place)?;
+            let Some(place) = place.below(ITEM) else { return Ok(()) };
+            for (class, (length, bytes)) in [(class, inner.entries), (inner.buffer, inner.buffers)] {
+                if length >= LEAST {
+                    self.gather(object, class, (length, bytes), place)?;
+                }
             }
         }
         Ok(())
@@ -91,8 +101,7 @@ impl HeapCensus<'_> {
         &mut self,
         entry: usize,
         below: Option<ContainerPlace>,
-        length: &mut usize,
-        bytes: &mut usize,
+        inner: &mut InnerSums,
     ) -> Result<(), WalkTrouble> {
         if entry == 0 {
             return Ok(());
@@ -103,9 +112,15 @@ impl HeapCensus<'_> {
             let index = self.walk.classes.of(word(entry + self.walk.layout.object_type))?;
             let class = *self.walk.classes.get(index);
             if class.is_container() {
-                *length += self.length(entry, class.kind);
+                let sum = if class.kind == Kind::ByteArray {
+                    inner.buffer = index;
+                    &mut inner.buffers
+                } else {
+                    &mut inner.entries
+                };
+                sum.0 += self.length(entry, class.kind);
                 if !self.is_apart(entry, index) {
-                    *bytes += self.walk.size(entry, &class);
+                    sum.1 += self.walk.size(entry, &class);
                 }
             } else if let Some(place) = below.filter(|_| class.way == WalkKind::Instance)
                 && self.may_look()

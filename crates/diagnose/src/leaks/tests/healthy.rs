@@ -131,6 +131,12 @@ const HEALTHY: &[Healthy] = &[
         let block = (200.0 + 20.0 * at).min(3000.0);
         truth.native(ADD, 5000.0 * block, block);
     }),
+    short("buffers in a list grow to the size of messages", |truth, at, _| {
+        let bytes = (2500.0 * at).min(1_000_000.0);
+        truth.containers.insert("app.net.buffers[…]", ("bytearray", 40.0 * bytes, None));
+        truth.containers.insert("app.net.buffer", ("bytearray", bytes, None));
+        truth.native(ADD, 40.0 * bytes, bytes);
+    }),
     short("tasks come and go", |truth, at, dice| {
         truth.objects("_asyncio.Task", 300.0 + 200.0 * (at / 40.0).sin() + 20.0 * dice.normal());
         truth.objects("coroutine", 300.0 + 200.0 * (at / 40.0).sin());

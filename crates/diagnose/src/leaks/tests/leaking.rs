@@ -3,7 +3,7 @@
 use neurogc_wire::finding::FindingKind as Kind;
 
 use super::world::{
-    Behaviour, HOUR, HOURS_6, HOURS_50, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, Truth, World, missed,
+    Behaviour, HOUR, HOURS_6, HOURS_50, Leaking, MB, MINUTES_3, MINUTES_10, MINUTES_25, Plan, Truth, World, missed, run,
 };
 use neurogc_wire::breakdown::Breakdown;
 
@@ -143,6 +143,25 @@ const LEAKS: &[Leaking] = &[
             truth.objects("_io.TextIOWrapper", 20.0 * at);
         },
     ),
+    quick(
+        "pipes by their numbers",
+        Kind::Descriptors,
+        "app.files.ends",
+        "/srv/app/files.py:8 in read",
+        |truth, at, _| {
+            truth.fds += 60.0 * at;
+            truth.leak("app.files.ends", "list", "/srv/app/files.py:8 in read", 30.0 * at, 3100.0);
+            truth.containers.insert("app.files.ends[…]", ("list", 90.0 * at, None));
+        },
+    ),
+    quick("executors whose threads have frames", Kind::Threads, "app.work.pools", ADD, |truth, at, _| {
+        truth.threads += 5.0 * at;
+        truth.leak("app.work.pools", "list", ADD, 5.0 * at, 33_000.0);
+        truth.containers.insert("threading._active", ("dict", 5.0 * at, None));
+        truth.objects("threading.Thread", 5.0 * at);
+        truth.objects("frame", 5.0 * at);
+        truth.objects("method", 10.0 * at);
+    }),
     quick("threads that threading knows", Kind::Threads, "threads", "/srv/app/work.py:8 in start", |truth, at, _| {
         truth.threads += 8.0 * at;
         truth.leak("threading._active", "dict", "/srv/app/work.py:8 in start", 8.0 * at, 9000.0);
@@ -372,6 +391,26 @@ fn one_fast_leak_is_one_finding_within_a_minute() {
             found = found.or(alarms.first().map(|it| (it.finding.holder.clone(), it.finding.site.clone())));
         }
         assert_eq!(found, Some(("app.store.items".to_owned(), ADD.to_owned())), "seed {seed}");
+    }
+}
+
+/// What the standard library keeps of the same objects, and what the containers in a container have, is said once.
+#[test]
+fn one_cause_is_one_finding() {
+    let handlers: Behaviour = |truth, at, _| {
+        truth.leak("app.log.audit.handlers", "list", "/srv/app/log.py:5 in start", 100.0 * at, 1000.0);
+        truth.leak("logging._handlerList", "list", "/srv/app/log.py:6 in start", 100.0 * at, 300.0);
+        truth.objects("logging.NullHandler", 100.0 * at);
+    };
+    let pairs: Behaviour = |truth, at, _| {
+        truth.leak("app.store.pairs", "list", ADD, 100.0 * at, 900.0);
+        truth.containers.insert("app.store.pairs[…]", ("list", 200.0 * at, None));
+    };
+    for (scenario, holder) in [(handlers, "app.log.audit.handlers"), (pairs, "app.store.pairs")] {
+        let report = run(MINUTES_3, 1, scenario, |_, _| ()).verdict();
+        let alarms: Vec<_> =
+            report.findings.iter().filter(|it| it.finding.is_alarm()).map(|it| &*it.finding.holder).collect();
+        assert_eq!(alarms, [holder]);
     }
 }
 
