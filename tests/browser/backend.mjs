@@ -28,6 +28,15 @@ export class Backend {
     return Boolean(this.#options.hub);
   }
 
+  /** The command that the hub is part of. */
+  get command() {
+    return resolve(this.#options.hub);
+  }
+
+  get python() {
+    return this.#options.python.includes("/") ? resolve(this.#options.python) : this.#options.python;
+  }
+
   get base() {
     return `http://127.0.0.1:${this.#port}`;
   }
@@ -77,7 +86,7 @@ export class Backend {
   /** Starts the hub, or starts it again where it was. */
   async up() {
     const [program, words] = this.real
-      ? [resolve(this.#options.hub), ["hub", "--no-token", "--listen", `127.0.0.1:${this.#port}`, "--data", join(this.#folder, "data"), "--recordings", join(this.#folder, "recordings"), "--alerts", join(this.#folder, "alerts.toml")]]
+      ? [this.command, ["hub", "--no-token", "--listen", `127.0.0.1:${this.#port}`, "--data", join(this.#folder, "data"), "--recordings", join(this.#folder, "recordings"), "--alerts", join(this.#folder, "alerts.toml")]]
       : [process.execPath, [mock, "--port", String(this.#port), "--recording", BENCH]];
     this.#hub = spawn(program, words, { stdio: ["ignore", "pipe", "inherit"] });
     await line(this.#hub, /http:/);
@@ -92,7 +101,7 @@ export class Backend {
   async guarded(token, act) {
     const port = await freePort();
     const [program, words] = this.real
-      ? [resolve(this.#options.hub), ["hub", "--listen", `127.0.0.1:${port}`, "--data", join(this.#folder, "guarded")]]
+      ? [this.command, ["hub", "--listen", `127.0.0.1:${port}`, "--data", join(this.#folder, "guarded")]]
       : [process.execPath, [mock, "--port", String(port), "--token", token]];
     const env = this.real ? { ...process.env, NEUROGC_HUB_TOKEN: token } : process.env;
     const hub = spawn(program, words, { stdio: ["ignore", "pipe", "inherit"], env });
@@ -152,9 +161,8 @@ export class Backend {
   }
 
   #service(policy, ...more) {
-    const python = this.#options.python.includes("/") ? resolve(this.#options.python) : this.#options.python;
-    const words = ["run", "--policy", policy, ...more, "--", python, "service.py", ...(this.#options.live ? [this.#options.live] : [])];
-    const service = spawn(resolve(this.#options.hub), words, { cwd: this.#home, stdio: ["ignore", "ignore", "inherit"] });
+    const words = ["run", "--policy", policy, ...more, "--", this.python, "service.py", ...(this.#options.live ? [this.#options.live] : [])];
+    const service = spawn(this.command, words, { cwd: this.#home, stdio: ["ignore", "ignore", "inherit"] });
     this.#services.push(service);
     return service;
   }

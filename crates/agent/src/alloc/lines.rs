@@ -12,7 +12,8 @@ use super::sampler::{is_active, sampler};
 use super::stacks::{ROOT, StackTree};
 
 /// Parts of paths that are not the program's own code.
-const LIBRARIES: [&str; 5] = ["/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.", "<frozen "];
+const LIBRARIES: [&str; 6] =
+    ["/site-packages/", "/dist-packages/", "/lib/python3.", "/lib64/python3.", "<frozen ", "/python/neurogc/"];
 
 /// Frames that are looked at for the program's own code, and callers that are named.
 const DEEPEST: usize = 64;
