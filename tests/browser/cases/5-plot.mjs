@@ -70,7 +70,7 @@ export default {
       const count = (selector) => plot.locator(selector).count();
       same([await count("svg polygon.band"), await count("svg line.gc"), await count("svg rect.span"), await count("tbody tr")], [2, 3, 2, 2], "what is drawn");
       same(await plot.evaluate(() => document.querySelectorAll("b").length), 0, "markup from names");
-      holds((await plot.locator("svg text.peak").innerText()).includes(format.bytes(100 * MB)), "the peak of both processes");
+      holds((await plot.locator("svg text.peak").textContent()).includes(format.bytes(100 * MB)), "the peak of both processes");
       holds((await plot.locator(".facts").innerText()).includes("3 collections"), "the facts");
       // From the peak on by keys: the moment has its functions and collections.
       await plot.locator("svg").focus();
@@ -92,7 +92,7 @@ export default {
     await alone(browser, path, async (plot) => {
       holds((await plot.locator("h1").innerText()).endsWith("program.py"), "the headline");
       holds((await plot.locator("svg line.gc.full").count()) >= 1, "the collection is not marked");
-      holds(Number.parseFloat((await plot.locator("svg text.peak").innerText()).split(" ")[1]) >= 60, "the peak");
+      holds(Number.parseFloat((await plot.locator("svg text.peak").textContent()).split(" ")[1]) >= 60, "the peak");
     });
   },
 };
