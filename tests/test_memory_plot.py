@@ -44,9 +44,10 @@ sys.exit(3)
 
 # Says that it is ready, and which signal came.
 WAITING = """
-import signal, sys, time
+import os, signal, sys, time
 def note(number, frame):
-    print(signal.Signals(number).name, flush=True)
+    # It may come in the middle of a print.
+    os.write(1, signal.Signals(number).name.encode() + b"\\n")
     sys.exit(7)
 signal.signal(signal.SIGTERM, note)
 signal.signal(signal.SIGINT, note)

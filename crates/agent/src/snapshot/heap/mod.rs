@@ -39,7 +39,6 @@ use seen::{Region, Seen};
 pub(crate) use tally::{CensusFound, Counted, CountedContainer, TallyRoom};
 pub(crate) use tensors::TensorLayout;
 
-
 use super::control::WalkTrouble;
 use super::system;
 use super::walk::{Lists, WalkWatch, prefetch};
