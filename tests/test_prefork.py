@@ -135,7 +135,10 @@ def test_workers_of_a_dataloader_share_what_they_inherit(tmp_path):
     for package in (tmp_path / "torch", tmp_path / "torch" / "utils", folder):
         (package / "__init__.py").write_text("")
     (folder / "dataloader.py").write_text("""
-class _MultiProcessingDataLoaderIter:
+class _BaseDataLoaderIter:
+    def __next__(self):
+        raise StopIteration
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader):
         self.answers = [loader() for _ in range(2)]
 """)

@@ -13,6 +13,7 @@ use neurogc_wire::control::{self, Answer, Ask, MAX_ANSWER, MessageError, Outcome
 use neurogc_wire::memory_verdict::{MemoryChange, MemoryVerdict};
 use neurogc_wire::sites::SiteTable;
 use neurogc_wire::status::Status;
+use neurogc_wire::workers::ChildrenReport;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
@@ -146,6 +147,16 @@ impl Rendezvous {
             Err(AskError::Refused(reason)) => Err(format!(
                 "there are no allocation sites of process {pid}: {reason}. `neurogc status {pid}` shows what its agent does"
             )),
+            Err(error) => Err(unheard(pid, &error)),
+        }
+    }
+
+    /// Asks the agent of one process for the memory of everything below it.
+    pub(crate) fn children(&self, pid: u32, patience: Duration) -> Result<ChildrenReport, String> {
+        match put(&self.socket(pid)?, Ask::Children, patience) {
+            Ok(Answer::Children(report)) => Ok(*report),
+            Ok(other) => Err(foreign(pid, &other)),
+            Err(AskError::Refused(_)) => Err(format!("the agent of process {pid} is of an older NeuroGC")),
             Err(error) => Err(unheard(pid, &error)),
         }
     }

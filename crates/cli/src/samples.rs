@@ -39,7 +39,7 @@ fn failure(reason: &str, count: u64, last_s: f64) -> FailedSnapshots {
 }
 
 fn child(pid: u32, ppid: u32, rss: u64, pss: Option<u64>) -> Child {
-    Child { pid, ppid, command: "python3".to_owned(), rss, pss }
+    Child { pid, ppid, command: "python3".to_owned(), rss, pss, worker: None }
 }
 
 /// A busy web service.

@@ -13,6 +13,7 @@ use crate::breakdown::MemoryReport;
 use crate::memory_verdict::{MemoryChange, MemoryVerdict};
 use crate::sites::SiteTable;
 use crate::status::Status;
+use crate::workers::ChildrenReport;
 
 /// Version of this protocol. Fields may be added within a version; anything else raises it.
 pub const PROTOCOL: u32 = 1;
@@ -78,6 +79,8 @@ pub enum Ask {
     Sites(Option<u32>),
     /// Where the resident memory is, read now.
     Memory,
+    /// The memory of everything below the process, read now.
+    Children,
     /// What is the matter with the memory of the process.
     Verdict,
     /// How the figures of memory have changed in the last so many seconds.
@@ -173,6 +176,8 @@ pub enum Answer {
     Sites(Box<SiteTable>),
     /// Where the resident memory is.
     Memory(Box<MemoryReport>),
+    /// The memory of everything below the process.
+    Children(Box<ChildrenReport>),
     /// What is the matter with the memory of the process.
     Verdict(Box<MemoryVerdict>),
     /// How the figures of memory have changed.

@@ -114,6 +114,8 @@ pub enum FindingKind {
     MallocFree,
     /// CPython's allocator keeps much memory because a few objects are spread over it.
     PymallocPinned,
+    /// Workers of a loader or a pool copy what they inherit.
+    DataloaderCopies,
     /// It grows, and it cannot be told yet whether that will end.
     Growing,
     /// Not a leak: it has grown and does not any more.
@@ -160,6 +162,7 @@ impl FindingKind {
             Self::ArenaExplosion => "arena_explosion",
             Self::MallocFree => "malloc_free",
             Self::PymallocPinned => "pymalloc_pinned",
+            Self::DataloaderCopies => "dataloader_copies",
             Self::Growing => "growing",
             Self::Plateau => "plateau",
             Self::Filling => "filling",
@@ -178,7 +181,10 @@ impl FindingKind {
     /// Whether it says that something grows that should not, or takes memory that it does not need.
     #[must_use]
     pub fn is_leak(self) -> bool {
-        self.is_growth() || matches!(self, Self::ArenaExplosion | Self::MallocFree | Self::PymallocPinned)
+        self.is_growth() || matches!(
+                self,
+                Self::ArenaExplosion | Self::MallocFree | Self::PymallocPinned | Self::DataloaderCopies
+            )
     }
 
     /// Whether it says that something grows that should not.

@@ -22,3 +22,4 @@ pub mod stop;
 pub mod trace;
 mod varint;
 pub mod window;
+pub mod workers;

@@ -11,6 +11,7 @@ use crate::finding::Finding;
 pub use crate::memory::Memory;
 use crate::stacks::StallStack;
 use crate::window::{TimeByCause, Window};
+use crate::workers::WorkerMemory;
 
 /// Everything an agent knows about its process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -553,6 +554,8 @@ pub struct Child {
     pub rss: u64,
     /// Proportional set in bytes, measured as rarely as the parent's own.
     pub pss: Option<u64>,
+    /// Where it is a worker that this process has forked: what it still shares, measured as rarely.
+    pub worker: Option<WorkerMemory>,
 }
 
 /// The price of being observed.

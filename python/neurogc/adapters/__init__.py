@@ -17,6 +17,7 @@ ADAPTERS = {
     "gunicorn.workers.base": "gunicorn",
     "gunicorn.workers.gasgi": "gunicorn",
     "hypercorn.app_wrappers": "hypercorn",
+    "multiprocessing.popen_fork": "process_pools",
     "starlette.applications": "starlette",
     "starlette.middleware.wsgi": "bridges",
     "a2wsgi.wsgi": "bridges",

@@ -41,9 +41,8 @@ def _counting_asgi(load):
 
 def _sharing(spawn_worker):
     def spawn_sharing(self, *args, **kwargs):
-        if not self.cfg.preload_app:
-            return spawn_worker(self, *args, **kwargs)
-        if agent.forks_workers(True) and not self.WORKERS:
+        # Without --preload a worker loads the application itself, and shares little.
+        if agent.forks_workers(True, "server", self.cfg.preload_app) and not self.WORKERS:
             # What start-up has left would be kept by every worker for good. No request is being served yet.
             gc.collect()
         try:

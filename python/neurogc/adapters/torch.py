@@ -8,6 +8,7 @@ from .._native import agent
 def adapt(module, replace):
     if module.__name__ == "torch.utils.data.dataloader":
         replace(module._MultiProcessingDataLoaderIter, "__init__", _sharing)
+        replace(module._BaseDataLoaderIter, "__next__", _counting)
         return
     # The hooks are for every optimizer there is, so Lightning and the Trainer of Hugging Face need nothing more.
     # There is no function to replace: taking the hook out again is not needed, because without an agent it is idle.
@@ -19,10 +20,19 @@ def _step_ends(optimizer, args, kwargs):
         agent.gap()
 
 
+def _counting(deliver):
+    def __next__(self):
+        data = deliver(self)
+        agent.batch()
+        return data
+
+    return __next__
+
+
 def _sharing(initialise):
     # The workers are started in here; those that are spawned, not forked, inherit nothing and are left alone.
     def __init__(self, *args, **kwargs):
-        agent.forks_workers(True)
+        agent.forks_workers(True, "dataloader")
         try:
             initialise(self, *args, **kwargs)
         finally:

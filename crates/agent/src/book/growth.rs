@@ -3,6 +3,7 @@
 //! The uplink fills it at a calm rate from what the agent knows anyway. Its size is fixed: about 1 MB at most.
 
 mod since;
+mod workers;
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use neurogc_wire::memory_verdict::MemoryVerdict;
 
 use crate::alloc::{LiveLine, OwnLines};
 use crate::lifecycle::agent::{Agent, lock};
-use crate::sense::children::{children_of, count_children};
+use crate::sense::children::count_children;
 use crate::sense::process::resident;
 use crate::snapshot::{CensusFound, CountedContainer};
 use crate::sys::native::{monotonic_ns, thread_cpu_ns};
@@ -193,9 +194,10 @@ impl Kept {
         if count == 0 || now < self.children_bytes_due {
             return;
         }
-        let children = children_of(std::process::id(), &mut lock(&agent.proportions));
+        let children = agent.children();
         let bytes: u64 = children.iter().map(|child| child.pss.unwrap_or(child.rss)).sum();
         self.evidence.push(ProcessFigure::ChildrenBytes, at_s, bytes as f64);
+        self.note_workers(agent, at_s, &children);
         let took = thread_cpu_ns().saturating_sub(counted);
         self.children_bytes_due = now + (took * CHILDREN_RARITY).max(CHILDREN_NS);
     }

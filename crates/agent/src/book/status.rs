@@ -10,7 +10,6 @@ use crate::book::order_log::OrderLog;
 use crate::book::recent::LONGEST_NS;
 use crate::decide::director::PolicyState;
 use crate::lifecycle::agent::{Agent, lock};
-use crate::sense::children::children_of;
 use crate::sense::spans::{ms, seconds};
 use crate::sys::heap;
 use crate::sys::native::{monotonic_ns, own_library};
@@ -37,7 +36,7 @@ pub(crate) enum Stops {
 pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u64) -> Status {
     let pid = std::process::id();
     // What may take long comes first: the books are wanted by others.
-    let children = children_of(pid, &mut lock(&agent.proportions));
+    let children = agent.children();
     let frozen = agent.interpreter.collector.map_or(0, |collector| lock(&agent.frozen).count(collector));
     let (library, tables) = (library_size(), alloc::resident());
     let state = agent.actor.policy_state();

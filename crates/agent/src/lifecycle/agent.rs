@@ -12,6 +12,7 @@ use neurogc_policy::Name;
 use neurogc_settings::Settings;
 use neurogc_wire::breakdown::MemoryReport;
 use neurogc_wire::sites::{AllocationMode, SiteTable};
+use neurogc_wire::status::Child;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
 
@@ -31,12 +32,14 @@ use crate::lifecycle::identity::{Identity, command_line};
 use crate::lifecycle::rounds::{Rounds, wait_until};
 use crate::lifecycle::threads::{Crew, Member, catch};
 use crate::python::gc_functions::leave_to_cpython;
-use crate::python::prefork::forks_workers_now;
+use crate::python::prefork::forked_worker;
 use crate::sense::breakdown::{self, BreakdownReader};
-use crate::sense::children::Proportions;
+use crate::sense::children::{Proportions, children_of};
 use crate::sense::frozen::Frozen;
 use crate::sense::hooks::Hooks;
 use crate::sense::process::ProcessReader;
+use crate::sense::training::TrainingProgress;
+use crate::sense::workers::WorkerForks;
 use crate::snapshot::SnapshotRunner;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
 use crate::sys::wake::{SAMPLER, UPLINK};
@@ -100,6 +103,10 @@ pub(crate) struct Agent {
     pub(crate) trimming: Mutex<Trimming>,
     /// What status reports remember from one to the next, because it is dear to read.
     pub(crate) proportions: Mutex<Proportions>,
+    /// How far a training loop has come.
+    pub(crate) training: TrainingProgress,
+    /// The workers that were forked.
+    pub(crate) worker_forks: Mutex<WorkerForks>,
     pub(crate) frozen: Mutex<Frozen>,
     pid: u32,
     ledger: Mutex<Ledger>,
@@ -173,6 +180,8 @@ impl Agent {
             breakdown: Mutex::new(BreakdownReader::new(installed)),
             trimming: Mutex::default(),
             proportions: Mutex::default(),
+            training: TrainingProgress::default(),
+            worker_forks: Mutex::default(),
             frozen: Mutex::default(),
             pid: std::process::id(),
             ledger: Mutex::new(ledger),
@@ -293,13 +302,28 @@ impl Agent {
     pub(crate) fn before_fork(&self) {
         // Threads that an earlier fork has waited for in vain are not waited for again.
         self.stop(if self.stopping() { Duration::ZERO } else { FORK_PATIENCE });
+        if let Some(worker) = forked_worker() {
+            lock(&self.worker_forks).begin(worker.kind);
+        }
+    }
+
+    /// The program has forked. This is the parent.
+    pub(crate) fn after_fork_in_parent(&self) {
+        if forked_worker().is_some() {
+            lock(&self.worker_forks).end();
+        }
+    }
+
+    /// Everything below this process, with memory that is read rarely.
+    pub(crate) fn children(&self) -> Vec<Child> {
+        children_of(std::process::id(), &mut lock(&self.proportions), &lock(&self.worker_forks))
     }
 
     /// The agent of a forked child: the same settings, and empty books. Of the parent's agent only that is read which
     /// threads with the GIL alone change: a lock of another kind may have been held when the process was forked.
     pub(crate) fn in_child(&self) -> Self {
         let identity =
-            self.identity.in_child(std::os::unix::process::parent_id(), &command_line("self"), forks_workers_now());
+            self.identity.in_child(std::os::unix::process::parent_id(), &command_line("self"), forked_worker().is_some());
         let host = Host {
             command: self.command.clone(),
             identity,

@@ -9,3 +9,4 @@ pub(crate) mod module;
 pub(crate) mod moments;
 pub(crate) mod prefork;
 pub(crate) mod snapshots;
+pub(crate) mod training;

@@ -90,6 +90,8 @@ mod _agent {
         collect_snapshot, prefers_snapshot, snapshot_cancel, snapshot_figures, snapshot_launch, snapshot_look,
         snapshot_reap,
     };
+    #[pymodule_export]
+    use crate::python::training::batch;
 
     use pyo3::exceptions::PyImportError;
     use pyo3::prelude::*;
@@ -237,6 +239,7 @@ fn before_fork(py: Python<'_>) {
 fn after_fork_in_parent() {
     alloc::exact::after_fork_in_parent();
     let Some(agent) = current() else { return };
+    agent.after_fork_in_parent();
     if agent.interpreter.version.counts_threads_after_fork_hooks() {
         RESUME.store(true, Ordering::Relaxed);
         // Where it cannot be called, the next collection or status report resumes.

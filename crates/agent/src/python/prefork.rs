@@ -1,38 +1,50 @@
-//! Workers of pre-fork servers: what such a child inherits is frozen in it, so that its collections do not write to the
-//! pages that it shares with its parent.
+//! Workers of pre-fork servers, of loaders and of pools: what such a child inherits is frozen in it, so that its collections
+//! do not write to the pages that it shares with its parent.
 //!
 //! It is frozen in the child, first thing after the fork. That costs a handful of pages and leaves the parent as it was.
 
 use std::cell::Cell;
 
 use neurogc_policy::{CollectionControl, policy};
+use neurogc_wire::workers::WorkerKind;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::lifecycle::agent::Agent;
 use crate::python::module::current;
 
+/// What a thread forks while it forks workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForkedWorker {
+    pub(crate) kind: WorkerKind,
+    /// Whether it keeps what it inherits.
+    shares: bool,
+}
+
 thread_local! {
-    /// Whether what this thread forks now is a worker. The thread is the one that goes on in the child.
-    static FORKS_WORKERS: Cell<bool> = const { Cell::new(false) };
+    /// What this thread forks now. The thread is the one that goes on in the child.
+    static FORKS: Cell<Option<ForkedWorker>> = const { Cell::new(None) };
 }
 
-/// The calling thread forks workers of a pre-fork server from now on, or no longer. True when they would share the heap.
+/// The calling thread forks workers from now on, or no longer: of a kind, and with or without much to be shared. True when
+/// they would share the heap.
 #[pyfunction]
-pub(crate) fn forks_workers(py: Python<'_>, begins: bool) -> bool {
-    FORKS_WORKERS.set(begins);
-    begins && current().is_some_and(|agent| shares_heap(py, &agent).unwrap_or(false))
+#[pyo3(signature = (begins, kind="server", shares=true))]
+pub(crate) fn forks_workers(py: Python<'_>, begins: bool, kind: &str, shares: bool) -> bool {
+    let kind = WorkerKind::ALL.into_iter().find(|known| known.name() == kind).unwrap_or_default();
+    FORKS.set(begins.then_some(ForkedWorker { kind, shares }));
+    begins && shares && current().is_some_and(|agent| shares_heap(py, &agent).unwrap_or(false))
 }
 
-/// Whether the calling thread forks workers now, or was forked as one.
-pub(crate) fn forks_workers_now() -> bool {
-    FORKS_WORKERS.get()
+/// What the calling thread forks now, or was forked as; nothing where that is no worker.
+pub(crate) fn forked_worker() -> Option<ForkedWorker> {
+    FORKS.get()
 }
 
 /// In a forked child, before the program runs there: freezes what was inherited, if this is a worker.
 pub(crate) fn share_heap(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     // Asked here and not before the fork, because the server's own hooks may have frozen the heap meanwhile.
-    if FORKS_WORKERS.replace(false) && shares_heap(py, agent)? {
+    if FORKS.take().is_some_and(|worker| worker.shares) && shares_heap(py, agent)? {
         agent.actor.loans.freeze(&agent.vm(py)).map_err(PyRuntimeError::new_err)?;
     }
     Ok(())

@@ -4,41 +4,74 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use neurogc_wire::status::Child;
+use neurogc_wire::workers::WorkerMemory;
 
 use super::process::kilobytes;
 use super::seldom::Seldom;
+use super::workers::{Rollup, WorkerForks, as_worker};
 
 /// A tree larger than this is cut.
 const MOST: usize = 256;
 
-/// The proportional memory of processes, which the kernel adds up page by page while it holds up the process.
-pub(crate) type Proportions = HashMap<u32, Seldom<Option<u64>>>;
+/// What the kernel adds up page by page while it holds up the process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Proportion {
+    pss: Option<u64>,
+    worker: Option<WorkerMemory>,
+}
 
-/// All descendants of a process, parents before their children.
-pub(crate) fn children_of(pid: u32, proportions: &mut Proportions) -> Vec<Child> {
-    let all = tree_of(pid, proportions);
+/// The proportions of processes that were looked at.
+pub(crate) type Proportions = HashMap<u32, Seldom<Proportion>>;
+
+/// Looks at the processes below one.
+struct Look<'l> {
+    pid: u32,
+    proportions: &'l mut Proportions,
+    forks: &'l WorkerForks,
+}
+
+/// All descendants of this process, parents before their children.
+pub(crate) fn children_of(pid: u32, proportions: &mut Proportions, forks: &WorkerForks) -> Vec<Child> {
+    let all = Look { pid, proportions, forks }.tree();
     proportions.retain(|pid, _| all.iter().any(|child| child.pid == *pid));
     all
 }
 
-fn tree_of(pid: u32, proportions: &mut Proportions) -> Vec<Child> {
-    let mut all: Vec<Child> = Vec::new();
-    let mut known = HashSet::from([pid]);
-    let mut parents = vec![pid];
-    while let Some(parent) = parents.pop() {
-        for child in direct_children(parent) {
-            if all.len() == MOST {
-                return all;
-            }
-            if known.insert(child)
-                && let Some(child) = look_at(child, parent, proportions)
-            {
-                parents.push(child.pid);
-                all.push(child);
+impl Look<'_> {
+    fn tree(&mut self) -> Vec<Child> {
+        let mut all: Vec<Child> = Vec::new();
+        let mut known = HashSet::from([self.pid]);
+        let mut parents = vec![self.pid];
+        while let Some(parent) = parents.pop() {
+            for child in direct_children(parent) {
+                if all.len() == MOST {
+                    return all;
+                }
+                if known.insert(child)
+                    && let Some(child) = self.look_at(child, parent)
+                {
+                    parents.push(child.pid);
+                    all.push(child);
+                }
             }
         }
+        all
     }
-    all
+
+    fn look_at(&mut self, pid: u32, ppid: u32) -> Option<Child> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let command = status.lines().find_map(|line| line.strip_prefix("Name:")).map_or("", str::trim).to_owned();
+        // A zombie has no memory.
+        let rss = kilobytes(&status, "VmRSS:").unwrap_or(0);
+        let forks = (ppid == self.pid).then_some(self.forks);
+        let Proportion { pss, worker } = self.proportions.entry(pid).or_default().get(|_| {
+            let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
+            let rollup = text.and_then(|text| Rollup::parse(&text));
+            let worker = rollup.zip(forks).and_then(|(rollup, forks)| as_worker(pid, rollup, forks));
+            Proportion { pss: rollup.map(|rollup| rollup.pss), worker }
+        });
+        Some(Child { pid, ppid, command, rss, pss, worker })
+    }
 }
 
 /// How many children a process has itself, those that have ended and were not waited for among them.
@@ -55,18 +88,6 @@ fn direct_children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-fn look_at(pid: u32, ppid: u32, proportions: &mut Proportions) -> Option<Child> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let command = status.lines().find_map(|line| line.strip_prefix("Name:")).map_or("", str::trim).to_owned();
-    // A zombie has no memory.
-    let rss = kilobytes(&status, "VmRSS:").unwrap_or(0);
-    let pss = proportions
-        .entry(pid)
-        .or_default()
-        .get(|_| kilobytes(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Pss:"));
-    Some(Child { pid, ppid, command, rss, pss })
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
@@ -76,7 +97,7 @@ mod tests {
     fn a_child_and_its_child_are_found() {
         let mut shell = std::process::Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
         let found = loop {
-            let found = children_of(shell.id(), &mut Proportions::new());
+            let found = children_of(shell.id(), &mut Proportions::new(), &WorkerForks::default());
             if found.iter().any(|child| child.command == "sleep") {
                 break found;
             }

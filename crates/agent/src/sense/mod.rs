@@ -19,3 +19,5 @@ pub(crate) mod slowest;
 pub(crate) mod spans;
 pub(crate) mod stall_log;
 pub(crate) mod stalls;
+pub(crate) mod training;
+pub(crate) mod workers;

@@ -8,6 +8,7 @@ use std::path::Path;
 use neurogc_wire::status::{Cpu, Io, Memory, Net};
 
 use super::cgroup;
+use super::workers::Rollup;
 use crate::sys::native::{monotonic_ns, process_cpu_ns};
 
 /// How much of a core `smaps_rollup` may cost: it is read again after this many times what the last read took.
@@ -95,16 +96,11 @@ impl ProcessReader {
             self.limit_due = now + ROLLUP_SOONEST_NS;
         }
         if now >= self.rollup_due {
-            let rollup = read_slowly("/proc/self/smaps_rollup");
-            memory.pss = rollup.as_deref().and_then(|text| kilobytes(text, "Pss:"));
-            memory.uss = rollup.as_deref().and_then(|text| {
-                Some(
-                    kilobytes(text, "Private_Clean:")?
-                        + kilobytes(text, "Private_Dirty:")?
-                        + kilobytes(text, "Private_Hugetlb:").unwrap_or(0),
-                )
-            });
-            memory.huge_pages = rollup.as_deref().and_then(|text| kilobytes(text, "AnonHugePages:"));
+            let text = read_slowly("/proc/self/smaps_rollup");
+            let rollup = text.as_deref().and_then(Rollup::parse);
+            memory.pss = rollup.map(|rollup| rollup.pss);
+            memory.uss = rollup.map(|rollup| rollup.private);
+            memory.huge_pages = text.as_deref().and_then(|text| kilobytes(text, "AnonHugePages:"));
             self.rollup_took = monotonic_ns() - now;
             self.rollup_due = now + (self.rollup_took * ROLLUP_RARITY).max(ROLLUP_SOONEST_NS);
         }
@@ -192,6 +188,11 @@ fn parse_net(text: &str) -> Net {
         net.sent_bytes += numbers.get(8).copied().unwrap_or(0);
     }
     net
+}
+
+/// The memory of this process, which the kernel takes a while to add up.
+pub(crate) fn own_rollup() -> Option<Rollup> {
+    Rollup::parse(&read_slowly("/proc/self/smaps_rollup")?)
 }
 
 pub(super) fn kilobytes(text: &str, name: &str) -> Option<u64> {

@@ -13,6 +13,7 @@ pub(crate) mod native;
 pub(crate) mod outlet;
 pub(crate) mod pace;
 pub(crate) mod page;
+pub(crate) mod pagemap;
 pub(crate) mod residency;
 pub(crate) mod sockets;
 pub(crate) mod threads;

@@ -113,10 +113,17 @@ pub(crate) fn process_cpu_ns() -> u64 {
 
 /// How long ago this process was made; exec does not change that.
 pub(crate) fn process_age_ns() -> Option<u64> {
-    const TICK_NS: u64 = 10_000_000;
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let began = stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(19)?.parse::<u64>().ok()?;
-    Some(boot_ns().saturating_sub(began * TICK_NS))
+    Some(boot_ns().saturating_sub(started_ns("self")?))
+}
+
+/// The kernel tells when a process was started in steps of this.
+pub(crate) const START_STEP_NS: u64 = 10_000_000;
+
+/// When a process was started, in nanoseconds since the machine was.
+pub(crate) fn started_ns(pid: &str) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let steps = stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(19)?.parse::<u64>().ok()?;
+    Some(steps * START_STEP_NS)
 }
 
 /// Time since the machine was started, in nanoseconds.

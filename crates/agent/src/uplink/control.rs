@@ -212,6 +212,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Err(reason) => Answer::Refused(reason.to_owned()),
         },
         Ask::Follow => Answer::Following,
+        Ask::Children => Answer::Children(Box::new(lock(&agent.growth).children(agent))),
         Ask::Verdict => Answer::Verdict(Box::new(lock(&agent.growth).report())),
         Ask::MemoryChange(since_s) => Answer::MemoryChange(Box::new(lock(&agent.growth).change(since_s))),
         Ask::Sites(since) => match agent.site_table(since) {

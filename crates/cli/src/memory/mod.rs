@@ -3,6 +3,7 @@
 
 pub(crate) mod breakdown;
 pub(crate) mod changes;
+pub(crate) mod children;
 pub(crate) mod diagnosis;
 pub(crate) mod listing;
 pub(crate) mod since;

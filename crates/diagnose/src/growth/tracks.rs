@@ -86,6 +86,11 @@ impl<K: Eq + Hash + Clone, F> Tracks<K, F> {
         true
     }
 
+    /// Forgets what is gone.
+    pub fn retain(&mut self, is_there: impl Fn(&K) -> bool) {
+        self.kept.retain(|key, _| is_there(key));
+    }
+
     /// Notes for everything that was not seen at this moment that it has this value.
     pub fn rest_is(&mut self, at_s: f64, value: f64) {
         self.kept.values_mut().filter(|track| track.seen_s < at_s).for_each(|track| track.series.push(at_s, value));

@@ -76,7 +76,9 @@ pub(super) fn look<'j>(
         }
     }
     let children = all.of_process(ProcessFigure::ChildrenBytes);
-    if children.is_rising() && !all.of_process(ProcessFigure::Children).is_rising() {
+    // Workers are told apart, by `workers`.
+    let is_known = !all.evidence.workers.is_empty();
+    if !is_known && children.is_rising() && !all.of_process(ProcessFigure::Children).is_rising() {
         let rate = children.rate.middle;
         let what = format!(
             "the memory of child processes grows by {}; it is {} now",

@@ -1,13 +1,16 @@
 //! What is known of a process's memory over time. An agent fills it, and so can a hub or a replay.
 
 use neurogc_wire::breakdown::Breakdown;
+use neurogc_wire::workers::WorkerMemory;
 
+use crate::growth::tracks::Track;
 use crate::growth::{FigureSeries, Tracks};
 
 /// How many things of each sort are followed.
 const SITES: usize = 64;
 const TYPES: usize = 40;
 const CONTAINERS: usize = 64;
+const WORKERS: usize = 64;
 
 /// Figures of the whole process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +141,46 @@ pub struct ContainerFacts {
     pub bound: Option<u64>,
 }
 
+/// A worker that the process has forked; its series is what it has copied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkerFacts {
+    /// Its memory.
+    pub memory: WorkerMemory,
+    /// Batches that were delivered so far, by all workers.
+    pub batches: u64,
+    /// What it has allocated itself, over time.
+    pub own: FigureSeries,
+    /// When it was first looked at, with its memory and the batches then.
+    pub first: (f64, WorkerMemory, u64),
+}
+
+/// A worker that is followed.
+pub type WorkerTrack = Track<WorkerFacts>;
+
+impl WorkerFacts {
+    /// A worker that is looked at for the first time.
+    #[must_use]
+    pub fn new(at_s: f64, memory: WorkerMemory, batches: u64) -> Self {
+        let mut facts = Self { first: (at_s, memory, batches), ..Self::default() };
+        facts.note(at_s, memory, batches);
+        facts
+    }
+
+    /// Takes in another look.
+    pub fn note(&mut self, at_s: f64, memory: WorkerMemory, batches: u64) {
+        (self.memory, self.batches) = (memory, batches);
+        self.own.push(at_s, memory.own as f64);
+    }
+
+    /// By how much the copied part has grown for each batch since the first look; nothing where there was none.
+    #[must_use]
+    pub fn copied_per_batch(&self) -> Option<f64> {
+        let (_, memory, batches) = self.first;
+        let more = self.batches.saturating_sub(batches);
+        (more > 0).then(|| (self.memory.copied as f64 - memory.copied as f64) / more as f64)
+    }
+}
+
 /// What is known of the collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CollectorFacts {
@@ -168,6 +211,10 @@ pub struct MemoryEvidence {
     pub types: Tracks<String, TypeFacts>,
     /// Containers by name: lengths.
     pub containers: Tracks<String, ContainerFacts>,
+    /// Workers by process id: what they have copied.
+    pub workers: Tracks<u32, WorkerFacts>,
+    /// What workers can share with the process: its resident memory that comes from no file.
+    pub inheritable: u64,
     process: Vec<FigureSeries>,
 }
 
@@ -183,6 +230,8 @@ impl Default for MemoryEvidence {
             sites: Tracks::new(SITES),
             types: Tracks::new(TYPES),
             containers: Tracks::new(CONTAINERS),
+            workers: Tracks::new(WORKERS),
+            inheritable: 0,
             process: vec![FigureSeries::default(); ProcessFigure::ALL.len()],
         }
     }

@@ -103,6 +103,13 @@ pub fn teaching(kind: FindingKind) -> Option<Teaching> {
             "Build what lives long before what lives short, or do large one-time work in a child process.",
             "docs/leaks.md#pymalloc-pinned",
         ),
+        FindingKind::DataloaderCopies => (
+            "workers copy what they inherit: to read a Python object is to write its reference count, and the kernel copies \
+             the whole page for that",
+            "Keep the data as one array, not as many objects: a tensor, numpy, pyarrow or datasets; or np.memmap; or load it \
+             in the worker (worker_init_fn, IterableDataset); or use fewer workers. spawn copies all at once.",
+            "docs/training.md#memory-of-workers",
+        ),
         FindingKind::Growing => (
             "",
             "Ask again later: the longer it was watched, the surer the verdict.",

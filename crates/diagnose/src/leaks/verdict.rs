@@ -6,7 +6,7 @@ use neurogc_wire::memory_verdict::{EvidenceSeries, ExplainedFinding, MemoryLimit
 use super::evidence::{MemoryEvidence, ProcessFigure, SiteFacts};
 use super::holders::OpenSite;
 use super::judged::{AllJudged, Judged, rate};
-use super::{allocators, calm, counts, holders, joined, kinds};
+use super::{allocators, calm, counts, holders, joined, kinds, workers};
 use crate::words;
 
 /// How sure findings are.
@@ -34,6 +34,7 @@ pub fn diagnose_memory(evidence: &MemoryEvidence) -> MemoryVerdict {
     let more = allocators::growth(&all, &mut open, &findings);
     findings.extend(more);
     findings.extend(allocators::kept(&all));
+    findings.extend(workers::look(&all));
     findings.sort_by(|one, other| {
         let order = |it: &ExplainedFinding| (it.finding.confidence, it.finding.rate_bytes_h);
         let (one, other) = (order(one), order(other));
@@ -133,6 +134,7 @@ impl Draft {
         let lead = match (self.kind.is_growth(), finding.certainty()) {
             (true, "possible") => "Possible leak".to_owned(),
             (true, sure) => format!("Leak, {sure}"),
+            (false, sure) if self.kind == FindingKind::DataloaderCopies => format!("Copies, {sure}"),
             (false, _) if self.kind == FindingKind::Growing => "Growing, too early to tell".to_owned(),
             (false, sure) => format!("Fragmentation, {sure}"),
         };

@@ -1,5 +1,6 @@
 //! `neurogc memory`: what is the matter with the memory of a process, and where live memory was allocated.
 
+mod children;
 pub(crate) mod diff;
 pub(crate) mod flame;
 pub(crate) mod record;
@@ -33,7 +34,7 @@ const TOP: usize = 5;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_help = "Examples:\n  neurogc memory 4242\n  neurogc memory 4242 --why 1\n  neurogc memory 4242 --since 1h\n  \
-                  neurogc memory 4242 --watch\n  neurogc memory 4242 --watch 30 --json >> memory.jsonl\n  \
+                  neurogc memory 4242 --watch\n  neurogc memory 4242 --children\n  neurogc memory 4242 --watch 30 --json >> memory.jsonl\n  \
                   neurogc memory sites 4242 --since 10m\n  \
                   neurogc memory flame 4242 -o live.html\n  neurogc memory record 4242 --for 60s -o before.pb.gz\n  \
                   neurogc memory diff before.pb.gz after.pb.gz"
@@ -51,6 +52,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "5", value_parser = figures::seconds)]
     #[arg(conflicts_with = "why")]
     watch: Option<u32>,
+    /// Show the memory of the process and of everything below it: what workers still share, have copied and have allocated
+    #[arg(long, conflicts_with_all = ["since", "watch", "why"])]
+    children: bool,
     /// Explain a finding, by its number in the verdict: the series that it was made from
     #[arg(long, value_name = "N", conflicts_with = "since")]
     why: Option<usize>,
@@ -75,6 +79,12 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
         Some(Verb::Diff(arguments)) => diff::run(&arguments, out),
         None => {
             let subject = arguments.subject.ok_or_else(|| Failure::usage("name a process"))?;
+            if arguments.children {
+                let Subject::Process(pid) = subject else {
+                    return Err(Failure::usage("--children is for a process: a file knows of no others"));
+                };
+                return children::show(pid, arguments.json, out);
+            }
             match (&subject, arguments.why) {
                 (Subject::Process(pid), Some(number)) => verdict::why(*pid, number, arguments.json, out),
                 (Subject::Process(pid), None) => match arguments.watch {

@@ -4,4 +4,5 @@ mod aside;
 mod healthy;
 mod leaking;
 mod words;
+mod workers;
 mod world;

@@ -25,7 +25,8 @@ pub(crate) const FINDINGS: &[Figure] = &[
         "`nothing`, `too_early`, `gc`, `gil_native`, `python`, `cpu_starved`, `unknown`, `queueing`, `memory_over_goal`, \
          `degraded`, `growing`, or a [kind of leak](leaks.md): `unbounded_container`, `unbounded_cache`, `callbacks`, \
          `stored_exceptions`, `logging`, `contexts`, `modules`, `tasks`, `threads`, `descriptors`, `children`, \
-         `cyclic_garbage`, `python_growth`, `native_growth`, `arena_explosion`, `malloc_free`, `pymalloc_pinned`.",
+         `cyclic_garbage`, `python_growth`, `native_growth`, `arena_explosion`, `malloc_free`, `pymalloc_pinned`, \
+         `dataloader_copies`.",
     ),
     item!("findings[].confidence").latest(Unit::Ratio, "How sure it is, from 0 to 1").across(Across::Apart),
     item!("findings[].text").text("What is the matter, as a sentence with its number and its place"),

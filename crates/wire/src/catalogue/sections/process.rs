@@ -109,6 +109,15 @@ pub(crate) const PROCESS: &[Figure] = &[
     item!("children[].command").text("The command's name"),
     item!("children[].rss").peak(Unit::Bytes, CHILDREN_MEMORY),
     item!("children[].pss").peak(Unit::Bytes, CHILDREN_MEMORY),
+    item!("children[].worker.kind")
+        .text("What forked it, if it is a worker")
+        .note("`server`, `dataloader` or `pool`. The parts are measured as rarely as the proportional set."),
+    item!("children[].worker.shared").latest(Unit::Bytes, "What it shares with others").across(Across::Apart),
+    item!("children[].worker.shared_pss").latest(Unit::Bytes, "Its proportional part of that").across(Across::Apart),
+    item!("children[].worker.copied")
+        .latest(Unit::Bytes, "What it inherited and has for itself now, because it was written to")
+        .across(Across::Apart),
+    item!("children[].worker.own").latest(Unit::Bytes, "What it has allocated itself").across(Across::Apart),
 ];
 
 /// Where live memory was allocated.

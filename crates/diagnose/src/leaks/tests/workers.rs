@@ -1,0 +1,60 @@
+//! Workers that copy what they inherit, and workers that leak.
+
+use neurogc_wire::finding::FindingKind;
+use neurogc_wire::memory_verdict::ExplainedFinding;
+use neurogc_wire::workers::{WorkerKind, WorkerMemory};
+
+use super::super::{ContainerFacts, MemoryEvidence, ProcessFigure, WorkerFacts, diagnose_memory};
+
+const MIB: u64 = 1 << 20;
+
+/// What is found of workers in an hour, where each has copied and allocated so much after so many seconds.
+fn found(kind: WorkerKind, workers: u32, memory: impl Fn(u32, f64) -> (u64, u64)) -> Vec<ExplainedFinding> {
+    let mut evidence = MemoryEvidence { inheritable: 1500 * MIB, ..MemoryEvidence::default() };
+    for look in 0..240_u32 {
+        let at_s = f64::from(look) * 15.0;
+        evidence.push(ProcessFigure::Rss, at_s, 2e9);
+        for pid in 1..=workers {
+            let (copied, own) = memory(pid, at_s);
+            let memory = WorkerMemory { kind, copied, own, ..WorkerMemory::default() };
+            let batches = u64::from(look) * 100;
+            let known = evidence.workers.push(&pid, at_s, copied as f64, |facts| facts.note(at_s, memory, batches));
+            if !known {
+                evidence.workers.follow(pid, None, at_s, copied as f64, WorkerFacts::new(at_s, memory, batches));
+            }
+        }
+    }
+    let facts = |kind: &str| ContainerFacts { kind: kind.to_owned(), bytes: 20_000_000, bound: None };
+    for (name, kind, entries) in [("data.VOCAB", "dict", 500_000.0), ("data.small", "list", 400.0)] {
+        evidence.containers.follow(name.to_owned(), None, 3600.0, entries, facts(kind));
+    }
+    let findings = diagnose_memory(&evidence).findings;
+    findings.into_iter().filter(|it| it.finding.kind.is_leak()).collect()
+}
+
+#[test]
+fn copies_are_told_with_their_reason() {
+    let copied = |_: u32, at_s: f64| (300 * MIB + (at_s / 15.0) as u64 * 100 * 1024, 50 * MIB);
+    let found = found(WorkerKind::Dataloader, 4, copied);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let finding = &found[0].finding;
+    assert_eq!((finding.kind, finding.holder.as_str()), (FindingKind::DataloaderCopies, "data.VOCAB"));
+    assert!(finding.is_alarm() && finding.bytes == 4 * (300 * MIB + 239 * 100 * 1024));
+    insta::assert_snapshot!(finding.text);
+}
+
+#[test]
+fn few_copies_and_those_of_a_server_are_no_finding() {
+    assert_eq!(found(WorkerKind::Dataloader, 4, |_, _| (10 * MIB, 50 * MIB)), []);
+    assert_eq!(found(WorkerKind::Server, 4, |_, _| (600 * MIB, 50 * MIB)), []);
+}
+
+#[test]
+fn a_worker_that_leaks_is_told_from_the_others() {
+    let leaking = |pid: u32, at_s: f64| (0, 50 * MIB + if pid == 3 { (at_s * 50_000.0) as u64 } else { 0 });
+    let found = found(WorkerKind::Dataloader, 4, leaking);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let finding = &found[0].finding;
+    assert_eq!((finding.kind, finding.holder.as_str(), finding.is_alarm()), (FindingKind::Children, "worker 3", true));
+    insta::assert_snapshot!(finding.text);
+}
