@@ -181,10 +181,8 @@ impl FindingKind {
     /// Whether it says that something grows that should not, or takes memory that it does not need.
     #[must_use]
     pub fn is_leak(self) -> bool {
-        self.is_growth() || matches!(
-                self,
-                Self::ArenaExplosion | Self::MallocFree | Self::PymallocPinned | Self::DataloaderCopies
-            )
+        self.is_growth()
+            || matches!(self, Self::ArenaExplosion | Self::MallocFree | Self::PymallocPinned | Self::DataloaderCopies)
     }
 
     /// Whether it says that something grows that should not.

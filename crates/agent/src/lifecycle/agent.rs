@@ -38,7 +38,7 @@ use crate::sense::children::{Proportions, children_of};
 use crate::sense::frozen::Frozen;
 use crate::sense::hooks::Hooks;
 use crate::sense::process::ProcessReader;
-use crate::sense::training::TrainingProgress;
+use crate::sense::training::LoopProgress;
 use crate::sense::workers::WorkerForks;
 use crate::snapshot::SnapshotRunner;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
@@ -104,7 +104,7 @@ pub(crate) struct Agent {
     /// What status reports remember from one to the next, because it is dear to read.
     pub(crate) proportions: Mutex<Proportions>,
     /// How far a training loop has come.
-    pub(crate) training: TrainingProgress,
+    pub(crate) training: LoopProgress,
     /// The workers that were forked.
     pub(crate) worker_forks: Mutex<WorkerForks>,
     pub(crate) frozen: Mutex<Frozen>,
@@ -180,7 +180,7 @@ impl Agent {
             breakdown: Mutex::new(BreakdownReader::new(installed)),
             trimming: Mutex::default(),
             proportions: Mutex::default(),
-            training: TrainingProgress::default(),
+            training: LoopProgress::default(),
             worker_forks: Mutex::default(),
             frozen: Mutex::default(),
             pid: std::process::id(),
@@ -322,8 +322,11 @@ impl Agent {
     /// The agent of a forked child: the same settings, and empty books. Of the parent's agent only that is read which
     /// threads with the GIL alone change: a lock of another kind may have been held when the process was forked.
     pub(crate) fn in_child(&self) -> Self {
-        let identity =
-            self.identity.in_child(std::os::unix::process::parent_id(), &command_line("self"), forked_worker().is_some());
+        let identity = self.identity.in_child(
+            std::os::unix::process::parent_id(),
+            &command_line("self"),
+            forked_worker().is_some(),
+        );
         let host = Host {
             command: self.command.clone(),
             identity,

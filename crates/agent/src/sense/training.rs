@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How far the training loop of this process has come.
 #[derive(Debug, Default)]
-pub(crate) struct TrainingProgress {
+pub(crate) struct LoopProgress {
     batches: AtomicU64,
 }
 
-impl TrainingProgress {
+impl LoopProgress {
     /// A loader has delivered a batch.
     pub(crate) fn batch(&self) {
         self.batches.fetch_add(1, Ordering::Relaxed);

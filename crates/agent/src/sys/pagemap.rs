@@ -47,8 +47,12 @@ pub(crate) fn parted(one: &mut PageMap, other: &mut PageMap, ranges: &[Range<usi
     for range in ranges {
         for address in range.clone().step_by(AT_ONCE * page_size()) {
             let pages = ((range.end - address) / page_size()).min(AT_ONCE);
-            let own: Vec<usize> =
-                one.entries(address, pages)?.enumerate().filter(|(_, entry)| is_own(*entry)).map(|(at, _)| at).collect();
+            let own: Vec<usize> = one
+                .entries(address, pages)?
+                .enumerate()
+                .filter(|(_, entry)| is_own(*entry))
+                .map(|(at, _)| at)
+                .collect();
             if own.is_empty() {
                 continue;
             }

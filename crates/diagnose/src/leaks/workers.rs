@@ -63,7 +63,7 @@ fn copies(all: &AllJudged<'_>, kind: WorkerKind, workers: &[(&u32, &WorkerTrack)
     let reasons = reasons(all);
     if !reasons.is_empty() {
         let named: Vec<_> = reasons.iter().map(|(_, shown)| shown.as_str()).collect();
-        what.push_str(&format!("; the parent's largest containers of Python objects are {}", named.join(" and ")));
+        what.push_str(&format!("; large containers of Python objects in the parent: {}", named.join(", ")));
     }
     let mut evidence = Vec::new();
     let (mut rate, mut since_s) = (0.0, f64::INFINITY);
@@ -94,15 +94,11 @@ const SCALE: Scale = Scale { least: 8.0 * MIB, least_share: 0.02, z: 2.6, grain:
 /// The parent's largest containers of Python objects, which workers write to when they only read them: name, and what is
 /// said of each.
 fn reasons(all: &AllJudged<'_>) -> Vec<(String, String)> {
-    let mut large: Vec<_> = all
-        .containers
-        .iter()
-        .filter(|it| !is_nameless(it.name) && it.growth.now >= REASON_ENTRIES)
-        .collect();
+    let mut large: Vec<_> =
+        all.containers.iter().filter(|it| !is_nameless(it.name) && it.growth.now >= REASON_ENTRIES).collect();
     large.sort_by(|one, other| other.growth.now.total_cmp(&one.growth.now).then(one.name.cmp(other.name)));
-    let shown = |entries: f64, name: &str, kind: &str| {
-        format!("{name} ({kind} of {} entries)", words::count(entries as u64))
-    };
+    let shown =
+        |entries: f64, name: &str, kind: &str| format!("{name} ({kind} of {} entries)", words::count(entries as u64));
     large
         .into_iter()
         .take(REASONS)

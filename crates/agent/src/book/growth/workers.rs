@@ -63,8 +63,7 @@ impl GrowthBook {
         let kept = self.kept.get_or_insert_default();
         kept.note_workers(agent, at_s, &children);
         kept.judge();
-        let is_of_children =
-            |it: &Finding| matches!(it.kind, FindingKind::DataloaderCopies | FindingKind::Children);
+        let is_of_children = |it: &Finding| matches!(it.kind, FindingKind::DataloaderCopies | FindingKind::Children);
         let findings = kept.report.findings.iter().map(|it| it.finding.clone()).filter(is_of_children).collect();
         let below: u64 = children.iter().map(|child| child.pss.unwrap_or(child.rss)).sum();
         ChildrenReport {
