@@ -1,7 +1,9 @@
 """What an independent client measures beside what a status report says: p50, p95, p99 and p99.9, by server and by trouble.
 
     python bench/latency.py [--only uvicorn] [--trouble gc] [--seconds 20] [--json FILE]
-    python bench/latency.py --save FILE…        puts the results of such runs into the table of docs/benchmarks.md
+    python bench/latency.py --save FILE… [--measured WORDS]
+                                                puts the results of such runs into the table of docs/benchmarks.md; WORDS say
+                                                when and where they were measured, if not today on this machine
 
 The client is an open loop (crates/load, example `open_loop`): a latency counts from the moment at which the request was meant
 to be sent. Needs the built package (make build), the built example and the servers in this interpreter. A server that is not
@@ -226,10 +228,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--save", type=Path, nargs="+")
+    parser.add_argument("--measured")
     options = parser.parse_args()
     if options.save:
         for file in options.save:
-            measured = results.today(at=file.stat().st_mtime)
+            measured = options.measured or results.today(at=file.stat().st_mtime)
             results.save("latency", "python bench/latency.py", COLUMNS, rows(json.loads(file.read_text())), keys=2,
                          measured=measured)
         return

@@ -30,6 +30,9 @@ const QUEUE: usize = if cfg!(test) { 128 } else { 2048 };
 /// a tick, in which the kernel counts.
 const CALM_NS: u64 = 2_000_000;
 
+/// For a request about whose thread nothing is known: no time that it worked follows from this.
+const NOTHING_SERVED: ((u64, u64), u64) = ((0, 0), u64::MAX);
+
 thread_local! {
     /// When the kernel last said that a request of this thread has not waited.
     static CALM_AT: Cell<u64> = const { Cell::new(0) };
@@ -166,7 +169,8 @@ impl Hooks {
         {
             at = at.saturating_sub(since_sent(told, at.saturating_sub(open.began)));
         }
-        SERVED.set(((open.began, at), thread_cpu_ns()));
+        // Where the kernel was not asked, it is not asked for the next request either, or too late for this to matter.
+        SERVED.set(peer.map_or(NOTHING_SERVED, |_| ((open.began, at), thread_cpu_ns())));
         self.push(HookEvent::End { at, open, route });
         // Only now: what is not in flight any more can be counted.
         self.in_flight.fetch_sub(1, Ordering::Release);
