@@ -164,6 +164,34 @@ assert not imported, imported
 """)
 
 
+def test_objects_that_keep_arenas_are_told_by_type():
+    snap(CENSUS + """
+class Row:
+    __slots__ = ("name", "value")
+    def __init__(self, number):
+        self.name, self.value = f"row {number}", number * 1.5
+
+wave = [Row(number) for number in range(700_000)]
+kept = wave[::2000]
+del wave
+deadline = time.monotonic() + 20
+# The arenas are read when a status is asked for, and the next census looks at what lies in those that are sparse.
+while neurogc.status()["memory"]["breakdown"]["python_sparse_free"] < 48 << 20:
+    assert time.monotonic() < deadline, neurogc.status()["memory"]["breakdown"]
+    time.sleep(0.1)
+found = census()
+while not found["pins"]:
+    assert time.monotonic() < deadline, found
+    found = census()
+pins = {row["type"]: row["count"] for row in found["pins"]}
+assert 0.9 * len(kept) <= pins["__main__.Row"] <= len(kept), pins
+# Their names and numbers lie there, too.
+assert 0.5 * len(kept) <= pins["str"] and 0.5 * len(kept) <= pins["float"] <= 1.2 * len(kept), pins
+assert found["pinned"] >= sum(pins.values()), found
+nothing_is_left()
+""")
+
+
 def test_garbage_is_not_counted():
     snap(CENSUS + """
 garbage(20_000)

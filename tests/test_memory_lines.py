@@ -115,7 +115,7 @@ for _ in range(2):
 near(by_text(fails)["block = bytearray(100_000)"].change, 800_000)
 assert fails.memory.calls == 8
 from neurogc import _lines
-assert not _lines._profiler.running and _lines._profiler.open == 0
+assert _lines._profiler.book.running() == 0 and _lines._profiler.open == 0
 """)
 
 

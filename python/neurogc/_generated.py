@@ -89,6 +89,8 @@ REPORT = {
         "compared_s": 0.0,
         "containers": [],
         "objects": 0,
+        "pinned": 0,
+        "pins": [],
         "types": [],
     },
     "children": [],

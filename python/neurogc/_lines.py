@@ -22,8 +22,8 @@ class LineFigures:
 
     __slots__ = ("change", "peak", "times")
 
-    def __init__(self):
-        self.change = self.peak = self.times = 0
+    def __init__(self, change=0, peak=0, times=0):
+        self.change, self.peak, self.times = change, peak, times
 
 
 class FunctionProfile:
@@ -33,8 +33,17 @@ class FunctionProfile:
         code = function.__code__
         self.file, self.name, self.first_line = code.co_filename, function.__qualname__, code.co_firstlineno
         self.calls = 0
-        # All lines are there before anything is counted: a dict that grows would be counted, too.
-        self.lines = {line: LineFigures() for _, _, line in code.co_lines() if line}
+        self.numbers = sorted({line for _, _, line in code.co_lines() if line})
+        # The agent's book, and the number of the function in it.
+        self.book = self.place = None
+
+    @property
+    def lines(self):
+        found = {number: LineFigures() for number in self.numbers}
+        if self.book is not None:
+            for number, *figures in self.book.figures(self.place):
+                found[number] = LineFigures(*figures)
+        return found
 
     @property
     def peak(self):
@@ -43,10 +52,12 @@ class FunctionProfile:
     def __str__(self):
         import linecache
 
-        head = f"{self.file}:{self.first_line} {self.name}(): {self.calls} call{'s' * (self.calls != 1)}, peak {size(self.peak)}"
+        lines = self.lines
+        peak = max((line.peak for line in lines.values()), default=0)
+        head = f"{self.file}:{self.first_line} {self.name}(): {self.calls} call{'s' * (self.calls != 1)}, peak {size(peak)}"
         rows = [head, f"{'LINE':>6} {'CHANGE':>10} {'PEAK':>10} {'TIMES':>8}  CODE"]
-        for number in range(self.first_line, max(self.lines, default=self.first_line) + 1):
-            line, code = self.lines.get(number), linecache.getline(self.file, number).rstrip()
+        for number in range(self.first_line, max(lines, default=self.first_line) + 1):
+            line, code = lines.get(number), linecache.getline(self.file, number).rstrip()
             if line is not None and line.times:
                 sign = "+" if line.change > 0 else ""
                 rows.append(f"{number:>6} {sign + size(line.change):>10} {size(line.peak):>10} {line.times:>8,}  {code}".rstrip())
@@ -55,23 +66,14 @@ class FunctionProfile:
         return "\n".join(rows)
 
 
-class _Running:
-    """A call that goes on: what it began with, and the figures of the line that runs."""
-
-    __slots__ = ("base", "figures", "lines", "live", "peak")
-
-    def __init__(self, profile, live):
-        self.lines, self.base, self.live, self.peak, self.figures = profile.lines, live, live, live, None
-
-
 class _Profiler:
     """Counts the lines of marked functions while one of them runs."""
 
     def __init__(self):
         self.profiles = {}
-        self.running = {}
+        self.book = None
         self.open = 0
-        self.stop = self.leave = None
+        self.stop = None
         self.pid = None
         self.refused = False
 
@@ -89,6 +91,7 @@ class _Profiler:
         if self.open == 1:
             try:
                 _counted.prepare()
+                self.open_book()
                 _native.agent.count_begin(False)
                 self.stop = _monitor(self) if sys.version_info >= (3, 12) else _trace(self)
             except RuntimeError as error:
@@ -98,73 +101,28 @@ class _Profiler:
     def end(self, error=None):
         # Frames that an exception has ended are not reported otherwise.
         at = error.__traceback__ if error is not None else None
-        while at is not None and self.leave is not None:
-            self.leave(at.tb_frame)
+        while at is not None and self.stop is not None:
+            self.book.leave(at.tb_frame)
             at = at.tb_next
         self.open -= 1
-        if self.open == 0:
-            if self.stop is not None:
-                self.stop()
-                self.stop = self.leave = None
-                _native.agent.count_end()
-            self.running.clear()
+        if self.open == 0 and self.stop is not None:
+            self.stop()
+            self.stop = None
+            _native.agent.count_end()
+            self.book.clear()
+
+    def open_book(self):
+        """Has the agent book the lines of all functions that were marked."""
+        self.book = self.book or _native.agent.LineBook()
+        for code, profile in self.profiles.items():
+            if profile.book is None:
+                profile.book, profile.place = self.book, self.book.add(code, profile.numbers)
 
     def refuse(self, error):
         """The program runs on, and one line says why nothing is counted."""
         if not self.refused:
             self.refused = True
             print(f"neurogc: profile_memory does not count: {error}", file=sys.stderr)
-
-    def events(self):
-        """What happens at a line, and at the end, a pause and the resumption of a call. They run for each line, so that they
-        are closures with few names to look up, and no call within a call."""
-        mark, running, profiles = _native.agent.count_mark, self.running, self.profiles
-
-        def line(frame, number):
-            live, peak = mark()
-            now = running.get(frame)
-            if len(running) > 1:
-                spread(peak)
-            if now is None:
-                now = running[frame] = _Running(profiles[frame.f_code], live)
-                # What this has allocated is not the function's.
-                now.base = now.live = now.peak = mark()[0]
-            else:
-                if peak > now.peak:
-                    now.peak = peak
-                figures = now.figures
-                if figures is not None:
-                    figures.change += live - now.live
-                    figures.times += 1
-                    above = now.peak - now.base
-                    if above > figures.peak:
-                        figures.peak = above
-                now.live = now.peak = live
-            now.figures = now.lines.get(number)
-
-        def spread(peak):
-            """The most that lived is that of every call that goes on."""
-            for other in running.values():
-                if peak > other.peak:
-                    other.peak = peak
-
-        def pause(frame):
-            if frame in running:
-                # The figures are booked, and what follows is no line yet.
-                line(frame, None)
-
-        def leave(frame):
-            pause(frame)
-            running.pop(frame, None)
-
-        def resume(frame):
-            now = running.get(frame)
-            if now is not None:
-                live, peak = mark()
-                spread(peak)
-                now.live = now.peak = live
-
-        return line, leave, pause, resume
 
     def print(self):
         profiles = [profile for profile in self.profiles.values() if profile.calls]
@@ -221,13 +179,12 @@ def _monitor(profiler):
     if tool is None:
         raise RuntimeError("other tools have taken all places in sys.monitoring")
     monitoring.use_tool_id(tool, "neurogc")
-    frame = sys._getframe
-    line, profiler.leave, pause, resume = profiler.events()
-    leave = profiler.leave
-    monitoring.register_callback(tool, events.LINE, lambda code, number: line(frame(1), number))
-    monitoring.register_callback(tool, events.PY_RETURN, lambda code, offset, value: leave(frame(1)))
-    monitoring.register_callback(tool, events.PY_YIELD, lambda code, offset, value: pause(frame(1)))
-    monitoring.register_callback(tool, events.PY_RESUME, lambda code, offset: resume(frame(1)))
+    book = profiler.book
+    # These are native functions: a line costs little more than the event.
+    monitoring.register_callback(tool, events.LINE, book.line)
+    monitoring.register_callback(tool, events.PY_RETURN, book.returned)
+    monitoring.register_callback(tool, events.PY_YIELD, book.yielded)
+    monitoring.register_callback(tool, events.PY_RESUME, book.resumed)
     watched = events.LINE | events.PY_RETURN | events.PY_YIELD | events.PY_RESUME
     for code in profiler.profiles:
         monitoring.set_local_events(tool, code, watched)
@@ -245,23 +202,22 @@ def _trace(profiler):
     if sys.gettrace() is not None:
         raise RuntimeError("another tool traces the program (a debugger, or coverage)")
     suspends = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-    line, profiler.leave, pause, resume = profiler.events()
-    leave, profiles = profiler.leave, profiler.profiles
+    book, profiles = profiler.book, profiler.profiles
 
     def local(frame, event, argument):
         if event == "line":
-            line(frame, frame.f_lineno)
+            book.line_in(frame, frame.f_code, frame.f_lineno)
         elif event == "return":
             if frame.f_code.co_flags & suspends:
-                pause(frame)
+                book.pause(frame)
             else:
-                leave(frame)
+                book.leave(frame)
         return local
 
     def calls(frame, event, argument):
         if frame.f_code not in profiles:
             return None
-        resume(frame)
+        book.resume(frame)
         return local
 
     sys.settrace(calls)

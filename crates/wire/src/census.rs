@@ -18,6 +18,20 @@ pub struct Census {
     pub types: Vec<CensusType>,
     /// The largest containers.
     pub containers: Vec<CensusContainer>,
+    /// Objects in arenas of CPython's allocator of which little is in use; zero where there are few such arenas.
+    pub pinned: u64,
+    /// The types that most of them have.
+    pub pins: Vec<CensusPin>,
+}
+
+/// Objects of one type that keep CPython from returning arenas.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CensusPin {
+    /// The type's name.
+    pub r#type: String,
+    /// How many there are.
+    pub count: u64,
 }
 
 /// Objects of one type.

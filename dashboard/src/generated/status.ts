@@ -128,6 +128,8 @@ export interface Census {
   types: CensusType[];
   /** The 20 largest lists, dicts, sets, deques and bytearrays. */
   containers: CensusContainer[];
+  pinned: number;
+  pins: CensusPin[];
 }
 
 export interface CensusContainer {
@@ -141,6 +143,11 @@ export interface CensusContainer {
   bytes: number;
   /** Growth of its length per hour, since the census of `compared_s` before. */
   growth: number | null;
+}
+
+export interface CensusPin {
+  type: string;
+  count: number;
 }
 
 export interface CensusType {

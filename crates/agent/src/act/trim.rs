@@ -110,7 +110,7 @@ fn give_back(enough: impl Fn() -> bool) -> Result<TrimOutcome, &'static str> {
     let unread = "/proc cannot be read";
     let (began, before) = (monotonic_ns(), resident().ok_or(unread)?);
     let text = maps::text().ok_or(unread)?;
-    let mappings = maps::parse(&text);
+    let mappings = maps::merged(&maps::parse(&text));
     let arenas = trim::find_arenas(&malloc::find_heaps(&mappings), &mappings)?;
     let trimmed = trim::trim(&arenas, enough);
     Ok(TrimOutcome {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use neurogc_wire::census::{Census, CensusContainer, CensusType};
+use neurogc_wire::census::{Census, CensusContainer, CensusPin, CensusType};
 
 use crate::snapshot::{CensusFound, Counted};
 
@@ -70,6 +70,8 @@ impl CensusBook {
             bytes: found.bytes,
             types: types.collect(),
             containers: containers.collect(),
+            pinned: found.pinned,
+            pins: found.pins.iter().map(|row| CensusPin { r#type: row.name.clone(), count: row.objects }).collect(),
         };
         if self.kept.back().is_none_or(|last| found.at.saturating_sub(last.at) >= APART_NS) {
             self.kept.push_back(Earlier::from(found));
@@ -156,6 +158,7 @@ mod tests {
             bytes: bytes + 300,
             types: vec![of("dict", 200), of("list", bytes), of("dict", 100)],
             containers: vec![container("app.cache"), container("")],
+            ..CensusFound::default()
         }
     }
 

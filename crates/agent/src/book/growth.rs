@@ -7,7 +7,7 @@ mod workers;
 
 use std::collections::HashMap;
 
-use neurogc_diagnose::leaks::{ContainerFacts, MemoryEvidence, ProcessFigure, TypeFacts, diagnose_memory};
+use neurogc_diagnose::leaks::{ArenaPins, ContainerFacts, MemoryEvidence, ProcessFigure, TypeFacts, diagnose_memory};
 use neurogc_wire::breakdown::Breakdown;
 use neurogc_wire::finding::Finding;
 use neurogc_wire::memory_verdict::MemoryVerdict;
@@ -47,6 +47,9 @@ const SILENT_S: f64 = 60.0;
 const SUSPICIOUS_S: f64 = 45.0;
 const SUSPICIOUS_BYTES: f64 = 512.0 * 1024.0;
 const SUSPICIOUS_COUNT: f64 = 100.0;
+
+/// So much free memory in sparse arenas makes a census worth its clone, which tells what lies in them.
+const SPARSE_BYTES: u64 = 48 << 20;
 
 /// Growth by this much within this time is fast: then censuses come soon one after the other, if the program does not stand
 /// still for more than a moment.
@@ -278,6 +281,8 @@ impl Kept {
 
     fn count(&mut self, found: &CensusFound, at_s: f64) {
         self.evidence.push(ProcessFigure::Reachable, at_s, found.objects as f64);
+        let pins = found.pins.iter().map(|row| (row.name.clone(), row.objects)).collect();
+        self.evidence.pins = ArenaPins { objects: found.pinned, types: pins };
         let mut types: HashMap<&str, (u64, u64)> = HashMap::new();
         for row in &found.types {
             let sum = types.entry(&row.name).or_default();
@@ -337,13 +342,19 @@ impl Kept {
         let pause = self.census_pause_ns;
         let distance = if at_s >= FAST_FROM_S && self.censuses < FAST && by(FAST_S, FAST_BYTES) {
             FAST_NS.max(pause * FAST_PAUSE_RARITY)
-        } else if by(SUSPICIOUS_S, SUSPICIOUS_BYTES) || piles_up() {
+        } else if by(SUSPICIOUS_S, SUSPICIOUS_BYTES) || piles_up() || self.asks_for_pins() {
             if self.censuses < QUICK { QUICK_NS } else { SLOW_NS }.max(pause * PAUSE_RARITY)
         } else {
             return;
         };
         let last = agent.installed + (self.census_s * 1e9) as u64;
         agent.own_census.hasten(monotonic_ns(), last + distance);
+    }
+
+    /// Whether arenas are sparse, and it is not known what lies in them.
+    fn asks_for_pins(&self) -> bool {
+        let sparse = self.evidence.breakdown.map_or(0, |parts| parts.python_sparse_free);
+        sparse >= SPARSE_BYTES && self.evidence.pins.objects == 0
     }
 
     fn judge(&mut self) {
@@ -379,6 +390,7 @@ mod tests {
             bytes: 1,
             types: vec![Counted { name: "app.Entry".to_owned(), objects: length, bytes: 64 * length }],
             containers: vec![container("app.cache", length), container("", 5)],
+            ..CensusFound::default()
         }
     }
 

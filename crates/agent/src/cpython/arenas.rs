@@ -41,6 +41,9 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// Arenas that CPython has given back and that are still mapped.
 static KEPT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 
+/// Arenas of which little is in use, in the order of addresses, as the last reading of all pools has found them.
+static SPARSE: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+
 /// Whether new arenas are put into huge pages.
 static HUGE: AtomicBool = AtomicBool::new(false);
 
@@ -170,6 +173,18 @@ pub(crate) fn pool_use(header: [u8; POOL_HEADER]) -> Option<PoolUse> {
     let block = 16 * (header.size_class as usize + 1);
     let fits = header.is_genuine() && header.count <= POOL / block;
     fits.then_some(PoolUse { arena: header.arena, block, blocks: header.count })
+}
+
+/// Notes which arenas are sparse, for the next census. None are noted where that is not worth knowing.
+pub(crate) fn note_sparse(arenas: Vec<(usize, usize)>) {
+    if let Ok(mut noted) = SPARSE.try_lock() {
+        *noted = arenas;
+    }
+}
+
+/// The arenas that were noted as sparse; none while they are being noted.
+pub(crate) fn sparse() -> Vec<(usize, usize)> {
+    SPARSE.try_lock().map(|noted| noted.clone()).unwrap_or_default()
 }
 
 /// Puts new arenas into huge pages from now on, or no longer. False where there can be none. The caller holds the GIL.

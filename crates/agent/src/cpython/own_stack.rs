@@ -5,6 +5,9 @@
 
 use std::mem::MaybeUninit;
 
+use pyo3::ffi;
+use pyo3::prelude::*;
+
 use super::frames::Frames;
 use super::layout::Layout;
 use super::{lines, symbol};
@@ -183,4 +186,10 @@ unsafe fn word(address: usize) -> usize {
 unsafe fn int(address: usize) -> i32 {
     // SAFETY: the caller's promise.
     unsafe { *(address as *const i32) }
+}
+
+/// The frame of the Python code that runs in this thread. CPython makes an object for it when it is first asked for.
+pub(crate) fn current_frame(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: this thread holds the GIL; the frame is borrowed, and is a Python object.
+    unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) }
 }

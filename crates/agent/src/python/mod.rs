@@ -3,6 +3,7 @@
 pub(crate) mod counts;
 pub(crate) mod gc_functions;
 pub(crate) mod heap;
+pub(crate) mod line_book;
 pub(crate) mod mark;
 pub(crate) mod memory;
 pub(crate) mod module;

@@ -78,6 +78,8 @@ mod _agent {
     #[pymodule_export]
     use crate::python::heap::{dump_soon, dump_triggers, heap_count, heap_dump, memory_room, next_dump};
     #[pymodule_export]
+    use crate::python::line_book::LineBook;
+    #[pymodule_export]
     use crate::python::mark::Mark;
     #[pymodule_export]
     use crate::python::memory::{memory_json, memory_trim};

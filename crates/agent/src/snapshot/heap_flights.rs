@@ -177,6 +177,7 @@ pub(super) fn facts(
         // The clone of a census may not have their memory.
         tensors: if matches!(errand, HeapErrand::Census) { None } else { TensorLayout::learn(py) },
         arrow: if matches!(errand, HeapErrand::Census) { None } else { ArrowLayout::learn(py) },
+        sparse: if matches!(errand, HeapErrand::Census) { arenas::sparse() } else { Vec::new() },
         at_exit: if matches!(errand, HeapErrand::Census) { at_exit(py).unwrap_or(0) } else { 0 },
     })
 }

@@ -52,6 +52,11 @@ impl<'a> Mapping<'a> {
             && (self.name.is_empty() || self.name.starts_with("[anon"))
     }
 
+    /// Whether it is memory that the process has got by moving its break: the heap of `malloc`'s main arena.
+    pub(crate) fn is_heap(&self) -> bool {
+        self.name == "[heap]" && self.is_writable
+    }
+
     /// Its length.
     pub(crate) fn len(&self) -> usize {
         self.range.end - self.range.start
@@ -76,14 +81,15 @@ pub(crate) fn text() -> Option<String> {
     }
 }
 
-/// Puts neighbours together that are plain memory: where one of them ends says nothing about what is in them. The kernel keeps
-/// parts apart that were advised differently, for instance the first page of a large array.
+/// Puts neighbours together that are plain memory, or parts of `[heap]`: where one of them ends says nothing about what is in them. The
+/// kernel keeps parts apart that were advised differently: numpy asks for huge pages in large arrays, also in the middle of `[heap]`.
 pub(crate) fn merged<'a>(mappings: &[Mapping<'a>]) -> Vec<Mapping<'a>> {
     let mut merged: Vec<Mapping<'a>> = Vec::with_capacity(mappings.len());
     for mapping in mappings {
         match merged.last_mut() {
             Some(last)
-                if last.range.end == mapping.range.start && last.is_plain_memory() && mapping.is_plain_memory() =>
+                if last.range.end == mapping.range.start
+                    && (last.is_plain_memory() && mapping.is_plain_memory() || last.is_heap() && mapping.is_heap()) =>
             {
                 last.range.end = mapping.range.end;
             }
@@ -122,9 +128,11 @@ mod tests {
     #[test]
     fn neighbours_of_the_same_kind_are_one() {
         let text = "1000-2000 rw-p 0 00:00 0 \n2000-3000 rw-p 0 00:00 0  [anon: x]\n3000-4000 ---p 0 00:00 0 \n\
-                    4000-5000 rw-p 0 00:00 0 \n6000-7000 rw-p 0 00:00 0 \n";
+                    4000-5000 rw-p 0 00:00 0 \n6000-7000 rw-p 0 00:00 0 \n\
+                    8000-9000 rw-p 0 00:00 0 [heap]\n9000-a000 rw-p 0 00:00 0 [heap]\na000-b000 rw-p 0 00:00 0 \n";
         let ranges: Vec<_> = merged(&parse(text)).into_iter().map(|mapping| mapping.range).collect();
-        assert_eq!(ranges, [0x1000..0x3000, 0x3000..0x4000, 0x4000..0x5000, 0x6000..0x7000]);
+        let plain = [0x1000..0x3000, 0x3000..0x4000, 0x4000..0x5000, 0x6000..0x7000];
+        assert_eq!(ranges, [&plain[..], &[0x8000..0xa000, 0xa000..0xb000]].concat());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use neurogc_wire::finding::FindingKind;
 use neurogc_wire::memory_verdict::ExplainedFinding;
 
-use super::evidence::{ProcessFigure, SiteFacts};
+use super::evidence::{ArenaPins, ProcessFigure, SiteFacts};
 use super::holders::{OpenSite, explain_site, may_fill};
 use super::judged::{AllJudged, Judged};
 use super::verdict::{CERTAIN, Draft, LIKELY, POSSIBLE};
@@ -19,6 +19,9 @@ const SITE_CERTAIN_S: f64 = 900.0;
 
 /// How long the process must have grown where nothing else is known: warm-up takes minutes.
 const PROCESS_S: f64 = 800.0;
+
+/// How long what allocators have handed out must have grown where the resident memory does not show it.
+const SLOW_S: f64 = 7200.0;
 
 /// Growth of a line below this share of what is found already is no finding of its own.
 const BESIDE: f64 = 0.25;
@@ -36,6 +39,10 @@ const LEAST_READINGS: usize = 3;
 
 /// Free memory that does not grow is worth an alarm from this on.
 const MUCH_FREE: f64 = 256.0 * MIB;
+
+/// Types that keep arenas are named from this share of the objects on, in percent, and so many at most.
+const LEAST_SHARE: f64 = 5.0;
+const MOST_TYPES: usize = 3;
 
 /// More arenas than this are many.
 const MANY_ARENAS: u64 = 8;
@@ -125,7 +132,13 @@ fn level_of(seconds: f64) -> usize {
 
 /// Growth of the process that nothing explains.
 fn of_process(all: &AllJudged<'_>) -> Option<ExplainedFinding> {
-    let figure = [ProcessFigure::Uss, ProcessFigure::Rss].into_iter().find(|it| all.of_process(*it).is_rising())?;
+    let of_kernel = [ProcessFigure::Uss, ProcessFigure::Rss].into_iter().find(|it| all.of_process(*it).is_rising());
+    // A slow leak drowns in what is resident for other reasons. What allocators have handed out is counted, and shows it.
+    let of_allocators = || {
+        let is_slow = |it: &ProcessFigure| all.of_process(*it).is_rising() && all.of_process(*it).seconds >= SLOW_S;
+        [ProcessFigure::PythonUsed, ProcessFigure::MallocUsed].into_iter().find(is_slow)
+    };
+    let figure = of_kernel.or_else(of_allocators)?;
     let growth = all.of_process(figure);
     let rises = |figure: ProcessFigure| all.of_process(figure).is_rising();
     let rests = |figure: ProcessFigure| all.of_process(figure).is_at_rest();
@@ -195,14 +208,28 @@ pub(super) fn kept(all: &AllJudged<'_>) -> Vec<ExplainedFinding> {
     if free >= FREE_BYTES && share(free, held) >= 0.4 {
         let share = share(free, held);
         let what = format!(
-            "CPython's allocator keeps {} free, {:.0} % of what it has: a few objects are spread over many arenas",
+            "CPython's allocator keeps {} free, {:.0} % of what it has: a few objects are spread over many arenas{}",
             words::bytes(free as u64),
-            share * 100.0
+            share * 100.0,
+            pinned_by(&all.evidence.pins)
         );
         let kind = FindingKind::PymallocPinned;
         findings.push(free_finding(all, kind, share, what, free, ProcessFigure::PythonFree));
     }
     findings
+}
+
+/// The types that keep arenas from being returned, as the end of a sentence; empty where they are not known.
+fn pinned_by(pins: &ArenaPins) -> String {
+    let share = |count: u64| 100.0 * count as f64 / pins.objects.max(1) as f64;
+    let types = pins.types.iter().filter(|(_, count)| share(*count) >= LEAST_SHARE).take(MOST_TYPES);
+    let types: Vec<_> = types.map(|(name, count)| format!("{name} ({:.0} %)", share(*count))).collect();
+    let objects = words::count(pins.objects);
+    if types.is_empty() {
+        String::new()
+    } else {
+        format!("; of these {objects} objects most are of type {}", types.join(", "))
+    }
 }
 
 /// What was free at all of the last readings, for a while; zero where that is not known.

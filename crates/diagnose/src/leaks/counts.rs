@@ -99,7 +99,7 @@ pub(super) fn look<'j>(
     let has = |kind: FindingKind| known.iter().any(|it| it.finding.kind == kind && it.finding.is_alarm());
     for (kind, name, types) in OBJECTS {
         let grown = all.types.iter().find(|it| it.growth.is_rising() && types.contains(&it.name));
-        if let Some(it) = grown.filter(|_| !has(kind)) {
+        if let Some(it) = grown.filter(|it| !has(kind) && !joined::is_held(all, &it.growth, known)) {
             findings.push(objects(all, kind, name, it, open));
         }
     }

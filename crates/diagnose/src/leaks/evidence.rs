@@ -181,6 +181,15 @@ impl WorkerFacts {
     }
 }
 
+/// Objects in arenas of CPython of which little is in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArenaPins {
+    /// All that are known; zero where they were not counted.
+    pub objects: u64,
+    /// How many there are of the most frequent types, the most frequent first.
+    pub types: Vec<(String, u64)>,
+}
+
 /// What is known of the collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CollectorFacts {
@@ -203,6 +212,8 @@ pub struct MemoryEvidence {
     pub grain: f64,
     /// Where resident memory is, by the latest look.
     pub breakdown: Option<Breakdown>,
+    /// What keeps arenas of CPython from being returned.
+    pub pins: ArenaPins,
     /// The collector.
     pub collector: CollectorFacts,
     /// Lines that allocate: live bytes.
@@ -226,6 +237,7 @@ impl Default for MemoryEvidence {
             limit: None,
             grain: 0.0,
             breakdown: None,
+            pins: ArenaPins::default(),
             collector: CollectorFacts::default(),
             sites: Tracks::new(SITES),
             types: Tracks::new(TYPES),

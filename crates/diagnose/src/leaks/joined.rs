@@ -76,6 +76,13 @@ pub(super) fn take_holder(
     held.into_iter().min_by_key(|it| goodness(&it.finding.holder))
 }
 
+/// Whether a container that a finding is on gets entries as fast as these objects come: then it holds them, or what they come with.
+pub(super) fn is_held(all: &AllJudged<'_>, objects: &Growth, findings: &[ExplainedFinding]) -> bool {
+    findings.iter().filter(|it| it.finding.is_alarm()).any(|it| {
+        container_of(all, it).is_some_and(|it| is_within(it.growth.rate.middle / objects.rate.middle, TOGETHER))
+    })
+}
+
 /// Drops findings on containers that the line of a better named one fills, too; on what the containers in a container have, where
 /// that one grows itself by the same line; and on containers of the standard library that keep track of what the program's own has.
 pub(super) fn drop_doubles(all: &AllJudged<'_>, findings: &mut Vec<ExplainedFinding>) {
@@ -111,7 +118,8 @@ struct Goodness {
 }
 
 /// Modules of the standard library that keep track of what programs make.
-const KEEPERS: [&str; 6] = ["threading.", "weakref.", "subprocess.", "multiprocessing.", "logging.", "asyncio."];
+const KEEPERS: [&str; 7] =
+    ["threading.", "weakref.", "subprocess.", "multiprocessing.", "logging.", "asyncio.", "_asyncio."];
 
 fn goodness(name: &str) -> Goodness {
     Goodness {

@@ -12,6 +12,7 @@ use neurogc_wire::breakdown::{Breakdown, LargeMapping, MallocArena, MallocKind, 
 use self::memory::PlainMemory;
 use super::process::resident;
 use crate::alloc;
+use crate::cpython::arenas;
 use crate::sys::libraries::Libraries;
 use crate::sys::malloc::{HeapUse, find_heaps};
 use crate::sys::maps::{self, Mapping};
@@ -114,17 +115,18 @@ pub(crate) fn read(enough: impl Fn() -> bool) -> Option<(MemoryReport, u64)> {
     // First of all: what the reading itself takes is in none of the mappings.
     let rss = resident()?;
     let text = maps::text()?;
-    let mappings = maps::parse(&text);
+    let parsed = maps::parse(&text);
+    let mappings = maps::merged(&parsed);
     let is_glibc = alloc::malloc_is_glibc();
     let heaps = if is_glibc { find_heaps(&mappings) } else { Vec::new() };
     let mut reading = Reading {
-        libraries: Libraries::of(&mappings),
-        memory: PlainMemory::new(threads::stacks(&mappings), heaps, is_glibc)?,
+        libraries: Libraries::of(&parsed),
+        memory: PlainMemory::new(threads::stacks(&parsed), heaps, is_glibc)?,
         residency: ResidencyReader::new(),
         breakdown: Breakdown::default(),
         largest: Vec::new(),
     };
-    for mapping in &maps::merged(&mappings) {
+    for mapping in &mappings {
         if enough() {
             return None;
         }
@@ -154,7 +156,7 @@ impl Reading {
     fn look(&mut self, mapping: &Mapping<'_>) {
         if mapping.inode != 0 {
             self.look_at_file(mapping);
-        } else if mapping.is_plain_memory() || (mapping.name == "[heap]" && mapping.is_writable) {
+        } else if mapping.is_plain_memory() || mapping.is_heap() {
             let Some(residency) = self.residency_of(mapping) else { return };
             let large = self.memory.add(mapping, &residency, &self.libraries);
             self.largest.extend(large.into_iter().map(|(resident, address, is_malloc)| Large {
@@ -199,6 +201,7 @@ impl Reading {
         let Self { memory, mut breakdown, mut largest, .. } = self;
         let mut arenas = arenas_of(&memory);
         memory.fill(&mut breakdown);
+        arenas::note_sparse(memory.pools.sparse());
         breakdown.malloc_arenas = arenas.len() as u64;
         let others = arenas.iter().filter(|arena| !arena.main);
         breakdown.malloc_arenas_free = others.map(|arena| arena.free + arena.top).sum();

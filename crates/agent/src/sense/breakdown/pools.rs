@@ -20,11 +20,28 @@ const STEP: usize = 8 * POOL;
 /// An arena of which less than this part is in use is sparse.
 const SPARSE: f64 = 0.25;
 
+/// Where less than this is free in sparse arenas, it is not worth knowing what lies in them; and no more than so many are noted.
+const WORTH: u64 = 32 << 20;
+const MOST_SPARSE: usize = 4096;
+
 /// Blocks of one size.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
     used: usize,
     free: usize,
+}
+
+/// What an arena has, and where its pools are.
+#[derive(Clone, Debug, Default)]
+struct ArenaCount {
+    class: Class,
+    pools: Range<usize>,
+}
+
+impl ArenaCount {
+    fn is_sparse(&self) -> bool {
+        (self.class.used as f64) < SPARSE * (self.class.used + self.class.free) as f64
+    }
 }
 
 #[derive(Debug)]
@@ -33,7 +50,7 @@ pub(super) struct PoolCount {
     /// Resident pages of arenas in which no pool was begun.
     empty: usize,
     /// What is used and what is free in each arena, by its number.
-    arenas: HashMap<u32, Class>,
+    arenas: HashMap<u32, ArenaCount>,
     /// The arena of the last pool, and where its first pool was seen.
     current: Option<(u32, usize)>,
 }
@@ -138,7 +155,10 @@ impl PoolCount {
             self.current = Some((arena, pool));
         }
         let used = (blocks * block).min(resident);
-        let both = [self.classes.get_mut(block / 16 - 1), Some(self.arenas.entry(arena).or_default())];
+        let counted =
+            self.arenas.entry(arena).or_insert_with(|| ArenaCount { pools: pool..pool, ..Default::default() });
+        counted.pools = counted.pools.start.min(pool)..counted.pools.end.max(pool + POOL);
+        let both = [self.classes.get_mut(block / 16 - 1), Some(&mut counted.class)];
         for class in both.into_iter().flatten() {
             class.used += used;
             class.free += resident - used;
@@ -160,11 +180,21 @@ impl PoolCount {
         breakdown.python_used = sum(|class| class.used);
         breakdown.python_free = sum(|class| class.free) + self.empty as u64;
         breakdown.python_arenas = self.arenas.len() as u64;
-        for class in self.arenas.values() {
-            if (class.used as f64) < SPARSE * (class.used + class.free) as f64 {
-                breakdown.python_sparse_arenas += 1;
-                breakdown.python_sparse_free += class.free as u64;
-            }
+        for arena in self.arenas.values().filter(|arena| arena.is_sparse()) {
+            breakdown.python_sparse_arenas += 1;
+            breakdown.python_sparse_free += arena.class.free as u64;
         }
+    }
+
+    /// Where sparse arenas are, in the order of addresses, if much is free in them. An arena whose number was used for another one
+    /// during the reading is left out.
+    pub(super) fn sparse(&self) -> Vec<(usize, usize)> {
+        let sparse = || self.arenas.values().filter(|arena| arena.is_sparse() && arena.pools.len() <= ARENA);
+        let free: u64 = sparse().map(|arena| arena.class.free as u64).sum();
+        let mut ranges: Vec<_> =
+            if free < WORTH { Vec::new() } else { sparse().map(|it| (it.pools.start, it.pools.end)).collect() };
+        ranges.sort_unstable();
+        ranges.truncate(MOST_SPARSE);
+        ranges
     }
 }

@@ -9,6 +9,7 @@ use super::super::walk::WalkWatch;
 use super::depths::Gathered;
 use super::places::ContainerPlace;
 use super::raw::{Array, signed, word};
+use super::seen::Seen;
 use super::tally::{MOST_CONTAINERS, TallyRoom, ToldContainer};
 use super::{HeapFacts, HeapWalk};
 use neurogc_ngch::Kind;
@@ -49,6 +50,8 @@ pub(crate) struct HeapCensus<'a> {
     pub(super) gathered: Array<Gathered>,
     /// How many objects below others were looked at.
     pub(super) looks: usize,
+    /// Objects in sparse arenas that were counted; nothing where that is not wanted, or could not be done.
+    pub(super) pins: Option<Seen>,
     /// It could not go on: it tells nothing.
     given_up: bool,
 }
@@ -67,7 +70,9 @@ impl<'a> HeapCensus<'a> {
         let mut walk = HeapWalk::new(facts, watch)?;
         // SAFETY: the facts are those of this process.
         unsafe { walk.learn_numpy() };
-        Ok(Self { walk, apart, largest, floor: 0, filter: [0; FILTER], texts, gathered, looks: 0, given_up: false })
+        let pins = if facts.sparse.is_empty() { None } else { Seen::new() };
+        let filter = [0; FILTER];
+        Ok(Self { walk, apart, largest, floor: 0, filter, texts, gathered, looks: 0, pins, given_up: false })
     }
 
     /// Counts one object.
@@ -89,6 +94,9 @@ impl<'a> HeapCensus<'a> {
             class.bytes += bytes as u64;
             if is_container && bytes > self.floor {
                 self.hold(object, index, bytes);
+            }
+            if self.pins.is_some() && self.count_pins(object, index).is_err() {
+                self.pins = None;
             }
         }
     }
@@ -154,6 +162,9 @@ impl<'a> HeapCensus<'a> {
                 };
                 self.walk.tell_container(room, &told, &mut name);
             }
+        }
+        if self.pins.is_some() {
+            self.walk.tell_pins(room)?;
         }
         self.walk.tell_counts(room, MOST_TYPES, |class| class.bytes)
     }

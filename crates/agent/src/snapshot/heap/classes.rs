@@ -55,6 +55,8 @@ pub(super) struct Class {
     pub(super) is_descriptor: bool,
     pub(super) objects: u64,
     pub(super) bytes: u64,
+    /// Its objects in arenas of which little is in use.
+    pub(super) pinned: u64,
     /// Its number in the dump.
     pub(super) number: u32,
 }
@@ -209,6 +211,7 @@ impl Classes {
                 is_descriptor: self.builtins.is_descriptor(address),
                 objects: 0,
                 bytes: 0,
+                pinned: 0,
                 number: 0,
             }
         }

@@ -16,6 +16,7 @@ mod frames;
 mod images;
 mod names;
 mod output;
+mod pins;
 mod places;
 mod raw;
 mod references;
@@ -70,6 +71,8 @@ pub(crate) struct HeapFacts {
     pub(crate) tensors: Option<TensorLayout>,
     /// How objects of pyarrow are read, if there are any.
     pub(crate) arrow: Option<ArrowLayout>,
+    /// Arenas of which little is in use, in the order of addresses, where it is worth knowing what lies in them.
+    pub(crate) sparse: Vec<(usize, usize)>,
     /// Functions that `atexit` is to call; zero where that is not wanted.
     pub(crate) at_exit: u64,
 }

@@ -16,6 +16,9 @@ pub(super) const MOST_CONTAINERS: usize = 64;
 /// And what is told of besides.
 const MOST_ROWS: usize = 96;
 
+/// Types of objects in sparse arenas that are told of.
+const MOST_PINS: usize = 8;
+
 /// A text in shared memory.
 #[repr(C)]
 struct SharedText<const MOST: usize> {
@@ -59,6 +62,10 @@ struct Tally {
     bytes: u64,
     rows: u64,
     containers: u64,
+    /// Objects in sparse arenas: rows of types, and all.
+    pin_rows: u64,
+    pinned: u64,
+    pins: [Row; MOST_PINS],
     largest: [ContainerRow; MOST_ROWS],
     all: [Row; MOST],
 }
@@ -108,6 +115,9 @@ pub(crate) struct CensusFound {
     /// Those of the types with the most bytes, and the largest containers.
     pub(crate) types: Vec<Counted>,
     pub(crate) containers: Vec<CountedContainer>,
+    /// Objects in arenas of which little is in use, where that was counted: all, and those of the most frequent types.
+    pub(crate) pinned: u64,
+    pub(crate) pins: Vec<Counted>,
 }
 
 impl TallyRoom {
@@ -124,10 +134,7 @@ impl TallyRoom {
 
     /// The counts by type.
     pub(crate) fn read(&self) -> Vec<Counted> {
-        let tally = self.tally();
-        let rows = usize::try_from(tally.rows).unwrap_or(0).min(MOST);
-        let row = |row: &Row| Counted { name: row.name.read(), objects: row.objects, bytes: row.bytes };
-        tally.all[..rows].iter().map(row).collect()
+        read_rows(&self.tally().all, self.tally().rows)
     }
 
     /// The census of a clone that was made at this moment; nothing where it was given up.
@@ -148,9 +155,17 @@ impl TallyRoom {
             objects: tally.objects,
             bytes: tally.bytes,
             types: self.read(),
+            pinned: tally.pinned,
+            pins: read_rows(&tally.pins, tally.pin_rows),
             containers: tally.largest[..rows].iter().map(container).collect(),
         })
     }
+}
+
+/// The first so many rows.
+fn read_rows(rows: &[Row], count: u64) -> Vec<Counted> {
+    let row = |row: &Row| Counted { name: row.name.read(), objects: row.objects, bytes: row.bytes };
+    rows.iter().take(usize::try_from(count).unwrap_or(0)).map(row).collect()
 }
 
 impl Drop for TallyRoom {
@@ -195,6 +210,26 @@ impl HeapWalk<'_> {
             let class = self.classes.get(*index);
             tally.objects += class.objects;
             tally.bytes += class.bytes;
+        }
+        Ok(())
+    }
+
+    /// Writes which types have the most objects in sparse arenas.
+    pub(super) fn tell_pins(&mut self, room: &TallyRoom) -> Result<(), WalkTrouble> {
+        let order = self.classes.rank(|class| class.pinned).ok_or(WalkTrouble::NoMemory)?;
+        let mut name = Array::new(4096).ok_or(WalkTrouble::NoMemory)?;
+        // SAFETY: as in `tell_counts`.
+        let tally = unsafe { &mut *room.at };
+        for index in order.all() {
+            let class = *self.classes.get(*index);
+            tally.pinned += class.pinned;
+            let Some(row) = tally.pins.get_mut(tally.pin_rows as usize).filter(|_| class.pinned > 0) else { continue };
+            name.truncate(0);
+            // SAFETY: the class is a type that was met.
+            unsafe { self.put_type_name(&class, &mut name) };
+            row.name.write(name.all());
+            row.objects = class.pinned;
+            tally.pin_rows += 1;
         }
         Ok(())
     }

@@ -43,11 +43,11 @@ impl HeapInfo {
     }
 }
 
-/// The heaps in these mappings.
+/// The heaps in these mappings, which are merged: a heap may consist of several.
 pub(crate) fn find_heaps(mappings: &[Mapping<'_>]) -> Vec<MallocHeap> {
     let mut heaps = Vec::new();
     for mapping in mappings {
-        if mapping.name == "[heap]" && mapping.is_writable {
+        if mapping.is_heap() {
             heaps.push(MallocHeap { arena: 0, range: mapping.range.clone(), first: mapping.range.start });
         } else if mapping.is_plain_memory() {
             let mut at = mapping.range.start.next_multiple_of(LARGEST);

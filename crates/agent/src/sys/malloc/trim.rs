@@ -364,7 +364,7 @@ mod tests {
     /// The heaps of this process, and what they have that could be given back.
     fn seen() -> (Vec<MallocHeap>, usize, String) {
         let text = maps::text().unwrap();
-        let mappings = maps::parse(&text);
+        let mappings = maps::merged(&maps::parse(&text));
         let mut reader = ResidencyReader::new();
         let mut copies = Copies::new().unwrap();
         let mut trimmable = 0;

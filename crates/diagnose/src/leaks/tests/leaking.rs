@@ -406,7 +406,23 @@ fn one_cause_is_one_finding() {
         truth.leak("app.store.pairs", "list", ADD, 100.0 * at, 900.0);
         truth.containers.insert("app.store.pairs[…]", ("list", 200.0 * at, None));
     };
-    for (scenario, holder) in [(handlers, "app.log.audit.handlers"), (pairs, "app.store.pairs")] {
+    let tasks: Behaviour = |truth, at, _| {
+        truth.leak("app.live.waiting", "set", "/srv/app/live.py:12 in watch", 100.0 * at, 1500.0);
+        truth.leak("_asyncio._scheduled_tasks.data", "set", "/srv/app/live.py:13 in watch", 100.0 * at, 300.0);
+        for name in ["_asyncio.Task", "coroutine", "_contextvars.Context"] {
+            truth.objects(name, 100.0 * at);
+        }
+    };
+    let classes: Behaviour = |truth, at, _| {
+        truth.leak("app.store.registry", "list", ADD, 60.0 * at, 1500.0);
+        truth.objects("type", 60.0 * at);
+    };
+    for (scenario, holder) in [
+        (handlers, "app.log.audit.handlers"),
+        (pairs, "app.store.pairs"),
+        (tasks, "app.live.waiting"),
+        (classes, "app.store.registry"),
+    ] {
         let report = run(MINUTES_3, 1, scenario, |_, _| ()).verdict();
         let alarms: Vec<_> =
             report.findings.iter().filter(|it| it.finding.is_alarm()).map(|it| &*it.finding.holder).collect();

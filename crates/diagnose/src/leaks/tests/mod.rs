@@ -3,6 +3,7 @@
 mod aside;
 mod healthy;
 mod leaking;
+mod recorded;
 mod words;
 mod workers;
 mod world;

@@ -2,8 +2,9 @@
 
 use neurogc_wire::finding::FindingKind;
 
-use super::super::teaching;
-use super::world::{Behaviour, MINUTES_3, MINUTES_10, run};
+use super::super::{ArenaPins, teaching};
+use super::world::{Behaviour, MB, MINUTES_3, MINUTES_10, run};
+use neurogc_wire::breakdown::Breakdown;
 
 const LEAK: Behaviour = |truth, at, _| {
     truth.containers.insert("app.log.records", ("collections.deque", (400.0 * at).min(10_000.0), Some(10_000)));
@@ -40,6 +41,28 @@ fn the_time_to_the_limit_has_bounds() {
     let calm = run(MINUTES_3, 2, |_, _, _| (), |_, _| ()).verdict();
     assert_eq!(calm.limit.map(|limit| limit.reached_in_s), Some(None));
     assert!(calm.growth.is_none());
+}
+
+#[test]
+fn objects_that_keep_arenas_are_told_by_type() {
+    let mut world = run(
+        MINUTES_3,
+        4,
+        |truth, _, _| {
+            truth.rss += 400.0 * MB;
+            truth.breakdown = Some(Breakdown { python_used: 20 << 20, python_free: 400 << 20, ..Breakdown::default() });
+        },
+        |_, _| (),
+    );
+    world.evidence.pins = ArenaPins {
+        objects: 5000,
+        types: vec![("app.Row".to_owned(), 3500), ("str".to_owned(), 1000), ("float".to_owned(), 100)],
+    };
+    let report = world.verdict();
+    let found = report.findings.iter().find(|it| it.finding.kind == FindingKind::PymallocPinned);
+    let text = found.map(|it| &*it.finding.text).unwrap_or_default();
+    let end = "; of these 5,000 objects most are of type app.Row (70 %), str (20 %).";
+    assert!(text.ends_with(end), "{text}");
 }
 
 #[test]
