@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use neurogc_wire::census::{Census, CensusContainer, CensusType};
+use neurogc_wire::census::{Census, CensusContainer, CensusPin, CensusType};
 use serde::Serialize;
 
 use crate::facts::cut;
@@ -24,6 +24,7 @@ pub(crate) fn kept(census: &Census) -> Census {
         containers: containers
             .map(|row| CensusContainer { name: name(&row.name), r#type: name(&row.r#type), ..row.clone() })
             .collect(),
+        pins: census.pins.iter().take(MOST_ROWS).map(|row| CensusPin { r#type: name(&row.r#type), ..*row }).collect(),
         ..*census
     }
 }

@@ -35,6 +35,12 @@ const CHEAP_NS: u64 = 20_000_000;
 const ASKED_RARITY: u64 = 200;
 const ASKED_SOONEST_NS: u64 = 1_000_000_000;
 
+/// So much free memory, and such a share of what is resident, is worth a closer look: so many readings in a row that show it are not followed
+/// as rarely as others.
+const MUCH_FREE: u64 = 64 << 20;
+const MUCH_FREE_PERCENT: u64 = 25;
+const CLOSER_LOOKS: u32 = 5;
+
 /// What a report lists at most.
 const MOST_ARENAS: usize = 256;
 const MOST_LARGE: usize = 10;
@@ -49,6 +55,8 @@ pub(crate) struct BreakdownReader {
     due: u64,
     read_at: u64,
     took: u64,
+    /// Readings in a row, of those that were due, that showed much free memory.
+    free_in_a_row: u32,
     latest: Option<MemoryReport>,
     /// The program wants a new one.
     wanted: bool,
@@ -57,7 +65,8 @@ pub(crate) struct BreakdownReader {
 impl BreakdownReader {
     /// Has read nothing yet.
     pub(crate) fn new(installed: u64) -> Self {
-        Self { installed, due: installed + FIRST_NS, read_at: 0, took: 0, latest: None, wanted: false }
+        let due = installed + FIRST_NS;
+        Self { installed, due, read_at: 0, took: 0, free_in_a_row: 0, latest: None, wanted: false }
     }
 
     /// Whether a reading is due.
@@ -65,9 +74,11 @@ impl BreakdownReader {
         now >= self.due
     }
 
-    /// Whether a reading has been due for a while: for the verdict on memory alone it is made five times as rarely.
+    /// Whether a reading has been due for a while: for the verdict on memory alone it is made five times as rarely, unless the last few
+    /// have shown much free memory.
     pub(crate) fn is_long_due(&self, now: u64) -> bool {
-        now >= self.due + 4 * (self.took * RARITY).max(SOONEST_NS)
+        let patience = if (1..CLOSER_LOOKS).contains(&self.free_in_a_row) { 0 } else { 4 };
+        now >= self.due + patience * (self.took * RARITY).max(SOONEST_NS)
     }
 
     /// Has the next round make a new reading.
@@ -95,6 +106,11 @@ impl BreakdownReader {
 
     /// What was due has been done. Readings that clients have asked for do not count.
     pub(crate) fn put_off(&mut self, now: u64) {
+        let is_free = |report: &MemoryReport| {
+            let free = report.breakdown.malloc_free + report.breakdown.python_free;
+            free >= MUCH_FREE && free >= report.rss / 100 * MUCH_FREE_PERCENT
+        };
+        self.free_in_a_row = if self.latest.as_ref().is_some_and(is_free) { self.free_in_a_row + 1 } else { 0 };
         self.due = now + (self.took * RARITY).max(SOONEST_NS);
     }
 
@@ -269,6 +285,23 @@ mod tests {
     #[test]
     fn a_reading_that_is_not_wanted_any_more_ends() {
         assert!(read(|| true).is_none());
+    }
+
+    #[test]
+    fn much_free_memory_is_looked_at_more_closely_for_a_while() {
+        let mut reader = BreakdownReader::new(0);
+        let breakdown = Breakdown { malloc_free: MUCH_FREE, ..Breakdown::default() };
+        let report = MemoryReport { rss: 2 * MUCH_FREE, breakdown, ..MemoryReport::default() };
+        let mut distances = Vec::new();
+        let mut now = FIRST_NS;
+        for _ in 0..=CLOSER_LOOKS {
+            reader.keep(report.clone(), now, 1_000_000);
+            reader.put_off(now);
+            let next = [now + SOONEST_NS, now + 5 * SOONEST_NS].into_iter().find(|at| reader.is_long_due(*at)).unwrap();
+            distances.push((next - now) / SOONEST_NS);
+            now = next;
+        }
+        assert_eq!(distances, [1, 1, 1, 1, 5, 5]);
     }
 
     #[test]
