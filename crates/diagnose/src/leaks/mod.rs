@@ -18,7 +18,9 @@ mod kinds;
 mod verdict;
 mod workers;
 
-pub use evidence::{ArenaPins, CollectorFacts, ContainerFacts, MemoryEvidence, ProcessFigure, SiteFacts, TypeFacts, WorkerFacts};
+pub use evidence::{
+    ArenaPins, CollectorFacts, ContainerFacts, MemoryEvidence, ProcessFigure, SiteFacts, TypeFacts, WorkerFacts,
+};
 pub use kinds::{Teaching, teaching};
 pub use verdict::diagnose_memory;
 
