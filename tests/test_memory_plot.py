@@ -93,7 +93,9 @@ def test_children_functions_and_collections_are_in_the_plot(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_reach_the_program_and_the_file_is_written(tmp_path, number):
     words, file = plotted(tmp_path, WAITING)
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=observed.environment())
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # A shell starts commands in the background with interrupts ignored, and that is inherited.
+    process = subprocess.Popen(words, **pipes, env=observed.environment(), preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     try:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
