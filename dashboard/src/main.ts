@@ -13,6 +13,7 @@ import { bytes, count } from "./format";
 import { Live } from "./live";
 import { alerts } from "./pages/alerts";
 import { compare } from "./pages/compare";
+import { gpu } from "./pages/gpu";
 import { heap } from "./pages/heap";
 import { memory } from "./pages/memory";
 import { overview } from "./pages/overview";
@@ -23,7 +24,7 @@ import { Theme } from "./theme";
 import type { Hub } from "./types";
 import { View, link } from "./view";
 
-const PAGES: Page[] = [overview, process, memory, heap, compare, replay, policy, alerts];
+const PAGES: Page[] = [overview, process, memory, heap, gpu, compare, replay, policy, alerts];
 
 const theme = new Theme();
 const live = new Live();
@@ -79,7 +80,7 @@ function keep(view: View): void {
     const page = tab.dataset.page as string;
     const { id: process = null, ...window } = kept;
     // A comparison begins with this process as the second one; the page finds the other.
-    if (page === "memory" || page === "heap") tab.setAttribute("href", link(page, { id: process }));
+    if (["memory", "heap", "gpu"].includes(page)) tab.setAttribute("href", link(page, { id: process }));
     else if (page === "process" || page === "policy") tab.setAttribute("href", link(page, { id: process, ...window }));
     else if (page === "compare") tab.setAttribute("href", link(page, view.page === "compare" ? { a: view.get("a"), b: view.get("b"), ...window } : { b: process, ...window }));
   }

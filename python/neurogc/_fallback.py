@@ -189,6 +189,46 @@ def heap_count():
     raise RuntimeError("no counts by type here: the extension module of neurogc could not be loaded")
 
 
+def gpu_watch(look, explain):
+    """Without the extension, nothing is watched."""
+
+
+def gpu_figures(device, figures):
+    """See `gpu_watch`."""
+
+
+def gpu_step():
+    """See `gpu_watch`."""
+    return False
+
+
+def gpu_card(device, total, free):
+    """See `gpu_watch`."""
+
+
+def gpu_pinned(bytes):
+    """See `gpu_watch`."""
+
+
+def gpu_holders(report):
+    """See `gpu_watch`."""
+    return False
+
+
+def gpu_oom():
+    """See `gpu_watch`."""
+    return 0, []
+
+
+def gpu_oom_reported(path):
+    """See `gpu_watch`."""
+
+
+def gpu_report_folder():
+    """See `gpu_watch`."""
+    return None
+
+
 def quiet(more):
     """Nothing: nothing is ever collected by us."""
 

@@ -15,6 +15,7 @@ mod commands;
 mod demo;
 mod failure;
 mod figures;
+mod gpu;
 mod heap;
 mod home;
 mod injection;

@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use neurogc_wire::status::{Bound, Child, Forecasts, PauseTotals, Pauses, Spans, Status};
 
+use crate::gpu::listing;
 use crate::figures::{bytes, count, ms, plain, span};
 use crate::table::{Alignment, Table};
 use crate::verdict::{self, lately};
@@ -41,6 +42,7 @@ fn write(to: &mut String, status: &Status, room: Option<usize>) -> fmt::Result {
     bound(to, &status.bound)?;
     stalls::write(to, status, room)?;
     memory(to, status)?;
+    gpu(to, status)?;
     gil(to, status)?;
     traffic(to, status)?;
     children(to, status)?;
@@ -228,6 +230,12 @@ fn memory(to: &mut String, status: &Status) -> fmt::Result {
     }
     let (pss, uss) = (known(memory.pss), known(memory.uss));
     writeln!(to, "  pss {pss}, uss {uss}, address space {}, swapped {}", bytes(memory.vms), bytes(memory.swap))
+}
+
+/// Memory of GPUs, where any is used.
+fn gpu(to: &mut String, status: &Status) -> fmt::Result {
+    let text = listing::of_status(&status.gpu);
+    if text.is_empty() { Ok(()) } else { write!(to, "\ngpu memory, now\n{text}") }
 }
 
 fn gil(to: &mut String, status: &Status) -> fmt::Result {

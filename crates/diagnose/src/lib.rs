@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod gpu;
 pub mod growth;
 pub mod leaks;
 mod memory;

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::breakdown::MemoryReport;
+use crate::gpu::GpuReport;
 use crate::memory_verdict::{MemoryChange, MemoryVerdict};
 use crate::sites::SiteTable;
 use crate::status::Status;
@@ -85,6 +86,8 @@ pub enum Ask {
     Verdict,
     /// How the figures of memory have changed in the last so many seconds.
     MemoryChange(u32),
+    /// What holds the memory of GPUs. The answer is a ticket.
+    Gpu,
     /// A heap dump, written to a pipe that the client reads. The answer is a ticket.
     Dump {
         /// The name of a FIFO beside the agent's socket.
@@ -154,6 +157,8 @@ pub enum Outcome {
         /// How long the clone of the process was there.
         flight_ms: f64,
     },
+    /// What holds the memory of GPUs.
+    Gpu(Box<GpuReport>),
     /// It could not be done; the text says why.
     Failed(String),
 }

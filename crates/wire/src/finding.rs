@@ -116,6 +116,10 @@ pub enum FindingKind {
     PymallocPinned,
     /// Workers of a loader or a pool copy what they inherit.
     DataloaderCopies,
+    /// Memory of a GPU grows from step to step.
+    GpuLeak,
+    /// Memory of a GPU is in pieces.
+    GpuFragmented,
     /// It grows, and it cannot be told yet whether that will end.
     Growing,
     /// Not a leak: it has grown and does not any more.
@@ -128,6 +132,8 @@ pub enum FindingKind {
     RisesAndFalls,
     /// Not a leak: the allocator keeps what the program has freed.
     AllocatorKeeps,
+    /// Not a leak: PyTorch's allocator keeps memory of a GPU.
+    GpuCacheKeeps,
 }
 
 impl FindingKind {
@@ -163,12 +169,15 @@ impl FindingKind {
             Self::MallocFree => "malloc_free",
             Self::PymallocPinned => "pymalloc_pinned",
             Self::DataloaderCopies => "dataloader_copies",
+            Self::GpuLeak => "gpu_leak",
+            Self::GpuFragmented => "gpu_fragmented",
             Self::Growing => "growing",
             Self::Plateau => "plateau",
             Self::Filling => "filling",
             Self::FollowsLoad => "follows_load",
             Self::RisesAndFalls => "rises_and_falls",
             Self::AllocatorKeeps => "allocator_keeps",
+            Self::GpuCacheKeeps => "gpu_cache_keeps",
         }
     }
 
@@ -182,15 +191,16 @@ impl FindingKind {
     #[must_use]
     pub fn is_leak(self) -> bool {
         self.is_growth()
-            || matches!(self, Self::ArenaExplosion | Self::MallocFree | Self::PymallocPinned | Self::DataloaderCopies)
+            || matches!(self, Self::ArenaExplosion | Self::MallocFree | Self::PymallocPinned)
+            || matches!(self, Self::DataloaderCopies | Self::GpuFragmented)
     }
 
     /// Whether it says that something grows that should not.
     #[must_use]
     pub fn is_growth(self) -> bool {
         use FindingKind::{
-            Callbacks, Children, Contexts, CyclicGarbage, Descriptors, Logging, Modules, NativeGrowth, PythonGrowth,
-            StoredExceptions, Tasks, Threads, UnboundedCache, UnboundedContainer,
+            Callbacks, Children, Contexts, CyclicGarbage, Descriptors, GpuLeak, Logging, Modules, NativeGrowth,
+            PythonGrowth, StoredExceptions, Tasks, Threads, UnboundedCache, UnboundedContainer,
         };
         matches!(
             self,
@@ -208,14 +218,21 @@ impl FindingKind {
                 | CyclicGarbage
                 | PythonGrowth
                 | NativeGrowth
+                | GpuLeak
         )
     }
 
     /// Whether it says of something that looks like a leak that it is none.
     #[must_use]
     pub fn is_harmless(self) -> bool {
-        use FindingKind::{AllocatorKeeps, Filling, FollowsLoad, Plateau, RisesAndFalls};
-        matches!(self, Plateau | Filling | FollowsLoad | RisesAndFalls | AllocatorKeeps)
+        use FindingKind::{AllocatorKeeps, Filling, FollowsLoad, GpuCacheKeeps, Plateau, RisesAndFalls};
+        matches!(self, Plateau | Filling | FollowsLoad | RisesAndFalls | AllocatorKeeps | GpuCacheKeeps)
+    }
+
+    /// Whether it is about the memory of GPUs.
+    #[must_use]
+    pub fn is_of_gpu(self) -> bool {
+        matches!(self, Self::GpuLeak | Self::GpuFragmented | Self::GpuCacheKeeps)
     }
 
     /// Whether it is about memory and what grows.

@@ -12,6 +12,7 @@ pub mod catalogue;
 pub mod census;
 pub mod control;
 pub mod finding;
+pub mod gpu;
 pub mod memory;
 pub mod memory_verdict;
 pub mod report;

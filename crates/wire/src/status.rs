@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::allocations::Allocations;
 use crate::census::Census;
 use crate::finding::Finding;
+use crate::gpu::Gpu;
 pub use crate::memory::Memory;
 use crate::stacks::StallStack;
 use crate::window::{TimeByCause, Window};
@@ -51,6 +52,8 @@ pub struct Status {
     pub gil: Gil,
     /// Memory of the process.
     pub memory: Memory,
+    /// Memory of GPUs.
+    pub gpu: Gpu,
     /// Where live memory was allocated.
     pub allocations: Allocations,
     /// What is in the heap.

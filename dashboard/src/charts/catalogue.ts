@@ -120,6 +120,31 @@ export const BREAKDOWN: Plan = {
   ],
 };
 
+export const GPU: Plan = {
+  id: "gpu",
+  title: "Memory of GPUs",
+  unit: "bytes",
+  help: "What tensors take, what PyTorch's allocator has taken, and free pieces of segments in use. All devices together.",
+  height: 220,
+  lines: [
+    { name: "gpu.allocated", label: "in use", colour: "p99", width: 2 },
+    { name: "gpu.reserved", label: "reserved", colour: "p50" },
+    { name: "gpu.inactive", label: "in pieces", colour: "forced" },
+    { name: "gpu.pinned", label: "pinned host memory", colour: "gap", hidden: true },
+  ],
+};
+
+export const GPU_STEPS: Plan = {
+  id: "gpu-steps",
+  title: "Steps",
+  unit: "1/s",
+  help: "Optimizer steps that ended in a second, and errors \"out of memory\".",
+  lines: [
+    { name: "gpu.steps", label: "steps", colour: "p95", fill: 0.1 },
+    { name: "gpu.ooms", label: "out of memory", colour: "request" },
+  ],
+};
+
 export const CPU: Plan = {
   id: "cpu",
   title: "CPU",

@@ -22,6 +22,7 @@ ADAPTERS = {
     "starlette.middleware.wsgi": "bridges",
     "a2wsgi.wsgi": "bridges",
     "asgiref.wsgi": "bridges",
+    "torch.cuda": "torch",
     "torch.optim.optimizer": "torch",
     "torch.utils.data.dataloader": "torch",
     "uvicorn.config": "uvicorn",

@@ -1,7 +1,8 @@
-"""PyTorch: the end of an optimizer's step is a place where a training loop can be collected, and the workers of a
-DataLoader share what they inherit.
+"""PyTorch: the end of an optimizer's step is a place where a training loop can be collected, the workers of a DataLoader
+share what they inherit, and the memory of GPUs is watched once the program uses one.
 """
 
+from .. import _gpu
 from .._native import agent
 
 
@@ -10,12 +11,17 @@ def adapt(module, replace):
         replace(module._MultiProcessingDataLoaderIter, "__init__", _sharing)
         replace(module._BaseDataLoaderIter, "__next__", _counting)
         return
+    if module.__name__ == "torch.cuda":
+        # It is called when the program begins to use a GPU, or now if it does already.
+        module._lazy_call(_gpu.start)
+        return
     # The hooks are for every optimizer there is, so Lightning and the Trainer of Hugging Face need nothing more.
     # There is no function to replace: taking the hook out again is not needed, because without an agent it is idle.
     module.register_optimizer_step_post_hook(_step_ends)
 
 
 def _step_ends(optimizer, args, kwargs):
+    _gpu.step_ended()
     if agent.progress():
         agent.gap()
 

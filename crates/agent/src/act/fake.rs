@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use neurogc_policy::Thresholds;
+use neurogc_wire::gpu::GpuReport;
 
 pub(super) use self::snapshots::{FakeFlight, FakeSnapshots};
 use super::actor::Actor;
@@ -486,6 +487,10 @@ impl Vm for Fake<'_> {
 
     fn resident(&self) -> Option<u64> {
         Some(self.call(|collector| collector.resident()))
+    }
+
+    fn explain_gpu(&self) -> Result<GpuReport, String> {
+        Err("there is no GPU".to_owned())
     }
 
     fn has_room(&self, _resident: u64, _share: f64) -> bool {

@@ -1,4 +1,4 @@
-//! A collection or a heap dump that is asked for from outside.
+//! A collection, a heap dump or a look at GPUs that is asked for from outside.
 //!
 //! The uplink takes it on and gives a ticket; threads of the program carry it out, step by step, at their next
 //! moments. The outcome waits until it is asked for.
@@ -49,6 +49,8 @@ pub(crate) enum RemoteWork {
         /// It is tried also where memory is short.
         urgent: bool,
     },
+    /// What holds the memory of GPUs.
+    Gpu,
 }
 
 impl From<How> for RemoteWork {
@@ -163,6 +165,7 @@ fn carry_out(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Optio
     let failed = |failure: SnapshotFailure| Outcome::Failed(failure.to_string());
     match &mut job.work {
         RemoteWork::Dump { to, texts, urgent } => dump(actor, vm, hooks, drive, to, (*texts, *urgent)),
+        RemoteWork::Gpu => Some(vm.explain_gpu().map_or_else(Outcome::Failed, |report| Outcome::Gpu(Box::new(report)))),
         RemoteWork::Collect(how @ (How::Young | How::Full)) => plain(vm, *how, &mut job.held_up_since),
         RemoteWork::Collect(How::Snapshot) => step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(failed)),
         // What the policy would do: nothing that stops the program for long, where there is another way.

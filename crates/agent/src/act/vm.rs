@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use neurogc_policy::Thresholds;
+use neurogc_wire::gpu::GpuReport;
 
 use crate::snapshot::{HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
@@ -83,6 +84,9 @@ pub(crate) trait Vm {
 
     /// Resident memory of this process.
     fn resident(&self) -> Option<u64>;
+
+    /// What holds the memory of GPUs.
+    fn explain_gpu(&self) -> Result<GpuReport, String>;
 
     /// Whether there is memory for this share of so many resident bytes once more.
     fn has_room(&self, resident: u64, share: f64) -> bool;

@@ -44,6 +44,10 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
     let census = lock(&agent.census).report();
     let breakdown = lock(&agent.breakdown).latest().map(|latest| latest.breakdown).unwrap_or_default();
     let trim = lock(&agent.trimming).totals();
+    let (gpu, of_gpu) = {
+        let book = lock(&agent.gpu);
+        (book.report(agent.installed), book.findings())
+    };
     let now = monotonic_ns();
     let uptime = now.saturating_sub(agent.installed);
     let ledger = agent.ledger();
@@ -74,6 +78,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
         bound: bound(state),
         gil: ledger.gaps.report(),
         memory,
+        gpu,
         allocations,
         census,
         requests: ledger.requests.report(&agent.hooks.routes, in_flight, agent.installed, second),
@@ -92,6 +97,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
     };
     drop(ledger);
     status.findings = diagnose(&Evidence::from(&status));
+    add_memory(&mut status.findings, of_gpu);
     add_memory(&mut status.findings, lock(&agent.growth).findings());
     status
 }

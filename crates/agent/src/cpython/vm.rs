@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use neurogc_policy::Thresholds;
+use neurogc_wire::gpu::GpuReport;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::Interpreter;
 use crate::act::vm::Vm;
+use crate::python::gpu::explain;
 use crate::sense::process::{has_room, resident};
 use crate::snapshot::{
     HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, SnapshotRunner, Sortie,
@@ -182,6 +184,10 @@ impl Vm for ThisProcess<'_, '_> {
 
     fn resident(&self) -> Option<u64> {
         resident()
+    }
+
+    fn explain_gpu(&self) -> Result<GpuReport, String> {
+        explain(self.py)
     }
 
     fn has_room(&self, resident: u64, share: f64) -> bool {

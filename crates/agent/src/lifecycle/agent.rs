@@ -36,6 +36,7 @@ use crate::python::prefork::forked_worker;
 use crate::sense::breakdown::{self, BreakdownReader};
 use crate::sense::children::{Proportions, children_of};
 use crate::sense::frozen::Frozen;
+use crate::sense::gpu::GpuBook;
 use crate::sense::hooks::Hooks;
 use crate::sense::process::ProcessReader;
 use crate::sense::training::LoopProgress;
@@ -79,6 +80,8 @@ pub(crate) struct Agent {
     /// When a census is due that no snapshot takes, and what the latest ones have found.
     pub(crate) own_census: OwnCensus,
     pub(crate) census: Mutex<CensusBook>,
+    /// Memory of GPUs.
+    pub(crate) gpu: Mutex<GpuBook>,
     /// How memory grows.
     pub(crate) growth: Mutex<GrowthBook>,
     /// The policy in force, and how often it was changed.
@@ -166,6 +169,7 @@ impl Agent {
             dumps: OwnDumps::new(),
             own_census,
             census: Mutex::default(),
+            gpu: Mutex::default(),
             growth: Mutex::default(),
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),

@@ -2,6 +2,7 @@
 
 pub(crate) mod counts;
 pub(crate) mod gc_functions;
+pub(crate) mod gpu;
 pub(crate) mod heap;
 pub(crate) mod line_book;
 pub(crate) mod mark;

@@ -8,6 +8,7 @@ pub(crate) mod children;
 pub(crate) mod collections;
 pub(crate) mod frozen;
 pub(crate) mod gaps;
+pub(crate) mod gpu;
 pub(crate) mod hooks;
 pub(crate) mod process;
 pub(crate) mod requests;

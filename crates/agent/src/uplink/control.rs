@@ -203,6 +203,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Err(error) => Answer::Refused(NameError::to_string(&error)),
         },
         Ask::Collect(how) => take_on(agent, how),
+        Ask::Gpu => take_on(agent, RemoteWork::Gpu),
         Ask::Dump { pipe, text } => match Outlet::pipe(&control::socket_folder(geteuid().as_raw()), &pipe) {
             Ok(to) => take_on(agent, RemoteWork::Dump { to, texts: text, urgent: false }),
             Err(reason) => Answer::Refused(reason),

@@ -31,6 +31,7 @@ use crate::lifecycle::identity::ProcessRole;
 use crate::lifecycle::rounds::wait_until;
 use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
+use crate::python::gpu;
 use crate::sense::process::{ceiling, has_room, resident};
 use crate::snapshot::SnapshotProgress;
 use crate::snapshot::left_behind::LeftBehind;
@@ -123,6 +124,8 @@ struct Uplink<'a> {
     agent: &'a Agent,
     crew: &'a Crew,
     look_due: u64,
+    /// When the memory of GPUs is looked at again, where there are any.
+    gpu_due: Option<u64>,
     control: Option<ControlSocket>,
     descriptors: Descriptors,
     trace: Option<TraceFile>,
@@ -149,6 +152,7 @@ impl<'a> Uplink<'a> {
             agent,
             crew,
             look_due: 0,
+            gpu_due: None,
             control: None,
             descriptors,
             trace,
@@ -187,6 +191,7 @@ impl<'a> Uplink<'a> {
             self.control = Some(control);
         }
         self.see_to_census(now);
+        self.gpu_due = gpu::ask_if_old(self.agent, now);
         lock(&self.agent.sites).attend(now);
         lock(&self.agent.growth).attend(self.agent, now);
         self.listeners.round(self.agent, now);
@@ -270,7 +275,7 @@ impl<'a> Uplink<'a> {
         let now = monotonic_ns();
         let sites_due = self.trace.as_ref().map(|trace| trace.sites_due);
         let census_due = self.agent.own_census.is_out().then_some(now + CENSUS_LOOK_NS);
-        let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now), sites_due, census_due];
+        let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now), sites_due, census_due, self.gpu_due];
         let due = due.into_iter().flatten().fold(self.look_due.min(lock(&self.agent.growth).due()), u64::min);
         Duration::from_nanos(due.saturating_sub(now))
     }

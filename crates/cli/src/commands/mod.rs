@@ -10,6 +10,7 @@ pub(crate) mod demo;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod detach;
 pub(crate) mod doctor;
+pub(crate) mod gpu;
 pub(crate) mod heap;
 pub(crate) mod hub;
 pub(crate) mod man;
@@ -47,6 +48,7 @@ pub(crate) enum Verb {
     Memory(memory::Arguments),
     #[command(subcommand)]
     Heap(heap::HeapVerb),
+    Gpu(gpu::Arguments),
     Check(check::Arguments),
     Doctor(doctor::Arguments),
     #[command(subcommand)]
@@ -77,6 +79,7 @@ impl Verb {
             Self::Collect(arguments) => collect::run(&arguments, out),
             Self::Memory(arguments) => memory::run(arguments, out),
             Self::Heap(verb) => verb.run(out),
+            Self::Gpu(arguments) => gpu::run(&arguments, out),
             Self::Check(arguments) => check::run(&arguments, out),
             Self::Doctor(arguments) => doctor::run(&arguments, out),
             Self::Trace(verb) => verb.run(out),

@@ -12,6 +12,7 @@ use super::history::Rates;
 use super::screen::Screen;
 use crate::columns;
 use crate::figures::{bytes, count, ms, plain, shorten, shorten_front, span, wrap};
+use crate::gpu::listing;
 use crate::stalls::longest_first;
 use crate::verdict;
 
@@ -121,8 +122,9 @@ fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
         Span::styled(if status.degraded.is_empty() { "" } else { "  degraded: see `neurogc status`" }, ALARM),
     ]);
     let second = Line::styled(shorten(&plain(&status.command), area.width.into()), FAINT);
+    let gpu = listing::in_brief(&status.gpu).map_or_else(String::new, |brief| format!("  {brief}"));
     let third = Line::raw(format!(
-        "{requests:.0} req/s  {} in flight  cpu {:.0} %  {collections:.1} gc/s  {paused_ms:.1} ms/s paused",
+        "{requests:.0} req/s  {} in flight  cpu {:.0} %  {collections:.1} gc/s  {paused_ms:.1} ms/s paused{gpu}",
         status.requests.in_flight, status.cpu.percent
     ));
     let more: Vec<_> = screen.columns.iter().zip(columns::cells(&screen.columns, status)).collect();

@@ -200,7 +200,9 @@ fn sightings(
 /// whether the hub has measured it.
 fn growth(process: Watched<'_>, measures: &mut ProcessMeasures, now_ms: u64, over_ms: u64) -> (f64, bool) {
     let measured = measures.growth(now_ms, over_ms, process.rss);
-    let leaks = process.findings.iter().filter(|finding| finding.is_alarm() && finding.rate_bytes_h > 0.0);
+    // A leak on a GPU is none of the host's memory.
+    let of_host = |finding: &&Finding| finding.is_alarm() && !finding.kind.is_of_gpu();
+    let leaks = process.findings.iter().filter(of_host).filter(|finding| finding.rate_bytes_h > 0.0);
     let rate = leaks.map(|finding| finding.rate_bytes_h).chain(measured).reduce(f64::max);
     (rate.unwrap_or(0.0), measured.is_some())
 }

@@ -38,6 +38,7 @@ pub const SECTIONS: &[Section] = &[
     Section { name: "stalls", figures: sections::program::STALLED },
     Section { name: "process", figures: sections::process::PROCESS },
     Section { name: "memory", figures: sections::memory::MEMORY },
+    Section { name: "gpu", figures: sections::gpu::GPU },
     Section { name: "allocations", figures: sections::process::ALLOCATIONS },
     Section { name: "census", figures: sections::process::CENSUS },
     Section { name: "agent", figures: sections::process::AGENT },

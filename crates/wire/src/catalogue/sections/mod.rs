@@ -2,6 +2,7 @@
 
 pub(super) mod conduct;
 pub(super) mod gc;
+pub(super) mod gpu;
 pub(super) mod lately;
 pub(super) mod memory;
 pub(super) mod process;

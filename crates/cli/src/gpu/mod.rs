@@ -1,0 +1,3 @@
+//! Memory of GPUs, as people are shown it.
+
+pub(crate) mod listing;

@@ -1,0 +1,98 @@
+//! Figures of the memory of GPUs.
+
+use super::super::figure::{Across, Figure, ReadEach, Unit, figure, item};
+
+/// The label that tells devices apart.
+const DEVICE: &[&str] = &["device"];
+
+/// Reads a figure of every device.
+macro_rules! each_device {
+    ($field:ident) => {{
+        let read: ReadEach = |sample, to| {
+            for row in &sample.status.gpu.devices {
+                to(&[("device", &row.device.to_string())], row.$field as f64);
+            }
+        };
+        read
+    }};
+}
+
+/// Memory of GPUs.
+pub(crate) const GPU: &[Figure] = &[
+    figure!(gpu.at_s)
+        .latest(Unit::Seconds, "When the memory of GPUs was read, in seconds since the agent was installed")
+        .note("At the end of each optimizer step, and once a second. 0 where no GPU is used.")
+        .across(Across::Apart),
+    figure!(gpu.steps)
+        .counter(Unit::Count, "Steps of PyTorch's optimizers that have ended, where a GPU is used")
+        .series("gpu.steps")
+        .prometheus("neurogc_gpu_steps_total"),
+    figure!(gpu.allocated_bytes)
+        .peak(Unit::Bytes, "Memory of GPUs that tensors and other blocks take, on all devices")
+        .series("gpu.allocated"),
+    figure!(gpu.reserved_bytes)
+        .peak(Unit::Bytes, "Memory of GPUs that PyTorch's allocator has taken")
+        .series("gpu.reserved"),
+    figure!(gpu.inactive_bytes)
+        .peak(Unit::Bytes, "Free pieces of segments that are in use in part")
+        .note("PyTorch calls it inactive split. The allocator cannot give it back.")
+        .series("gpu.inactive"),
+    figure!(gpu.pinned_bytes)
+        .peak(Unit::Bytes, "Pinned memory of the host that PyTorch's allocator has in use")
+        .note("`null` where PyTorch does not tell.")
+        .series("gpu.pinned")
+        .prometheus("neurogc_gpu_pinned_host_bytes"),
+    figure!(gpu.ooms)
+        .counter(Unit::Count, "Errors \"CUDA out of memory\"")
+        .note("Those that the program handled included.")
+        .series("gpu.ooms")
+        .prometheus("neurogc_gpu_out_of_memory_total"),
+    figure!(gpu.ooms_handled)
+        .counter(Unit::Count, "Those after which the program went on: another step ended")
+        .prometheus("neurogc_gpu_out_of_memory_handled_total"),
+    figure!(gpu.oom_report).text("The file with the report on the latest one").note("Empty where there is none."),
+    figure!(gpu.devices).list("The devices that are in use"),
+    item!("gpu.devices[].device").latest(Unit::Count, "PyTorch's number for the device").across(Across::Apart),
+    item!("gpu.devices[].allocated_bytes")
+        .peak(Unit::Bytes, "Memory of a GPU that tensors and other blocks take")
+        .prometheus("neurogc_gpu_allocated_bytes")
+        .each(DEVICE, each_device!(allocated_bytes)),
+    item!("gpu.devices[].peak_bytes")
+        .largest(Unit::Bytes, "The most that they took, as PyTorch counts it")
+        .note("The program may begin this count anew: the agent keeps the largest that it saw.")
+        .prometheus("neurogc_gpu_peak_bytes")
+        .each(DEVICE, each_device!(peak_bytes)),
+    item!("gpu.devices[].reserved_bytes")
+        .peak(Unit::Bytes, "Memory of a GPU that PyTorch's allocator has taken")
+        .prometheus("neurogc_gpu_reserved_bytes")
+        .each(DEVICE, each_device!(reserved_bytes)),
+    item!("gpu.devices[].active_bytes")
+        .peak(Unit::Bytes, "Blocks in use, and those that a stream still needs")
+        .prometheus("neurogc_gpu_active_bytes")
+        .each(DEVICE, each_device!(active_bytes)),
+    item!("gpu.devices[].inactive_bytes")
+        .peak(Unit::Bytes, "Free pieces of a GPU's segments that are in use in part")
+        .prometheus("neurogc_gpu_inactive_bytes")
+        .each(DEVICE, each_device!(inactive_bytes)),
+    item!("gpu.devices[].blocks").peak(Unit::Count, "Blocks in use"),
+    item!("gpu.devices[].retries")
+        .counter(Unit::Count, "How often the allocator had to give its cache back and try again")
+        .prometheus("neurogc_gpu_retries_total")
+        .each(DEVICE, each_device!(retries)),
+    item!("gpu.devices[].ooms").counter(Unit::Count, "Errors \"CUDA out of memory\" on this device"),
+    item!("gpu.devices[].card_bytes")
+        .latest(Unit::Bytes, "Memory of the whole card")
+        .note("0 where that is not known.")
+        .prometheus("neurogc_gpu_card_bytes")
+        .each(DEVICE, each_device!(card_bytes)),
+    item!("gpu.devices[].card_free_bytes")
+        .latest(Unit::Bytes, "What is free of the card, for all processes")
+        .prometheus("neurogc_gpu_card_free_bytes")
+        .each(DEVICE, each_device!(card_free_bytes)),
+    figure!(gpu.recent).list("The latest 120 steps, the oldest first"),
+    item!("gpu.recent[].at_s").latest(Unit::Seconds, "When the step ended").across(Across::Apart),
+    item!("gpu.recent[].steps").latest(Unit::Count, "Steps that had ended").across(Across::Apart),
+    item!("gpu.recent[].allocated_bytes").latest(Unit::Bytes, "As above, at that moment").across(Across::Apart),
+    item!("gpu.recent[].reserved_bytes").latest(Unit::Bytes, "As above, at that moment").across(Across::Apart),
+    item!("gpu.recent[].inactive_bytes").latest(Unit::Bytes, "As above, at that moment").across(Across::Apart),
+];

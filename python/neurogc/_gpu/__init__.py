@@ -1,0 +1,96 @@
+"""Memory of GPUs, as PyTorch's allocator tells it: figures at the ends of steps and once a second, who holds the memory,
+and reports on errors "CUDA out of memory".
+
+Everything that is asked of PyTorch is in `allocator`. Nothing here runs before the program has begun to use a GPU, no error
+of ours reaches the program, and no tensor is kept.
+"""
+
+import json
+from time import monotonic
+
+from .._native import agent
+from . import allocator
+
+# Figures of all devices, and of their cards, are read no more often than this, in seconds.
+_EVERY = 1.0
+
+# How long a look at the holders may take, in seconds: one that was asked for, and one of our own because memory grows.
+_ASKED = 5.0
+_OWN = 0.5
+
+_is_on = False
+_looked = 0.0
+_devices = ()
+
+
+def start():
+    """The program has begun to use a GPU: figures are read from now on."""
+    global _is_on
+    if _is_on:
+        return
+    try:
+        from . import oom
+
+        agent.gpu_watch(look, explain)
+        oom.watch()
+        _is_on = True
+    except Exception as error:
+        _give_up(error)
+
+
+def step_ended():
+    """An optimizer's step has ended in the calling thread."""
+    if not _is_on:
+        return
+    try:
+        if monotonic() - _looked >= _EVERY:
+            look()
+        else:
+            for device in _devices:
+                agent.gpu_figures(device, allocator.figures(device))
+        if agent.gpu_step():
+            agent.gpu_holders(_look_at_holders(_OWN, False))
+    except Exception as error:
+        _give_up(error)
+
+
+def look():
+    """Reads the figures of all devices in use, of their cards and of pinned memory."""
+    global _looked, _devices
+    if not _is_on:
+        return
+    try:
+        if not allocator.is_ready():
+            return
+        found = {device: allocator.figures(device) for device in allocator.devices()}
+        # One whose memory the program has given back stays in the list.
+        _devices = tuple(device for device, figures in found.items() if any(figures) or device in _devices)
+        for device in _devices:
+            agent.gpu_figures(device, found[device])
+            card = allocator.card(device)
+            if card is not None:
+                agent.gpu_card(device, *card)
+        agent.gpu_pinned(allocator.pinned())
+        _looked = monotonic()
+    except Exception as error:
+        _give_up(error)
+
+
+def explain():
+    """Who holds the memory now, as JSON."""
+    if not allocator.is_ready():
+        raise RuntimeError("the process has not used a GPU")
+    return _look_at_holders(_ASKED, True)
+
+
+def _look_at_holders(seconds, whole):
+    from . import holders
+
+    return json.dumps(holders.report(seconds, whole))
+
+
+def _give_up(error):
+    """A version of PyTorch that is not known here: nothing is read any more, and the status report says why."""
+    global _is_on
+    _is_on = False
+    agent.degrade(f"memory of GPUs is not watched any more: {type(error).__name__}: {error}"[:300])

@@ -1,0 +1,149 @@
+"""What is asked of PyTorch: the only module here that knows its names."""
+
+import sys
+
+# The kind of device whose tensors are counted. AMD's are called so, too.
+KIND = "cuda"
+
+
+def _torch():
+    return sys.modules["torch"]
+
+
+def is_ready():
+    """Whether the program uses a GPU, and this process may: a forked child may not."""
+    cuda = sys.modules.get("torch.cuda")
+    return cuda is not None and cuda.is_initialized()
+
+
+def devices():
+    """The numbers of the devices."""
+    return range(_torch()._C._cuda_getDeviceCount())
+
+
+def figures(device):
+    """Allocated, reserved, active and inactive bytes, blocks, peak, retries and errors of a device.
+
+    `torch.cuda.memory_stats` would give the same, and take ten times as long.
+    """
+    stats = _torch()._C._cuda_memoryStats(device)
+    allocated = stats["allocated_bytes"]["all"]
+    return (
+        allocated["current"],
+        stats["reserved_bytes"]["all"]["current"],
+        stats["active_bytes"]["all"]["current"],
+        stats["inactive_split_bytes"]["all"]["current"],
+        stats["allocation"]["all"]["current"],
+        allocated["peak"],
+        stats["num_alloc_retries"],
+        stats["num_ooms"],
+    )
+
+
+def is_capturing():
+    """Whether a CUDA graph is being recorded: nothing may be asked of the driver then."""
+    capturing = getattr(_torch()._C, "_cuda_isCurrentStreamCapturing", None)
+    return capturing is not None and capturing()
+
+
+def card(device):
+    """The memory of the whole card and what is free of it; None while a CUDA graph is being recorded."""
+    if is_capturing():
+        return None
+    free, total = _torch().cuda.mem_get_info(device)
+    return total, free
+
+
+def name(device):
+    """What the device is called."""
+    return _torch().cuda.get_device_name(device)
+
+
+def uuid(device):
+    """The number by which the driver knows the device, or None."""
+    return getattr(_torch().cuda.get_device_properties(device), "uuid", None)
+
+
+def pinned():
+    """Bytes of pinned memory that the program uses; None where PyTorch does not tell."""
+    stats = getattr(_torch()._C, "_cuda_hostMemoryStats", None)
+    if stats is None:
+        return None
+    told = stats()
+    for figure in ("active_bytes", "allocated_bytes"):
+        parts = told.get(figure)
+        if isinstance(parts, dict) and isinstance(parts.get("current"), int):
+            return parts["current"]
+    return None
+
+
+def limit(device):
+    """What the program may use of the card, in bytes: a share that it has set, or all."""
+    share = getattr(_torch()._C, "_cuda_getMemoryFraction", None)
+    total = _torch().cuda.get_device_properties(device).total_memory
+    return int(total * min(share(device), 1.0)) if share is not None else total
+
+
+def segments():
+    """What the allocator has taken from the devices, with the blocks in it; no history is needed for that."""
+    snapshot = _torch()._C._cuda_memorySnapshot
+    try:
+        found = snapshot(None)
+    except TypeError:
+        # Older versions have no argument.
+        found = snapshot()
+    return found["segments"]
+
+
+def observe_ooms(observer):
+    """Has `observer(device, asked, allocated, free)` called before an error "CUDA out of memory" is raised."""
+    _torch()._C._cuda_attach_out_of_memory_observer(observer)
+
+
+def plainly():
+    """A context in which functions of tensors do what they say, whatever subclasses and modes of the program there are."""
+    return _torch()._C.DisableTorchFunction()
+
+
+def is_ours(tensor):
+    """Whether a tensor is on a GPU."""
+    return tensor.device.type == KIND
+
+
+def address(tensor):
+    """Where the memory of a tensor begins, or 0."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except Exception:
+        # It has no memory: a fake one, or one that stands for others.
+        return 0
+
+
+def is_wide(tensor):
+    """Whether a tensor consists of numbers of 32 bits with a fraction."""
+    return tensor.dtype is _torch().float32
+
+
+def classes():
+    """The classes of tensors, modules, optimizers, parameters and datasets."""
+    torch = _torch()
+    data = sys.modules.get("torch.utils.data")
+    optimizers = sys.modules.get("torch.optim.optimizer")
+    return (
+        torch.Tensor,
+        torch.nn.Module,
+        getattr(optimizers, "Optimizer", ()),
+        torch.nn.Parameter,
+        getattr(data, "Dataset", ()),
+    )
+
+
+def world_size():
+    """How many processes train together."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return distributed.get_world_size()
+    except Exception:
+        pass
+    return 1

@@ -1,0 +1,176 @@
+"""Reports on errors "CUDA out of memory": why there was no memory, and who held it.
+
+PyTorch calls the observer before it raises the error. The observer changes nothing: the error is the program's own. It takes
+at most two seconds, and where errors follow each other quickly they are only counted.
+"""
+
+import json
+import os
+import sys
+from time import monotonic
+
+from .._limits import size
+from .._native import agent
+from . import allocator, holders
+
+# How long the look at the holders may take, and how many times as long there is no other report.
+_SECONDS = 1.5
+_RARITY = 50
+
+_HOLDERS = 12
+_BLOCKS = 8
+_STACK = 8
+
+_is_attached = False
+_quiet_until = 0.0
+_was_told = False
+
+
+def watch():
+    """Attaches the observer, once: PyTorch has no way to take it out."""
+    global _is_attached
+    if not _is_attached:
+        allocator.observe_ooms(_observed)
+        _is_attached = True
+
+
+def _observed(device, asked, limit, free):
+    global _quiet_until
+    try:
+        count, growth = agent.gpu_oom()
+        if count == 0 or monotonic() < _quiet_until:
+            return
+        began = monotonic()
+        report = _report(device, asked, limit, free, count, growth)
+        _write(report)
+        _quiet_until = monotonic() + _RARITY * (monotonic() - began)
+    except Exception as error:
+        # An error here would take the place of the program's own.
+        try:
+            agent.degrade(f"no report on CUDA out of memory: {type(error).__name__}: {error}"[:300])
+        except Exception:
+            pass
+
+
+def _report(device, asked, limit, free, count, growth):
+    stack = _stack()
+    with allocator.plainly():
+        look = holders.Look(_SECONDS)
+        figures = look.blocks.devices().get(device, {})
+        rows = [holder.row() for holder in look.holders[:_HOLDERS]]
+        largest = [
+            {"bytes": taken, "use": use} for taken, of, use in look.blocks.largest(4 * _BLOCKS) if of == device
+        ][:_BLOCKS]
+        wide = look.graphs.wide
+        del look
+    reserved, allocated = figures.get("reserved_bytes", 0), figures.get("allocated_bytes", 0)
+    room = max(min(free, limit - reserved), 0)
+    report = {
+        "device": device,
+        "name": allocator.name(device),
+        "count": count,
+        "asked_bytes": asked,
+        "limit_bytes": limit,
+        "card_free_bytes": free,
+        "room_bytes": room,
+        "pieces_bytes": reserved - allocated,
+        "cause": "fragmentation" if room + reserved - allocated >= asked else "genuine",
+        "held": figures,
+        "holders": rows,
+        "largest": largest,
+        "growth": growth[:5],
+        "stack": stack,
+    }
+    report["remedies"] = remedies(report, wide, allocator.world_size())
+    return report
+
+
+def _stack():
+    """The lines of the program that asked, the innermost first."""
+    frame, lines = sys._getframe(), []
+    own = __file__.rpartition("/")[0]
+    while frame is not None and len(lines) < _STACK:
+        code = frame.f_code
+        if not code.co_filename.startswith(own):
+            lines.append(f"{code.co_filename}:{frame.f_lineno} in {code.co_name}")
+        frame = frame.f_back
+    return lines
+
+
+def remedies(report, wide, processes):
+    """What would have given the memory that was asked for, by the figures of this process only."""
+    asked, room, pieces, held = report["asked_bytes"], report["room_bytes"], report["pieces_bytes"], report["held"]
+    if report["cause"] == "fragmentation":
+        return [
+            f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {size(pieces)} is free in pieces, {size(asked)} was asked for",
+            "Few different sizes of batches and sequences (padding, buckets); torch.cuda.empty_cache() once after a phase "
+            "with other sizes",
+        ]
+    short = asked - room
+    found = []
+    activations = held.get("activations", 0) + held.get("other", 0)
+    if activations > short:
+        share = int(100 * (activations + room) / (activations + asked))
+        found.append(
+            f"A batch of at most {share} % of this one: activations and other tensors take {size(activations)}, "
+            f"and {size(short)} was missing for this allocation"
+        )
+    saved = held.get("activations", 0)
+    if saved >= short:
+        found.append(f"Activation checkpointing: frees up to {size(saved)} that autograd has saved")
+    if wide // 2 >= short:
+        found.append(f"bf16 autocast: half of the {size(wide)} of 32-bit activations")
+    shared = held.get("optimizer", 0) + held.get("gradients", 0)
+    if processes > 1 and shared - shared // processes >= short:
+        found.append(
+            f"ZeRO or FSDP over {processes} processes: frees {size(shared - shared // processes)} of gradients and "
+            "optimizer state"
+        )
+    kept = [row for row in report["holders"] if row["path"] and row["bytes"] + row["graph_bytes"] >= short]
+    if kept:
+        taken = kept[0]["bytes"] + kept[0]["graph_bytes"]
+        found.append(f"Letting go of {kept[0]['path']}: frees {size(taken)}")
+    return found or [f"Nothing that this process holds beside its model gives {size(short)}: a larger card, or sharding"]
+
+
+def written(report):
+    """The report as text."""
+    asked, room, pieces = (size(report[name]) for name in ("asked_bytes", "room_bytes", "pieces_bytes"))
+    held = report["held"]
+    lines = [f"CUDA out of memory on GPU {report['device']} ({report['name']}): {asked} was asked for."]
+    if report["cause"] == "fragmentation":
+        lines.append(f"Cause: fragmentation. {room} could be taken from the card, and {pieces} is free in pieces, none large enough.")
+    else:
+        lines.append(f"Cause: the memory is in use. {room} could be taken from the card, and {pieces} is free in pieces.")
+    lines.append(f"It is error number {report['count']} of this process.")
+    lines += ["", "What the memory is used for"]
+    for name in ("parameters", "gradients", "optimizer", "buffers", "activations", "other", "unseen", "cached", "fragmented"):
+        lines.append(f"  {name:12} {size(held.get(name, 0)):>10}")
+    lines += ["", "Who holds tensors that are no part of a model or an optimizer"]
+    for row in report["holders"]:
+        graph = f", its graph {size(row['graph_bytes'])}" if row["graph_bytes"] else ""
+        lines.append(f"  {size(row['bytes']):>10}  {row['tensors']} x {row['path'] or '(not held by Python code)'}{graph}")
+    for title, rows in (
+        ("Growth so far", report["growth"]),
+        ("Largest blocks", [f"{size(row['bytes'])} {row['use']}" for row in report["largest"]]),
+        ("What would have fitted", report["remedies"]),
+        ("Asked by", report["stack"]),
+    ):
+        if rows:
+            lines += ["", title, *(f"  {row}" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _write(report):
+    """To two files, which replace those of an earlier error; and one line on stderr, for the first."""
+    global _was_told
+    folder = os.path.abspath(agent.gpu_report_folder() or ".")
+    path = os.path.join(folder, f"neurogc-oom-{os.getpid()}")
+    for end, text in ((".json", json.dumps(report, indent=1)), (".txt", written(report))):
+        with open(path + end + ".part", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(path + end + ".part", path + end)
+    agent.gpu_oom_reported(path + ".txt")
+    if not _was_told and sys.stderr is not None:
+        _was_told = True
+        print(f"neurogc: CUDA out of memory ({report['cause']}): {path}.txt", file=sys.stderr)

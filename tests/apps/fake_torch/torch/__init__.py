@@ -1,0 +1,73 @@
+"""As much of PyTorch as the agent asks for, without a GPU: tensors with blocks of a made-up allocator, graphs, modules.
+
+A block is taken from segments of 2 MB, or from one of its own, and freed with its tensor. `torch.card` is the card.
+"""
+
+import types
+
+from . import _C  # noqa: F401
+
+float32, int64 = object(), object()
+card = _C.card
+
+
+class OutOfMemoryError(RuntimeError):
+    """What the program gets."""
+
+
+class _Block:
+    """The memory of a tensor, which views share."""
+
+    def __init__(self, size):
+        self.address = card.take(size)
+
+    def __del__(self):
+        card.free(self.address)
+
+
+class Tensor:
+    """A tensor of so many bytes."""
+
+    def __init__(self, size=512, grad_fn=None, dtype=float32):
+        self._block = _Block(size) if size else None
+        self.dtype, self.grad, self.grad_fn = dtype, None, grad_fn
+        self.device = types.SimpleNamespace(type="cuda", index=0)
+
+    @property
+    def is_leaf(self):
+        return self.grad_fn is None
+
+    def untyped_storage(self):
+        return types.SimpleNamespace(data_ptr=lambda: self._block.address if self._block else 0)
+
+    def view(self):
+        """Another tensor with the same memory."""
+        other = Tensor(0)
+        other._block = self._block
+        return other
+
+
+class Saved:
+    """What a node holds."""
+
+    def __init__(self, data):
+        self.data = data
+
+
+class Node:
+    """An operation of a graph. The tensor that it has saved is none that Python code has."""
+
+    def __init__(self, size, *below):
+        self._raw_saved_self = Saved(Tensor(size))
+        self._raw_saved_others = (Saved(None), Saved(("packed", Tensor(size))))
+        self.next_functions = tuple((node, 0) for node in below)
+
+    @property
+    def _raw_saved_freed(self):
+        raise RuntimeError("freed")
+
+
+# The classes of nodes come from C++: `dir` of the class knows what they have saved.
+Node._raw_saved_self = Node._raw_saved_others = None
+
+from . import cuda, nn, optim, utils  # noqa: E402, F401

@@ -1,0 +1,3 @@
+"""Optimizers."""
+
+from . import optimizer  # noqa: F401

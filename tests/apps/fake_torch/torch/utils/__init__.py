@@ -1,0 +1,3 @@
+"""Nothing but what is below."""
+
+from . import data  # noqa: F401

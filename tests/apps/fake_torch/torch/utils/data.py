@@ -1,0 +1,5 @@
+"""Datasets."""
+
+
+class Dataset:
+    """What programs derive theirs from."""

@@ -1,0 +1,354 @@
+"""Memory of GPUs: what is read, who holds it, which leaks are found, and reports on errors. PyTorch is a made-up one here;
+`tests/gpu` does the same with a real one, on a machine with a GPU.
+"""
+
+import json
+import sys
+
+import pytest
+from observed import APPS, Running, binary, neurogc, python, run
+
+TORCH = APPS / "fake_torch"
+
+# A model with 3 MB of parameters, one buffer, and a training step that leaves nothing behind.
+MODEL = """
+import json, sys, neurogc, torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+KB = 1024
+model = nn.Module(*(nn.Parameter(1024 * KB) for _ in range(3)), buffers=[torch.Tensor(256 * KB)])
+optimizer = Optimizer(model._parameters.values(), 1024 * KB)
+torch.cuda.init()
+def forward():
+    return model(torch.Tensor(KB, torch.Node(64 * KB, torch.Node(64 * KB))))
+def step():
+    for parameter in model._parameters.values():
+        parameter.grad = torch.Tensor(1024 * KB)
+    optimizer.step()
+    for parameter in model._parameters.values():
+        parameter.grad = None
+def explained():
+    from neurogc import _gpu
+    return json.loads(_gpu.explain())
+def told():
+    status = neurogc.status()
+    print(json.dumps({"gpu": status["gpu"], "degraded": status["degraded"], "findings": status["findings"]}))
+"""
+
+
+def train(code, **keywords):
+    """Runs a program with the model, and gives what it told at its end."""
+    return json.loads(python(MODEL + code, PYTHONPATH=TORCH, NEUROGC_POLICY="observe", **keywords).splitlines()[-1])
+
+
+def leaks(told):
+    return [finding for finding in told["findings"] if finding["kind"] == "gpu_leak"]
+
+
+@pytest.mark.needs_agent
+def test_figures_are_read_at_the_ends_of_steps():
+    told = train("for _ in range(5): step()\ntold()")
+    gpu = told["gpu"]
+    assert told["degraded"] == [] and gpu["steps"] == 5 and len(gpu["recent"]) == 5
+    # Three parameters, a buffer and six tensors of the optimizer; gradients are there when the hook runs.
+    assert gpu["recent"][-1]["allocated_bytes"] == (3 + 6 + 3) * 2**20 + 256 * 2**10
+    (device,) = gpu["devices"]
+    assert device["reserved_bytes"] >= device["allocated_bytes"] > 0 and device["blocks"] == 13
+    assert (device["card_bytes"], gpu["pinned_bytes"]) == (2**30, 12345)
+    assert device["card_free_bytes"] == 2**30 - device["reserved_bytes"]
+
+
+@pytest.mark.needs_agent
+def test_a_program_without_a_gpu_is_asked_nothing():
+    told = json.loads(python("""
+import json, neurogc, torch, time
+from torch import nn
+from torch.optim.optimizer import Optimizer
+optimizer = Optimizer([nn.Parameter(512)], 512)
+for _ in range(20):
+    optimizer.step()
+print(json.dumps([torch.card.asked, neurogc.status()["gpu"]]))
+""", PYTHONPATH=TORCH))
+    assert told[0] == 0 and told[1]["devices"] == [] and told[1]["steps"] == 0
+
+
+@pytest.mark.needs_agent
+def test_figures_come_also_without_steps():
+    told = train("""
+import time
+kept = torch.Tensor(5 << 20)
+until = time.monotonic() + 15
+while not neurogc.status()["gpu"]["devices"] and time.monotonic() < until:
+    time.sleep(0.01)
+told()
+""")
+    assert told["gpu"]["steps"] == 0 and told["gpu"]["allocated_bytes"] >= 5 << 20
+
+
+@pytest.mark.needs_agent
+def test_every_block_has_its_use_and_tensors_their_path():
+    report = train("""
+class Trainer: pass
+trainer = Trainer()
+trainer.history = {"loss": [forward() for _ in range(7)]}
+cache = {number: torch.Tensor(32 * KB) for number in range(30)}
+def work():
+    local = torch.Tensor(640 * KB)
+    view = local.view()
+    for parameter in model._parameters.values():
+        parameter.grad = torch.Tensor(1024 * KB)
+    optimizer.step()
+    hidden = torch.card.take(128 * KB)
+    print(json.dumps(explained()))
+work()
+""")
+    (device,) = report["devices"]
+    kb = 1024
+    assert device["parameters"] == device["gradients"] == 3 * 1024 * kb
+    assert device["optimizer"] == 6 * 1024 * kb and device["buffers"] == 256 * kb
+    assert device["activations"] == 7 * 4 * 64 * kb
+    assert device["other"] == (7 + 30 * 32 + 640) * kb
+    assert device["unseen"] == 128 * kb
+    parts = ("parameters", "gradients", "optimizer", "buffers", "activations", "other", "unseen")
+    assert sum(device[part] for part in parts) == device["allocated_bytes"]
+    assert device["reserved_bytes"] == device["allocated_bytes"] + device["cached"] + device["fragmented"]
+    assert report["complete"] and device["name"] == "made-up card"
+    held = {holder["path"]: holder for holder in report["holders"]}
+    losses = held['__main__.trainer.history["loss"][…]']
+    assert (losses["tensors"], losses["bytes"], losses["graph_bytes"]) == (7, 7 * kb, 7 * 4 * 64 * kb)
+    assert held["__main__.cache[…]"]["bytes"] == 30 * 32 * kb
+    assert held["work(): local"]["bytes"] + held.get("work(): view", {"bytes": 0})["bytes"] == 640 * kb
+
+
+# How each leaks, with the pattern and the holder that must be named.
+LEAKS = {
+    "graph": ("losses = []\ndef leak(): losses.append(forward())", "kept with its graph", "__main__.losses[…]"),
+    "logging": (
+        "history = {'x': []}\ndef leak(): history['x'].append(torch.Tensor(64 * KB))", "container for logging", '__main__.history["x"][…]',
+    ),
+    "hook": (
+        """
+def watch(model):
+    kept = []
+    model.register_forward_hook(lambda module, inputs, output: kept.append(torch.Tensor(64 * KB)))
+watch(model)
+def leak(): forward()
+""", "hook that keeps activations", '__closure__["kept"]',
+    ),
+    "attribute": (
+        """
+class Recurrent(nn.Module):
+    last_output = None
+recurrent = Recurrent()
+def leak():
+    before = recurrent.last_output
+    recurrent.last_output = torch.Tensor(KB, torch.Node(64 * KB, *([before.grad_fn] if before else [])))
+""", "tensor as an attribute", "__main__.recurrent.last_output",
+    ),
+    "running_sum": (
+        """
+total = None
+def leak():
+    global total
+    total = torch.Tensor(KB, torch.Node(64 * KB, *([total.grad_fn] if total else [])))
+""", "retain_graph", "__main__.total",
+    ),
+    "create_graph": (
+        """
+chain = [torch.Node(KB)]
+def leak():
+    chain[0] = torch.Node(64 * KB, chain[0])
+real = Optimizer.step
+def stepped(self):
+    for parameter in model._parameters.values():
+        parameter.grad.grad_fn = chain[0]
+    real(self)
+Optimizer.step = stepped
+""", "create_graph", "gradients of parameters",
+    ),
+    "traceback": (
+        """
+errors = []
+def load(batch):
+    raise ValueError("wrong")
+def leak():
+    try:
+        load(torch.Tensor(64 * KB))
+    except ValueError as error:
+        errors.append(error)
+""", "stored traceback", "__traceback__ in load(): batch",
+    ),
+    "dataset": (
+        """
+from torch.utils.data import Dataset
+class Cached(Dataset):
+    items = {}
+data = Cached()
+def leak(): data.items[len(data.items)] = torch.Tensor(64 * KB)
+""", "cache in the dataset", "Cached.items[…]",
+    ),
+}
+
+
+@pytest.mark.needs_agent
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_leak_is_found_within_200_steps_with_its_pattern_and_holder(name):
+    code, pattern, holder = LEAKS[name]
+    told = train(code + "\nfor _ in range(200):\n    leak()\n    step()\ntold()")
+    (found,) = leaks(told)
+    assert told["degraded"] == [] and found["confidence"] >= 0.9, found
+    assert pattern in found["pattern"] and holder in found["holder"], found
+
+
+HEALTHY = {
+    "plain": "def more(number): loss = forward()",
+    "growing": "def more(number):\n    global output\n    output = torch.Tensor((100 + number) * KB)",
+    "accumulation": "kept = []\ndef more(number):\n    kept.append(torch.Tensor(64 * KB))\n    if number % 8 == 7: kept.clear()",
+    "average": "average = [torch.Tensor(1024 * KB) for _ in range(3)]\ndef more(number): pass",
+    "warm_up": "kept = []\ndef more(number):\n    if number < 30: kept.append(torch.Tensor(64 * KB))",
+}
+
+
+@pytest.mark.needs_agent
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_loop_gives_no_alarm(name):
+    told = train(HEALTHY[name] + "\nfor number in range(240):\n    more(number)\n    step()\ntold()")
+    assert leaks(told) == [] and told["gpu"]["steps"] == 240 and told["degraded"] == []
+
+
+FILLED = """
+kept = []
+def fill():
+    while True:
+        kept.append(torch.Tensor(50 << 20))
+"""
+
+
+def oom(tmp_path, code):
+    """Runs a program that dies by its error, and gives the report on it."""
+    done = run(sys.executable, "-c", MODEL + code, cwd=tmp_path, PYTHONPATH=TORCH, NEUROGC_POLICY="observe")
+    assert done.returncode == 1 and done.stdout == ""
+    lines = done.stderr.splitlines()
+    # The error is the program's own.
+    assert lines[-1] == "torch.OutOfMemoryError: CUDA out of memory" and "neurogc/_gpu" not in done.stderr
+    told = [line for line in lines if line.startswith("neurogc:")]
+    (text,) = tmp_path.glob("neurogc-oom-*.txt")
+    (report,) = tmp_path.glob("neurogc-oom-*.json")
+    assert len(told) == 1 and told[0].endswith(text.name) and len(list(tmp_path.iterdir())) == 2
+    return json.loads(report.read_text()), text.read_text()
+
+
+@pytest.mark.needs_agent
+def test_the_report_on_an_error_says_that_memory_is_in_use(tmp_path):
+    report, text = oom(tmp_path, FILLED + "for _ in range(3): step()\nfill()")
+    assert report["cause"] == "genuine" and report["asked_bytes"] == 50 << 20
+    assert report["holders"][0]["path"] == "__main__.kept[…]" and report["held"]["parameters"] == 3 << 20
+    assert "Cause: the memory is in use." in text and "__main__.kept[…]" in text
+    assert any("Letting go of __main__.kept[…]" in remedy for remedy in report["remedies"])
+    assert any("in fill" in line for line in report["stack"])
+
+
+@pytest.mark.needs_agent
+def test_the_report_on_an_error_says_that_memory_is_in_pieces(tmp_path):
+    # Every second block of 1 MB is freed: half of the card is free, and no two megabytes of it are together.
+    report, text = oom(tmp_path, """
+kept = [torch.Tensor(1 << 20) for _ in range(1000)]
+del kept[::2]
+torch.Tensor(100 << 20)
+""")
+    assert report["cause"] == "fragmentation" and report["pieces_bytes"] > 400 << 20
+    assert "expandable_segments" in text
+
+
+@pytest.mark.needs_agent
+def test_errors_that_the_program_handles_are_counted_and_not_told_again(tmp_path):
+    code = MODEL + FILLED + """
+for _ in range(4):
+    try:
+        fill()
+    except torch.OutOfMemoryError:
+        kept.clear()
+    step()
+told()
+"""
+    done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=TORCH, NEUROGC_POLICY="observe")
+    gpu = json.loads(done.stdout)["gpu"]
+    assert done.returncode == 0 and done.stderr.count("neurogc:") == 1
+    assert (gpu["ooms"], gpu["ooms_handled"]) == (4, 4) and gpu["oom_report"].endswith(".txt")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.needs_agent
+def test_an_unknown_pytorch_is_told_once_and_harms_nothing():
+    told = train("""
+del torch._C._cuda_memoryStats
+for _ in range(3): step()
+told()
+""")
+    (trouble,) = told["degraded"]
+    assert "memory of GPUs is not watched any more" in trouble and told["gpu"]["steps"] == 0
+
+
+@pytest.mark.needs_agent
+def test_a_look_keeps_nothing_alive():
+    out = python(MODEL + """
+import gc, weakref
+def work():
+    loss = forward()
+    explained()
+    watched = weakref.ref(loss)
+    loss = None
+    assert watched() is None, gc.get_referrers(watched())
+gc.disable()
+work()
+before = len(torch.card.blocks)
+explained()
+assert len(torch.card.blocks) == before
+print("ok")
+""", PYTHONPATH=TORCH, NEUROGC_POLICY="observe")
+    assert out == "ok\n"
+
+
+@pytest.mark.needs_agent
+@pytest.mark.skipif(not binary(), reason="needs the neurogc command")
+def test_the_command_asks_a_running_process():
+    code = MODEL + """
+import time
+kept = [torch.Tensor(3 << 20)]
+step()
+print("ready", flush=True)
+while True:
+    time.sleep(0.01)
+"""
+    with Running(code, PYTHONPATH=TORCH, policy="observe") as program:
+        assert program.line() == "ready"
+        text = neurogc("gpu", program.pid)
+        assert "__main__.kept[…]" in text and "parameters" in text, text
+        report = neurogc("gpu", program.pid, "--json")
+        assert report["devices"][0]["other"] == 3 << 20 and report["findings"] == []
+
+
+@pytest.mark.needs_agent
+@pytest.mark.skipif(not binary(), reason="needs the neurogc command")
+def test_the_command_says_that_there_is_no_gpu():
+    with Running("import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)", policy="observe") as program:
+        assert program.line() == "ready"
+        assert "uses no GPU" in neurogc("gpu", program.pid, expect=1)
+
+
+def test_the_watch_takes_little_time():
+    python(MODEL + """
+import time
+step()
+from neurogc import _gpu
+times = []
+for _ in range(2000):
+    began = time.perf_counter()
+    _gpu.allocator.figures(0)
+    read = time.perf_counter() - began
+    began = time.perf_counter()
+    _gpu.step_ended()
+    times.append(time.perf_counter() - began - read)
+times.sort()
+assert times[1000] < 50e-6, times[1000]
+""", PYTHONPATH=TORCH, NEUROGC_POLICY="observe")
