@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from observed import APPS, Running, binary, neurogc, python, run
+from observed import APPS, Running, ask, binary, eventually, neurogc, python, run
 
 TORCH = APPS / "fake_torch"
 
@@ -155,15 +155,14 @@ def leak():
     ),
     "create_graph": (
         """
-chain = [torch.Node(KB)]
+for parameter in model._parameters.values():
+    parameter.grad = torch.Tensor(1024 * KB)
 def leak():
-    chain[0] = torch.Node(64 * KB, chain[0])
-real = Optimizer.step
-def stepped(self):
     for parameter in model._parameters.values():
-        parameter.grad.grad_fn = chain[0]
-    real(self)
-Optimizer.step = stepped
+        before = parameter.grad.grad_fn
+        parameter.grad.grad_fn = torch.Node(64 * KB, *([before] if before else []))
+def step():
+    optimizer.step()
 """, "create_graph", "gradients of parameters",
     ),
     "traceback": (
@@ -321,7 +320,7 @@ while True:
     time.sleep(0.01)
 """
     with Running(code, PYTHONPATH=TORCH, policy="observe") as program:
-        assert program.line() == "ready"
+        assert program.line() == "ready" and eventually(lambda: ask(program.pid))
         text = neurogc("gpu", program.pid)
         assert "__main__.kept[…]" in text and "parameters" in text, text
         report = neurogc("gpu", program.pid, "--json")
@@ -332,7 +331,7 @@ while True:
 @pytest.mark.skipif(not binary(), reason="needs the neurogc command")
 def test_the_command_says_that_there_is_no_gpu():
     with Running("import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)", policy="observe") as program:
-        assert program.line() == "ready"
+        assert program.line() == "ready" and eventually(lambda: ask(program.pid))
         assert "uses no GPU" in neurogc("gpu", program.pid, expect=1)
 
 

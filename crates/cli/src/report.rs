@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 
 use neurogc_wire::status::{Bound, Child, Forecasts, PauseTotals, Pauses, Spans, Status};
 
-use crate::gpu::listing;
 use crate::figures::{bytes, count, ms, plain, span};
+use crate::gpu::listing;
 use crate::table::{Alignment, Table};
 use crate::verdict::{self, lately};
 use crate::{latency, stalls};

@@ -45,6 +45,8 @@ def step_ended():
     try:
         if monotonic() - _looked >= _EVERY:
             look()
+            if not _is_on:
+                return
         else:
             for device in _devices:
                 agent.gpu_figures(device, allocator.figures(device))

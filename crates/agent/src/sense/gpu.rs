@@ -21,12 +21,11 @@ const RECENT: usize = 120;
 const JUDGE_STEPS: u64 = 8;
 
 /// Looks at what holds the memory, while it grows: how many steps apart the first two are, how often in a run, how many are
-/// kept, and how many times as far apart as one takes.
+/// kept, and how many times as far apart as one takes the later ones are.
 const LOOK_STEPS: u64 = 24;
 const MOST_LOOKS: u32 = 12;
 const KEPT_LOOKS: usize = 2;
-const LOOK_RARITY: u64 = 20;
-const LATER_RARITY: u64 = 1000;
+const LOOK_RARITY: u64 = 1000;
 
 /// What the allocator says of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,8 +160,8 @@ impl GpuBook {
         report.steps = self.steps;
         self.looked += 1;
         self.look_step = self.steps;
-        let rarity = if self.looks.len() < KEPT_LOOKS - 1 { LOOK_RARITY } else { LATER_RARITY };
-        self.look_due = now + (report.took_ms * 1e6) as u64 * rarity;
+        let is_first = self.looks.is_empty();
+        self.look_due = if is_first { now } else { now + (report.took_ms * 1e6) as u64 * LOOK_RARITY };
         if self.looks.len() == KEPT_LOOKS {
             // The first one stays: growth is seen best over the longest time.
             self.looks.pop();
@@ -173,9 +172,10 @@ impl GpuBook {
 
     fn judge(&mut self) {
         let looks = &self.looks;
-        let found = self.devices.iter().flat_map(|it| {
-            diagnose_gpu(&GpuEvidence { device: it.shown.device, series: &it.series, looks })
-        });
+        let found = self
+            .devices
+            .iter()
+            .flat_map(|it| diagnose_gpu(&GpuEvidence { device: it.shown.device, series: &it.series, looks }));
         self.findings = found.collect();
     }
 

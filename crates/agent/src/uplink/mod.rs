@@ -275,7 +275,13 @@ impl<'a> Uplink<'a> {
         let now = monotonic_ns();
         let sites_due = self.trace.as_ref().map(|trace| trace.sites_due);
         let census_due = self.agent.own_census.is_out().then_some(now + CENSUS_LOOK_NS);
-        let due = [self.control.as_ref().and_then(ControlSocket::due), self.listeners.due(now), sites_due, census_due, self.gpu_due];
+        let due = [
+            self.control.as_ref().and_then(ControlSocket::due),
+            self.listeners.due(now),
+            sites_due,
+            census_due,
+            self.gpu_due,
+        ];
         let due = due.into_iter().flatten().fold(self.look_due.min(lock(&self.agent.growth).due()), u64::min);
         Duration::from_nanos(due.saturating_sub(now))
     }

@@ -114,7 +114,11 @@ pub(crate) fn of_status(gpu: &Gpu) -> String {
     }
     if gpu.ooms > 0 {
         let (all, handled) = (count(gpu.ooms), count(gpu.ooms_handled));
-        let _ = writeln!(text, "  out of memory: {all}, of which the program handled {handled}; {}", plain(&gpu.oom_report));
+        let _ = writeln!(
+            text,
+            "  out of memory: {all}, of which the program handled {handled}; {}",
+            plain(&gpu.oom_report)
+        );
     }
     text
 }

@@ -110,7 +110,10 @@ fn a_container_with_a_bound_is_no_alarm_until_it_is_full() {
     let looks = [60, 120].map(|step| {
         let path = "replay.items[…]".to_owned();
         let kind = GpuHolderKind::Container;
-        look(step, GpuHolder { path, kind, tensors: step, bytes: step * MIB, bound: Some(10_000), ..GpuHolder::default() })
+        look(
+            step,
+            GpuHolder { path, kind, tensors: step, bytes: step * MIB, bound: Some(10_000), ..GpuHolder::default() },
+        )
     });
     let found = diagnose_gpu(&GpuEvidence { device: 0, series: &series, looks: &looks });
     assert!(!found[0].is_alarm(), "{found:?}");

@@ -150,9 +150,10 @@ fn fragmented(device: u32, recent: &[StepFigures]) -> Option<Finding> {
              that grows while what is in use does not.{tried}"
         ),
         pattern: "fragmentation: blocks of many sizes are cut out of the same segments".to_owned(),
-        advice: "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; keep batches and sequences to few sizes (padding, \
+        advice:
+            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; keep batches and sequences to few sizes (padding, \
                  buckets); call torch.cuda.empty_cache() once after a phase with other sizes, not in each step."
-            .to_owned(),
+                .to_owned(),
         bytes: now,
         doc: "docs/gpu.md#fragmentation".to_owned(),
         ..Finding::default()

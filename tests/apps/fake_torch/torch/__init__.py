@@ -18,20 +18,23 @@ class OutOfMemoryError(RuntimeError):
 class _Block:
     """The memory of a tensor, which views share."""
 
+    address = None
+
     def __init__(self, size):
         self.address = card.take(size)
 
     def __del__(self):
-        card.free(self.address)
+        if self.address is not None:
+            card.free(self.address)
 
 
 class Tensor:
     """A tensor of so many bytes."""
 
     def __init__(self, size=512, grad_fn=None, dtype=float32):
-        self._block = _Block(size) if size else None
-        self.dtype, self.grad, self.grad_fn = dtype, None, grad_fn
+        self.dtype, self.grad, self.grad_fn, self._block = dtype, None, grad_fn, None
         self.device = types.SimpleNamespace(type="cuda", index=0)
+        self._block = _Block(size) if size else None
 
     @property
     def is_leaf(self):
