@@ -172,7 +172,6 @@ export interface Child {
   rss: number;
   /** Its memory. */
   pss: number | null;
-  worker: WorkerMemory | null;
 }
 
 export interface Compared {
@@ -240,7 +239,7 @@ export interface Finding {
   since_s: number;
 }
 
-export type FindingKind = "nothing" | "too_early" | "gc" | "gil_native" | "python" | "cpu_starved" | "unknown" | "queueing" | "memory_over_goal" | "degraded" | "unbounded_container" | "unbounded_cache" | "callbacks" | "stored_exceptions" | "logging" | "contexts" | "modules" | "tasks" | "threads" | "descriptors" | "children" | "cyclic_garbage" | "python_growth" | "native_growth" | "arena_explosion" | "malloc_free" | "pymalloc_pinned" | "dataloader_copies" | "growing" | "plateau" | "filling" | "follows_load" | "rises_and_falls" | "allocator_keeps";
+export type FindingKind = "nothing" | "too_early" | "gc" | "gil_native" | "python" | "cpu_starved" | "unknown" | "queueing" | "memory_over_goal" | "degraded" | "unbounded_container" | "unbounded_cache" | "callbacks" | "stored_exceptions" | "logging" | "contexts" | "modules" | "tasks" | "threads" | "descriptors" | "children" | "cyclic_garbage" | "python_growth" | "native_growth" | "arena_explosion" | "malloc_free" | "pymalloc_pinned" | "gpu_leak" | "gpu_fragmented" | "growing" | "plateau" | "filling" | "follows_load" | "rises_and_falls" | "allocator_keeps" | "gpu_cache_keeps";
 
 export interface Forecasts {
   /** The kind of model by which `neural` decides, for instance `gru`. */
@@ -289,6 +288,69 @@ export interface Gil {
   busy_percent: number;
   busy: Spans;
   idle: Spans;
+}
+
+export interface Gpu {
+  /** When the memory of GPUs was read, in seconds since the agent was installed. */
+  at_s: number;
+  /** Steps of PyTorch's optimizers that have ended, where a GPU is used. */
+  steps: number;
+  /** Memory of GPUs that tensors and other blocks take, on all devices. */
+  allocated_bytes: number;
+  /** Memory of GPUs that PyTorch's allocator has taken. */
+  reserved_bytes: number;
+  /** Free pieces of segments that are in use in part. */
+  inactive_bytes: number;
+  /** Pinned memory of the host that PyTorch's allocator has in use. */
+  pinned_bytes: number | null;
+  /** Errors "CUDA out of memory". */
+  ooms: number;
+  /** Those after which the program went on: another step ended. */
+  ooms_handled: number;
+  /** The file with the report on the latest one. */
+  oom_report: string;
+  /** The devices that are in use. */
+  devices: GpuDevice[];
+  /** The latest 120 steps, the oldest first. */
+  recent: GpuMoment[];
+}
+
+export interface GpuDevice {
+  /** PyTorch's number for the device. */
+  device: number;
+  /** Memory of a GPU that tensors and other blocks take. */
+  allocated_bytes: number;
+  /** The most that they took, as PyTorch counts it. */
+  peak_bytes: number;
+  /** Memory of a GPU that PyTorch's allocator has taken. */
+  reserved_bytes: number;
+  /** Blocks in use, and those that a stream still needs. */
+  active_bytes: number;
+  /** Free pieces of a GPU's segments that are in use in part. */
+  inactive_bytes: number;
+  /** Blocks in use. */
+  blocks: number;
+  /** How often the allocator had to give its cache back and try again. */
+  retries: number;
+  /** Errors "CUDA out of memory" on this device. */
+  ooms: number;
+  /** Memory of the whole card. */
+  card_bytes: number;
+  /** What is free of the card, for all processes. */
+  card_free_bytes: number;
+}
+
+export interface GpuMoment {
+  /** When the step ended. */
+  at_s: number;
+  /** Steps that had ended. */
+  steps: number;
+  /** As above, at that moment. */
+  allocated_bytes: number;
+  /** As above, at that moment. */
+  reserved_bytes: number;
+  /** As above, at that moment. */
+  inactive_bytes: number;
 }
 
 export interface Guards {
@@ -567,6 +629,7 @@ export interface Status {
   bound: Bound;
   gil: Gil;
   memory: Memory;
+  gpu: Gpu;
   allocations: Allocations;
   census: Census;
   requests: Requests;
@@ -644,21 +707,6 @@ export interface WindowStalls {
   sites: StallSite[];
 }
 
-export type WorkerKind = "server" | "dataloader" | "pool";
-
-export interface WorkerMemory {
-  /** What forked it, if it is a worker. */
-  kind: WorkerKind;
-  /** What it shares with others. */
-  shared: number;
-  /** Its proportional part of that. */
-  shared_pss: number;
-  /** What it inherited and has for itself now, because it was written to. */
-  copied: number;
-  /** What it has allocated itself. */
-  own: number;
-}
-
 /** The series of the hub. */
 export type SeriesName =
   | "gc.young"
@@ -721,6 +769,12 @@ export type SeriesName =
   | "fds"
   | "threads"
   | "children"
+  | "gpu.steps"
+  | "gpu.allocated"
+  | "gpu.reserved"
+  | "gpu.inactive"
+  | "gpu.pinned"
+  | "gpu.ooms"
   | "allocations.rate"
   | "allocations.live"
   | "census.objects"
