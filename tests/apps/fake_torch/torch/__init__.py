@@ -3,6 +3,7 @@
 A block is taken from segments of 2 MB, or from one of its own, and freed with its tensor. `torch.card` is the card.
 """
 
+import sys
 import types
 
 from . import _C  # noqa: F401
@@ -73,4 +74,13 @@ class Node:
 # The classes of nodes come from C++: `dir` of the class knows what they have saved.
 Node._raw_saved_self = Node._raw_saved_others = None
 
-from . import cuda, nn, optim, utils  # noqa: E402, F401
+from . import cuda, nn, optim  # noqa: E402, F401
+
+
+class Dataset:
+    """What datasets of programs derive from."""
+
+
+for _name in ("torch.utils", "torch.utils.data"):
+    sys.modules[_name] = types.ModuleType(_name)
+sys.modules["torch.utils.data"].Dataset = Dataset

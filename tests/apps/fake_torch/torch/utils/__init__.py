@@ -1,3 +1,0 @@
-"""Nothing but what is below."""
-
-from . import data  # noqa: F401

@@ -1,5 +1,0 @@
-"""Datasets."""
-
-
-class Dataset:
-    """What programs derive theirs from."""
