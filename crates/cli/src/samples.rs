@@ -2,6 +2,7 @@
 
 use neurogc_sites::{CodeLine, TableBuilder};
 use neurogc_wire::allocations::{AllocationSite, Allocations};
+use neurogc_wire::gpu::Gpu;
 use neurogc_wire::sites::{AllocationDomain, AllocationMode, SiteCounts, SiteTable};
 use neurogc_wire::stacks::StallStack;
 use neurogc_wire::status::{
@@ -178,6 +179,7 @@ pub(crate) fn service() -> Status {
             busy: Spans { count: 90_210, p50_ms: 0.4, p99_ms: 6.1, max_ms: 412.9 },
             idle: Spans { count: 90_209, p50_ms: 0.2, p99_ms: 3.8, max_ms: 55.0 },
         },
+        gpu: Gpu::default(),
         memory: Memory {
             rss: 812 << 20,
             peak_rss: 901 << 20,

@@ -172,6 +172,7 @@ export interface Child {
   rss: number;
   /** Its memory. */
   pss: number | null;
+  worker: WorkerMemory | null;
 }
 
 export interface Compared {
@@ -239,7 +240,7 @@ export interface Finding {
   since_s: number;
 }
 
-export type FindingKind = "nothing" | "too_early" | "gc" | "gil_native" | "python" | "cpu_starved" | "unknown" | "queueing" | "memory_over_goal" | "degraded" | "unbounded_container" | "unbounded_cache" | "callbacks" | "stored_exceptions" | "logging" | "contexts" | "modules" | "tasks" | "threads" | "descriptors" | "children" | "cyclic_garbage" | "python_growth" | "native_growth" | "arena_explosion" | "malloc_free" | "pymalloc_pinned" | "gpu_leak" | "gpu_fragmented" | "growing" | "plateau" | "filling" | "follows_load" | "rises_and_falls" | "allocator_keeps" | "gpu_cache_keeps";
+export type FindingKind = "nothing" | "too_early" | "gc" | "gil_native" | "python" | "cpu_starved" | "unknown" | "queueing" | "memory_over_goal" | "degraded" | "unbounded_container" | "unbounded_cache" | "callbacks" | "stored_exceptions" | "logging" | "contexts" | "modules" | "tasks" | "threads" | "descriptors" | "children" | "cyclic_garbage" | "python_growth" | "native_growth" | "arena_explosion" | "malloc_free" | "pymalloc_pinned" | "dataloader_copies" | "gpu_leak" | "gpu_fragmented" | "growing" | "plateau" | "filling" | "follows_load" | "rises_and_falls" | "allocator_keeps" | "gpu_cache_keeps";
 
 export interface Forecasts {
   /** The kind of model by which `neural` decides, for instance `gru`. */
@@ -705,6 +706,21 @@ export interface WindowStalls {
   time_ms_by_cause: TimeByCause;
   /** Where the stalls happened: at most ten places for each cause. */
   sites: StallSite[];
+}
+
+export type WorkerKind = "server" | "dataloader" | "pool";
+
+export interface WorkerMemory {
+  /** What forked it, if it is a worker. */
+  kind: WorkerKind;
+  /** What it shares with others. */
+  shared: number;
+  /** Its proportional part of that. */
+  shared_pss: number;
+  /** What it inherited and has for itself now, because it was written to. */
+  copied: number;
+  /** What it has allocated itself. */
+  own: number;
 }
 
 /** The series of the hub. */
