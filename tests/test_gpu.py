@@ -59,6 +59,18 @@ def test_figures_are_read_at_the_ends_of_steps():
 
 
 @pytest.mark.needs_agent
+def test_after_the_first_steps_figures_are_read_more_seldom_and_all_steps_count():
+    told = train("""
+for _ in range(128): step()
+asked = torch.card.asked
+for _ in range(2000): step()
+assert torch.card.asked - asked < 500, torch.card.asked - asked
+told()
+""")
+    assert told["gpu"]["steps"] == 2128 and told["degraded"] == []
+
+
+@pytest.mark.needs_agent
 def test_a_program_without_a_gpu_is_asked_nothing():
     told = json.loads(python("""
 import json, neurogc, torch, time
@@ -99,6 +111,7 @@ def work():
         parameter.grad = torch.Tensor(1024 * KB)
     optimizer.step()
     hidden = torch.card.take(128 * KB)
+    workspaces = [torch.card.take(32 << 20) for _ in range(2)]
     print(json.dumps(explained()))
 work()
 """)
@@ -108,8 +121,8 @@ work()
     assert device["optimizer"] == 6 * 1024 * kb and device["buffers"] == 256 * kb
     assert device["activations"] == 7 * 4 * 64 * kb
     assert device["other"] == (7 + 30 * 32 + 640) * kb
-    assert device["unseen"] == 128 * kb
-    parts = ("parameters", "gradients", "optimizer", "buffers", "activations", "other", "unseen")
+    assert device["unseen"] == 128 * kb and device["workspaces"] == 64 << 20
+    parts = ("parameters", "gradients", "optimizer", "buffers", "activations", "other", "workspaces", "unseen")
     assert sum(device[part] for part in parts) == device["allocated_bytes"]
     assert device["reserved_bytes"] == device["allocated_bytes"] + device["cached"] + device["fragmented"]
     assert report["complete"] and device["name"] == "made-up card"

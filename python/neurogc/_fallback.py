@@ -197,9 +197,9 @@ def gpu_figures(device, figures):
     """See `gpu_watch`."""
 
 
-def gpu_step():
+def gpu_step(read):
     """See `gpu_watch`."""
-    return False
+    return False, False
 
 
 def gpu_card(device, total, free):

@@ -107,7 +107,7 @@ def role_model(name):
     report = json.loads(_gpu.explain())
     (device,) = report["devices"]
     allocated = torch.cuda.memory_allocated()
-    uses = ("parameters", "gradients", "optimizer", "buffers", "activations", "other")
+    uses = ("parameters", "gradients", "optimizer", "buffers", "activations", "other", "workspaces")
     seen = sum(device[use] for use in uses)
     assert device["allocated_bytes"] == allocated, (device["allocated_bytes"], allocated)
     told = {

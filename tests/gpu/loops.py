@@ -214,13 +214,13 @@ def checkpointed(device, steps):
 
 def warm_up(device, steps):
     loop = Loop(device)
-    schedule = torch.optim.lr_scheduler.LambdaLR(loop.optimizer, lambda step: min(1.0, step / 100))
     for number in range(steps):
+        for group in loop.optimizer.param_groups:
+            group["lr"] = 1e-4 * min(1.0, (number + 1) / 100)
         # Layers are added to what is trained, one after the other, in the first quarter.
         if number % 10 == 0 and number < steps // 4:
             loop.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(WIDTH, WIDTH, device=device))]})
         loop.step(loop.loss(loop.batch()))
-        schedule.step()
 
 
 def rate_finder(device, steps):

@@ -104,7 +104,7 @@ pub struct GpuHeld {
     pub card_free_bytes: u64,
     /// What the allocator has taken.
     pub reserved_bytes: u64,
-    /// Blocks in use. The next seven add up to it.
+    /// Blocks in use. The next eight add up to it.
     pub allocated_bytes: u64,
     /// Parameters of modules and of optimizers.
     pub parameters: u64,
@@ -118,7 +118,9 @@ pub struct GpuHeld {
     pub activations: u64,
     /// Other tensors.
     pub other: u64,
-    /// Blocks that Python code cannot see: workspaces of libraries, tensors of C++ code.
+    /// Workspaces of cuBLAS, known by their size.
+    pub workspaces: u64,
+    /// Blocks that Python code cannot see: tensors of C++ code, other libraries.
     pub unseen: u64,
     /// Segments without a block in use: `torch.cuda.empty_cache()` gives them back.
     pub cached: u64,
@@ -133,7 +135,7 @@ pub struct GpuHeld {
 impl GpuHeld {
     /// The categories of blocks in use, with the names that people are shown.
     #[must_use]
-    pub fn categories(&self) -> [(&'static str, u64); 7] {
+    pub fn categories(&self) -> [(&'static str, u64); 8] {
         [
             ("parameters", self.parameters),
             ("gradients", self.gradients),
@@ -141,6 +143,7 @@ impl GpuHeld {
             ("buffers", self.buffers),
             ("activations saved by autograd", self.activations),
             ("other tensors", self.other),
+            ("workspaces of cuBLAS", self.workspaces),
             ("not seen from Python", self.unseen),
         ]
     }

@@ -6,7 +6,7 @@ of ours reaches the program, and no tensor is kept.
 """
 
 import json
-from time import monotonic
+from time import monotonic, perf_counter
 
 from .._native import agent
 from . import allocator
@@ -18,6 +18,13 @@ _EVERY = 1.0
 _ASKED = 5.0
 _OWN = 0.5
 
+# Figures are read at the end of each of the first steps, and as long as memory grows; later as seldom as keeps the share of
+# the program's time that it takes below one in so many.
+_FIRST = 128
+_RARITY = 250
+
+_left = _FIRST
+_due = 0.0
 _is_on = False
 _looked = 0.0
 _devices = ()
@@ -40,9 +47,14 @@ def start():
 
 def step_ended():
     """An optimizer's step has ended in the calling thread."""
+    global _left, _due
     if not _is_on:
         return
     try:
+        began = perf_counter()
+        if _left <= 0 and began < _due:
+            agent.gpu_step(False)
+            return
         if monotonic() - _looked >= _EVERY:
             look()
             if not _is_on:
@@ -50,7 +62,11 @@ def step_ended():
         else:
             for device in _devices:
                 agent.gpu_figures(device, allocator.figures(device))
-        if agent.gpu_step():
+        is_wanted, grows = agent.gpu_step(True)
+        _left = max(_left - 1, 16 if grows else 0)
+        now = perf_counter()
+        _due = now + _RARITY * (now - began)
+        if is_wanted:
             agent.gpu_holders(_look_at_holders(_OWN, False))
     except Exception as error:
         _give_up(error)

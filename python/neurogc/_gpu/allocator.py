@@ -1,5 +1,6 @@
 """What is asked of PyTorch: the only module here that knows its names."""
 
+import os
 import sys
 
 # The kind of device whose tensors are counted. AMD's are called so, too.
@@ -93,6 +94,20 @@ def segments():
         # Older versions have no argument.
         found = snapshot()
     return found["segments"]
+
+
+def workspace_sizes():
+    """The sizes of cuBLAS's workspaces, of which PyTorch makes one for each thread and stream that multiplies: those of its
+    defaults, and what the environment sets (`:SIZE:COUNT` in KiB, and KiB).
+    """
+    sizes = {4096 * 8 << 10, 4096 * 2 + 16 * 8 << 10}
+    parts = os.environ.get("CUBLAS_WORKSPACE_CONFIG", "").strip(":").split(":")
+    if len(parts) >= 2 and all(part.isdigit() for part in parts):
+        sizes.add(sum(int(size) * int(count) for size, count in zip(parts[::2], parts[1::2], strict=False)) << 10)
+    own = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
+    if own.isdigit():
+        sizes.add(int(own) << 10)
+    return sizes
 
 
 def observe_ooms(observer):

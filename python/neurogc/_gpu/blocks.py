@@ -2,8 +2,8 @@
 
 from bisect import bisect_right
 
-PARAMETERS, GRADIENTS, OPTIMIZER, BUFFERS, ACTIVATIONS, OTHER = (
-    "parameters", "gradients", "optimizer", "buffers", "activations", "other",
+PARAMETERS, GRADIENTS, OPTIMIZER, BUFFERS, ACTIVATIONS, OTHER, WORKSPACES = (
+    "parameters", "gradients", "optimizer", "buffers", "activations", "other", "workspaces",
 )
 
 
@@ -43,6 +43,12 @@ class Blocks:
         self.claimed[number] = use
         return self._blocks[number][1]
 
+    def claim_workspaces(self, sizes):
+        """Takes blocks that nothing has claimed and that are of one of these sizes for workspaces of cuBLAS."""
+        for number, (_, size, _) in enumerate(self._blocks):
+            if number not in self.claimed and size in sizes:
+                self.claimed[number] = WORKSPACES
+
     def devices(self):
         """For each device that has segments: its figures by name."""
         found = {}
@@ -67,4 +73,4 @@ class Blocks:
 
 def _empty():
     names = ("reserved_bytes", "allocated_bytes", "cached", "fragmented", "unseen")
-    return dict.fromkeys((*names, PARAMETERS, GRADIENTS, OPTIMIZER, BUFFERS, ACTIVATIONS, OTHER), 0)
+    return dict.fromkeys((*names, PARAMETERS, GRADIENTS, OPTIMIZER, BUFFERS, ACTIVATIONS, OTHER, WORKSPACES), 0)

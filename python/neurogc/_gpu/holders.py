@@ -146,6 +146,7 @@ class Look:
         rest.tensors.extend(unheld)
         self._walk(rest)
         rest.own = sum(self._claim(tensor, OTHER) for tensor in unheld)
+        self.blocks.claim_workspaces(allocator.workspace_sizes())
         self.complete = paths.complete and self.graphs.complete
         found = [group for group in (*ordered, rest) if group.own + group.graph_bytes or group.graph_nodes > 1]
         return sorted(found, key=lambda group: -(group.own + group.graph_bytes))

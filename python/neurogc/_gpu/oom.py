@@ -144,7 +144,7 @@ def written(report):
         lines.append(f"Cause: the memory is in use. {room} could be taken from the card, and {pieces} is free in pieces.")
     lines.append(f"It is error number {report['count']} of this process.")
     lines += ["", "What the memory is used for"]
-    for name in ("parameters", "gradients", "optimizer", "buffers", "activations", "other", "unseen", "cached", "fragmented"):
+    for name in ("parameters", "gradients", "optimizer", "buffers", "activations", "other", "workspaces", "unseen", "cached", "fragmented"):
         lines.append(f"  {name:12} {size(held.get(name, 0)):>10}")
     lines += ["", "Who holds tensors that are no part of a model or an optimizer"]
     for row in report["holders"]:

@@ -56,10 +56,18 @@ pub(crate) fn gpu_figures(device: u32, figures: [u64; 8]) {
     }
 }
 
-/// The end of an optimizer's step, after the figures. Whether what holds the memory should be looked at now.
+/// The end of an optimizer's step, and whether the figures were read before. Gives whether what holds the memory should be
+/// looked at now, and whether memory grows.
 #[pyfunction]
-pub(crate) fn gpu_step() -> bool {
-    current_now().is_some_and(|agent| book(&agent).is_some_and(|mut book| book.step(monotonic_ns(), agent.installed)))
+pub(crate) fn gpu_step(read: bool) -> (bool, bool) {
+    let Some(agent) = current_now() else { return (false, false) };
+    let Some(mut book) = book(&agent) else { return (false, false) };
+    if read {
+        (book.step(monotonic_ns(), agent.installed), book.grows())
+    } else {
+        book.pass();
+        (false, book.grows())
+    }
 }
 
 /// The whole card of a device: its memory, and what is free of it.

@@ -109,11 +109,21 @@ impl GpuBook {
         self.devices.last_mut()
     }
 
+    /// A step has ended for which no figures were read.
+    pub(crate) fn pass(&mut self) {
+        self.steps += 1;
+        self.handled += std::mem::take(&mut self.open_ooms);
+    }
+
+    /// Whether memory grows, so that the figures of every step are wanted.
+    pub(crate) fn grows(&self) -> bool {
+        self.grows
+    }
+
     /// A step has ended, and the figures were taken in. Whether what holds the memory should be looked at now.
     pub(crate) fn step(&mut self, now: u64, installed: u64) -> bool {
         let at_s = seconds(now.saturating_sub(installed));
-        self.steps += 1;
-        self.handled += std::mem::take(&mut self.open_ooms);
+        self.pass();
         let steps = self.steps;
         for Watched { shown, series } in &mut self.devices {
             series.push(StepFigures {
