@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ use neurogc_wire::workers::ChildrenReport;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
+use crate::attach::Nudge;
+use crate::container::{InnerIdentity, open_in, open_root};
 use crate::process;
 
 /// Where the socket folders of all users are. Tests bring their own.
@@ -103,7 +106,12 @@ impl Rendezvous {
         self.ask_since(pid, None, patience)
     }
 
-    /// The same, with the figures of the last so many seconds as its window.
+    /// The same, without waiting for an agent that may be away for a moment.
+    pub(crate) fn ask_at_once(&self, pid: u32, patience: Duration) -> Result<Status, String> {
+        ask(&self.socket(pid)?.path(), patience).map_err(|error| unheard(pid, &error))
+    }
+
+    /// A report with the figures of the last so many seconds as its window.
     pub(crate) fn ask_since(&self, pid: u32, since_s: Option<u32>, patience: Duration) -> Result<Status, String> {
         match self.put(pid, since_s.map_or(Ask::Status, Ask::StatusSince), patience)? {
             Answer::Status(status) => Ok(*status),
@@ -113,8 +121,7 @@ impl Rendezvous {
 
     /// Asks the agent of one process what is the matter with its memory. None where it is of an older NeuroGC, or has no answer.
     pub(crate) fn verdict(&self, pid: u32, patience: Duration) -> Result<Option<MemoryVerdict>, String> {
-        let path = self.socket(pid)?;
-        match put(&path, Ask::Verdict, patience) {
+        match self.socket(pid)?.put(Ask::Verdict, patience) {
             Ok(Answer::Verdict(report)) => Ok(Some(*report)),
             Ok(other) => Err(foreign(pid, &other)),
             Err(AskError::Refused(_)) => Ok(None),
@@ -130,7 +137,7 @@ impl Rendezvous {
         since_s: u32,
         patience: Duration,
     ) -> Result<Option<MemoryChange>, String> {
-        match put(&self.socket(pid)?, Ask::MemoryChange(since_s), patience) {
+        match self.socket(pid)?.put(Ask::MemoryChange(since_s), patience) {
             Ok(Answer::MemoryChange(change)) => Ok(Some(*change)),
             Ok(other) => Err(foreign(pid, &other)),
             Err(AskError::Refused(_)) => Ok(None),
@@ -140,8 +147,7 @@ impl Rendezvous {
 
     /// Asks the agent of one process where live memory was allocated, compared with so many seconds ago.
     pub(crate) fn sites(&self, pid: u32, since_s: Option<u32>, patience: Duration) -> Result<SiteTable, String> {
-        let path = self.socket(pid)?;
-        match put(&path, Ask::Sites(since_s), patience) {
+        match self.socket(pid)?.put(Ask::Sites(since_s), patience) {
             Ok(Answer::Sites(table)) => Ok(*table),
             Ok(other) => Err(foreign(pid, &other)),
             Err(AskError::Refused(reason)) => Err(format!(
@@ -163,7 +169,7 @@ impl Rendezvous {
 
     /// Asks the agent of one process where its resident memory is.
     pub(crate) fn memory(&self, pid: u32, patience: Duration) -> Result<MemoryReport, String> {
-        match put(&self.socket(pid)?, Ask::Memory, patience) {
+        match self.socket(pid)?.put(Ask::Memory, patience) {
             Ok(Answer::Memory(report)) => Ok(*report),
             Ok(other) => Err(foreign(pid, &other)),
             Err(error) => Err(unheard(pid, &error)),
@@ -182,10 +188,14 @@ impl Rendezvous {
         const STEP: Duration = Duration::from_millis(20);
         let ticket = self.have_begun(pid, ask, patience)?;
         let deadline = Instant::now() + longest;
+        let mut nudge = Nudge::new(pid);
         loop {
             match self.outcome(pid, ticket, patience)? {
                 Some(outcome) => return Ok(outcome),
-                None if Instant::now() < deadline => std::thread::sleep(STEP),
+                None if Instant::now() < deadline => {
+                    std::thread::sleep(STEP);
+                    nudge.try_now();
+                }
                 None => {
                     return Err(format!(
                         "process {pid} did not run the command within {} s; it will when one of its threads runs Python \
@@ -219,11 +229,11 @@ impl Rendezvous {
 
     /// Puts one question to the agent of one process.
     fn put(&self, pid: u32, question: Ask, patience: Duration) -> Result<Answer, String> {
-        put(&self.socket(pid)?, question, patience).map_err(|error| unheard(pid, &error))
+        self.socket(pid)?.put(question, patience).map_err(|error| unheard(pid, &error))
     }
 
-    /// The socket of one process, where this user may ask it.
-    pub(crate) fn socket(&self, pid: u32) -> Result<PathBuf, String> {
+    /// The socket of one process, where this user may ask it. The process may run in a container.
+    pub(crate) fn socket(&self, pid: u32) -> Result<AgentSocket, String> {
         let Some(process) = process::look_up(pid) else {
             return Err(format!("there is no process {pid}. `neurogc ps` lists those with an agent"));
         };
@@ -234,11 +244,83 @@ impl Rendezvous {
                  Run `sudo -u {user} neurogc status {pid}`, or become root"
             ));
         }
-        let folder = self.folder(process.uid);
-        if !check_folder(&folder, process.uid)? {
-            return Err(unheard(pid, &AskError::NoAgent));
+        let inner = InnerIdentity::of(pid, process.uid);
+        let socket = if inner.is_elsewhere {
+            AgentSocket::in_container(pid, inner)
+        } else {
+            Some(AgentSocket { folder: self.folder(inner.uid), pid, _opened: None })
+        };
+        match socket {
+            Some(socket) if check_folder(&socket.folder, process.uid)? => Ok(socket),
+            _ => Err(unheard(pid, &AskError::NoAgent)),
         }
-        Ok(control::socket_path(&folder, pid))
+    }
+
+    /// Asks an agent that has just been put into a process, and waits until it listens.
+    pub(crate) fn ask_newcomer(&self, pid: u32, patience: Duration) -> Result<Status, String> {
+        const STEP: Duration = Duration::from_millis(5);
+        let deadline = Instant::now() + patience;
+        loop {
+            let asked = self.ask(pid, patience);
+            if asked.is_ok() || Instant::now() > deadline {
+                return asked;
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+}
+
+/// Where the agent of one process listens.
+#[derive(Debug)]
+pub(crate) struct AgentSocket {
+    /// The folder that it is in, as this command sees it.
+    folder: PathBuf,
+    /// The number that it is named for.
+    pid: u32,
+    /// Keeps a folder in a container open, so that no link in the container can lead elsewhere.
+    _opened: Option<OwnedFd>,
+}
+
+impl AgentSocket {
+    /// Of a process that sees another file system or has another number there.
+    fn in_container(pid: u32, inner: InnerIdentity) -> Option<Self> {
+        let opened = open_in(&open_root(pid).ok()?, &control::socket_folder(inner.uid)).ok()?;
+        // The last link leads to the open folder itself.
+        let folder = PathBuf::from(format!("/proc/self/fd/{}/.", opened.as_raw_fd()));
+        Some(Self { folder, pid: inner.pid, _opened: Some(opened) })
+    }
+
+    /// The folder, to put something beside the socket.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn path(&self) -> PathBuf {
+        control::socket_path(&self.folder, self.pid)
+    }
+
+    /// Puts a question. An agent is away for some milliseconds while its process forks, so it is asked again.
+    fn put(&self, question: Ask, patience: Duration) -> Result<Answer, AskError> {
+        const STEP: Duration = Duration::from_millis(2);
+        let began = Instant::now();
+        loop {
+            let answer = put(&self.path(), question.clone(), patience);
+            let Err(error) = &answer else { return answer };
+            if began.elapsed() > away(error, &question) {
+                return answer;
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+}
+
+/// How long an agent may be away after this error. What changes something is not asked again once it has been sent.
+fn away(error: &AskError, question: &Ask) -> Duration {
+    let is_order = matches!(question, Ask::Collect(_) | Ask::Policy(_) | Ask::Dump { .. });
+    match error {
+        AskError::NoAgent => Duration::from_millis(60),
+        AskError::Broken(_) if !is_order => Duration::from_millis(500),
+        _ => Duration::ZERO,
     }
 }
 
@@ -358,7 +440,7 @@ fn put(path: &Path, question: Ask, patience: Duration) -> Result<Answer, AskErro
 fn open(path: &Path) -> Result<UnixStream, Errno> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &UnixAddr::new(path)?)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false).map_err(|_| Errno::EIO)?;
     Ok(stream)

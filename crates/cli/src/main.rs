@@ -12,6 +12,7 @@ mod bench;
 mod check;
 mod columns;
 mod commands;
+mod container;
 mod demo;
 mod failure;
 mod figures;

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::container::numbers_in_namespaces;
 use crate::process::kernel_text;
 
 /// What is known about the target before it is touched.
@@ -46,9 +47,7 @@ impl TargetFacts {
             uid: number("Uid:", 1)?,
             gid: number("Gid:", 1)?,
             tracer: number("TracerPid:", 0).unwrap_or(0),
-            inner_pid: field("NSpid:")
-                .and_then(|numbers| numbers.split_whitespace().last()?.parse().ok())
-                .unwrap_or(pid),
+            inner_pid: numbers_in_namespaces(status).last().copied().unwrap_or(pid),
             seccomp: number("Seccomp:", 0).unwrap_or(0),
             has_shadow_stack: field("x86_Thread_features:").is_some_and(|features| features.contains("shstk")),
             disabled_by: None,

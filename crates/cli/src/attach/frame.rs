@@ -24,6 +24,11 @@ const MAGIC_BEHIND: u32 = 0x4650_5845;
 /// Components of the image that a thread has only after it has asked for them (the tiles of AMX).
 const ON_REQUEST: u64 = 0b11 << 17;
 
+/// Places in `struct ucontext` of the kernel, in bytes.
+pub(super) const RAX_AT: u64 = 144;
+pub(super) const RIP_AT: u64 = 168;
+pub(super) const MASK_AT: u64 = 296;
+
 /// A frame, and where it belongs on the thread's stack.
 #[derive(Clone, Debug)]
 pub(super) struct SignalFrame {
@@ -33,6 +38,8 @@ pub(super) struct SignalFrame {
     pub(super) vectors: Vec<u8>,
     /// The vector registers as they were read.
     pub(super) plain_vectors: Vec<u8>,
+    /// The signals that the thread blocks.
+    pub(super) mask: u64,
     /// The registers with which the thread goes on behind it.
     pub(super) leads_to: user_regs_struct,
 }
@@ -50,7 +57,7 @@ impl SignalFrame {
         let leads_to = resumed(registers);
         let context = context(&leads_to, mask, vectors_at);
         let context_at = (vectors_at - context.len() as u64) & !15;
-        Some(Self { context_at, context, vectors_at, vectors: image, plain_vectors: vectors, leads_to })
+        Some(Self { context_at, context, vectors_at, vectors: image, plain_vectors: vectors, mask, leads_to })
     }
 
     /// How much of the stack it needs.
@@ -197,13 +204,15 @@ mod tests {
 
     #[test]
     fn the_frame_lies_below_the_red_zone_and_is_aligned() {
-        let registers = registers(-1, 0);
+        let registers = registers(-1, 77);
         let frame = SignalFrame::new(&registers, 5, vectors(0b111, 0b11, 11008), places).unwrap();
         assert_eq!((frame.vectors_at % 64, frame.context_at % 16), (0, 0));
         assert!(frame.vectors_at + frame.vectors.len() as u64 <= registers.rsp - RED_ZONE);
         assert!(frame.context_at + frame.context.len() as u64 <= frame.vectors_at);
         assert!(frame.context_at > SignalFrame::lowest(&registers));
         assert_eq!(frame.context.len(), 304);
+        let at = |place: u64| frame.context[place as usize..].first_chunk::<8>().copied().map(u64::from_le_bytes);
+        assert_eq!((at(RIP_AT), at(MASK_AT), at(RAX_AT)), (Some(registers.rip), Some(5), Some(registers.rax)));
         assert_eq!(frame.context.last_chunk::<8>(), Some(&5_u64.to_le_bytes()));
     }
 

@@ -6,9 +6,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags, fstatvfs, openat2};
+use rustix::fs::{StatVfsMountFlags, fstatvfs};
 
 use super::facts::TargetFacts;
+use crate::container::{open_in, open_root};
 
 /// Where such folders may be.
 const PLACES: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
@@ -35,7 +36,7 @@ impl TargetFolder {
         let mut trouble = io::Error::from(io::ErrorKind::NotFound);
         for place in PLACES {
             let name = format!("{PREFIX}{}-{:08x}", target.inner_pid, salt() as u32);
-            let made = open_in(&root, place).and_then(|opened| {
+            let made = open_in(&root, Path::new(place)).and_then(|opened| {
                 if executable && fstatvfs(&opened)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
                     return Err(io::Error::other(format!("{place} is mounted noexec")));
                 }
@@ -100,20 +101,8 @@ pub(crate) fn remove_folder(pid: u32, inside: &str) -> io::Result<()> {
     if !PLACES.contains(&place) || !name.starts_with(PREFIX) {
         return Ok(());
     }
-    let place = open_in(&open_root(pid)?, place)?;
+    let place = open_in(&open_root(pid)?, Path::new(place))?;
     fs::remove_dir_all(format!("/proc/self/fd/{}/{name}", place.as_raw_fd()))
-}
-
-fn open_root(pid: u32) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty())?)
-}
-
-/// Opens a folder of the target's. Links in it lead where they lead for the target, and never out of its root.
-fn open_in(root: &OwnedFd, path: &str) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    Ok(openat2(root, path, flags, Mode::empty(), resolve)?)
 }
 
 /// A number that differs from call to call.

@@ -3,6 +3,7 @@
 //! The thread comes here through a signal frame and leaves by `rt_sigreturn`. Everything that must not be left half done
 //! is done by the target itself, so nothing depends on the command that has put the code there.
 
+use super::frame;
 use super::interpreter::PythonFunctions;
 
 /// The size of the page, and where its parts are.
@@ -10,6 +11,7 @@ pub(super) const PAGE: u64 = 64 * 1024;
 const MASK: u64 = 0x10;
 const MASK_BEFORE: u64 = 0x18;
 const EXCEPTION: u64 = 0x20;
+const PENDING: u64 = 0x38;
 const TABLE: u64 = 0x40;
 pub(super) const CODE: u64 = 0x200;
 pub(super) const ANSWER: u64 = 0x400;
@@ -35,6 +37,11 @@ const STAGE_ADDING: u8 = 2;
 /// Signals that are not held back while the text runs: those that the thread causes itself (ILL, TRAP, ABRT, BUS, FPE,
 /// SEGV, SYS).
 const OWN_SIGNALS: [u32; 7] = [4, 5, 6, 7, 8, 11, 31];
+
+/// The signals that wait while a thread is in a frame of ours, as a mask.
+pub(super) fn held_back() -> u64 {
+    OWN_SIGNALS.iter().fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)))
+}
 
 /// How the code ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +123,7 @@ enum Called {
 /// Everything of the page before the answer: zeros, masks, the table and the code.
 pub(super) fn head(page: u64, functions: &PythonFunctions) -> Vec<u8> {
     let mut head = vec![0; CODE as usize];
-    let mask = OWN_SIGNALS.iter().fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)));
-    put(&mut head, MASK, mask);
+    put(&mut head, MASK, held_back());
     let table = [
         functions.errno_location,
         functions.is_initialized,
@@ -275,6 +281,8 @@ fn code(page: u64, knows_the_end: bool) -> Vec<u8> {
     }
     code.goal("out");
     code.add(&[0x45, 0x89, 0x75, 0x00]); // mov %r14d, (%r13)
+    interrupt_the_wait(&mut code);
+    code.goal("leave");
     code.add(&[0xb8, 15, 0, 0, 0, 0x0f, 0x05]); // rt_sigreturn
 
     // int pending(void *page)
@@ -304,6 +312,27 @@ fn code(page: u64, knows_the_end: bool) -> Vec<u8> {
     code.goal("taken");
     code.add(&[0xc3]);
     code.finish()
+}
+
+/// A signal that has come meanwhile is handled when the thread leaves the frame, before it would enter its system call
+/// again. So the call ends with `EINTR`, as it would have without the frame: Python then runs its handlers.
+fn interrupt_the_wait(code: &mut Code) {
+    code.compare(MAY_RUN);
+    code.jump(IF_EQUAL, "leave");
+    code.add_with(&[0x48, 0x8d, 0xbb], PENDING); // lea PENDING(%rbx), %rdi
+    code.add(&[0xbe, 8, 0, 0, 0]); // mov $8, %esi
+    code.add(&[0xb8, 127, 0, 0, 0, 0x0f, 0x05]); // rt_sigpending
+    code.add_with(&[0x48, 0x8b, 0x84, 0x24], frame::MASK_AT); // mov MASK_AT(%rsp), %rax
+    code.add(&[0x48, 0xf7, 0xd0]); // not %rax
+    code.add_with(&[0x48, 0x23, 0x83], PENDING); // and PENDING(%rbx), %rax
+    code.jump(IF_EQUAL, "leave");
+    code.add_with(&[0x48, 0x8b, 0x84, 0x24], frame::RIP_AT); // mov RIP_AT(%rsp), %rax
+    code.add(&[0x66, 0x81, 0x38, 0x0f, 0x05]); // cmpw $SYSCALL, (%rax)
+    code.jump(IF_DIFFERENT, "leave");
+    code.add_with(&[0x48, 0x83, 0x84, 0x24], frame::RIP_AT); // addq $2, RIP_AT(%rsp)
+    code.add(&[2]);
+    code.add_with(&[0x48, 0xc7, 0x84, 0x24], frame::RAX_AT); // movq $-EINTR, RAX_AT(%rsp)
+    code.add(&(frame::INTERRUPTED as i32).to_le_bytes());
 }
 
 /// `rt_sigprocmask(SIG_SETMASK, %rsi, %rdx, 8)`

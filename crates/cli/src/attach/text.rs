@@ -9,23 +9,44 @@ pub(super) enum AnswerPlace {
     File(String),
 }
 
+/// Which signal's handler has raised an exception, if any did: the handler is the program's, and so is the exception. The
+/// signal is sent again then; it waits, as all signals do while the text runs, and the handler runs in the program.
+const SIGNAL_OF: &str = "\
+def number(e):
+ c = []
+ t = e.__traceback__
+ while t:
+  c.append(t.tb_frame.f_code)
+  t = t.tb_next
+ for n in range(1, 65):
+  try:
+   f = s.getsignal(n)
+  except ValueError:
+   continue
+  if getattr(getattr(f, '__func__', f), '__code__', None) in c:
+   return n
+ return s.SIGINT if isinstance(e, KeyboardInterrupt) else 0
+";
+
 /// Wraps code that sets `answer`. It runs only in the process it is meant for: a fork inherits what is queued.
 pub(super) fn wrapped(code: &str, pid: u32, longest: u64, place: &AnswerPlace) -> String {
     let inner = format!(
-        "import os as o\n\
+        "import os as o, _signal as s\n\
+         {SIGNAL_OF}\
          if o.getpid() == {pid}:\n \
              g = {{'__name__': '_neurogc_attach'}}\n \
              try:\n  \
                  exec({code}, g)\n  \
                  m = 'ok\\n' + g['answer']\n \
-             except KeyboardInterrupt:\n  \
-                 import _thread\n  \
-                 _thread.interrupt_main()\n  \
-                 m = 'again\\nthe program was interrupted at that moment'\n \
              except (RecursionError, MemoryError) as e:\n  \
                  m = 'again\\n%s: %s' % (type(e).__name__, e)\n \
              except BaseException as e:\n  \
-                 m = 'error\\n%s: %s' % (type(e).__name__, e)\n \
+                 n = number(e)\n  \
+                 if n:\n   \
+                     s.raise_signal(n)\n   \
+                     m = 'again\\nthe program was interrupted at that moment'\n  \
+                 else:\n   \
+                     m = 'error\\n%s: %s' % (type(e).__name__, e)\n \
              m = m.encode('utf-8', 'replace')[:{longest}]\n{told}",
         code = literal(code),
         told = told(place),
@@ -118,7 +139,7 @@ mod tests {
         let text = wrapped("answer = ''", 7, 100, &place);
         assert_eq!(text.lines().count(), 1);
         assert!(
-            text.starts_with("(lambda: 0).__builtins__['exec']('import os as o\\nif o.getpid() == 7:\\n g = "),
+            text.starts_with("(lambda: 0).__builtins__['exec']('import os as o, _signal as s\\ndef number(e):\\n"),
             "{text}"
         );
     }

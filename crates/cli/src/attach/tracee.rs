@@ -10,12 +10,15 @@ use nix::libc::{self, c_long, c_void, user_regs_struct};
 
 use super::frame::{self, SignalFrame};
 use super::memory::TargetMemory;
+use super::stub;
 
 /// `PTRACE_EVENT_STOP`: the stop that was asked for, and not one for a signal.
 const EVENT_STOP: i32 = 128;
 /// `NT_X86_XSTATE`: the floating-point and vector registers.
 const VECTOR_STATE: usize = 0x202;
+const PEEK_SIGNALS: u32 = 0x4209;
 const GET_SIGNAL_MASK: u32 = 0x420a;
+const SET_SIGNAL_MASK: u32 = 0x420b;
 const GET_RSEQ_CONFIGURATION: u32 = 0x420f;
 /// More than the vector registers of any processor need.
 const MOST_VECTOR_STATE: usize = 16 * 1024;
@@ -105,6 +108,9 @@ impl StoppedThread {
         registers.eflags &= !0x500;
         [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = entry.arguments;
         ask(libc::PTRACE_SETREGS, self.tid, 0, &raw const registers as usize)?;
+        // From here on the frame restores the mask, whatever becomes of this command. A thread that cannot be told blocks
+        // no signal in the frame.
+        let _ = self.block(stub::held_back());
         let stopped = self.since.elapsed();
         self.released = true;
         ask(libc::PTRACE_DETACH, self.tid, 0, 0)?;
@@ -116,6 +122,7 @@ impl StoppedThread {
         let vectors = frame.plain_vectors.as_slice();
         let part = libc::iovec { iov_base: vectors.as_ptr() as *mut c_void, iov_len: vectors.len() };
         ask(libc::PTRACE_SETREGSET, self.tid, VECTOR_STATE, &raw const part as usize)?;
+        self.block(frame.mask)?;
         let mut registers = frame.leads_to;
         registers.orig_rax = u64::MAX;
         ask(libc::PTRACE_SETREGS, self.tid, 0, &raw const registers as usize)?;
@@ -136,9 +143,24 @@ impl StoppedThread {
         SignalFrame::new(&self.registers, mask, vectors, frame::component).ok_or(Errno::EPROTO)
     }
 
+    fn block(&self, mask: u64) -> Result<c_long, Errno> {
+        ask(SET_SIGNAL_MASK, self.tid, size_of_val(&mask), &raw const mask as usize)
+    }
+
+    /// Whether a signal has come for it while it was stopped. Its call then ends as the kernel says.
+    fn has_signals(&self) -> bool {
+        [0_u64, 1].into_iter().any(|shared| {
+            // `struct ptrace_peeksiginfo_args`: from the first one on, of the thread or of the process, one of them.
+            let wanted = [0_u64, shared | (1 << 32)];
+            let mut signal = [0_u64; 16];
+            ask(PEEK_SIGNALS, self.tid, wanted.as_ptr() as usize, signal.as_mut_ptr() as usize).is_ok_and(|seen| seen > 0)
+        })
+    }
+
     fn release(&mut self) {
         if !std::mem::replace(&mut self.released, true) {
-            if let Some(registers) = frame::entered_again(&self.registers) {
+            let again = frame::entered_again(&self.registers).filter(|_| !self.has_signals());
+            if let Some(registers) = again {
                 let _ = ask(libc::PTRACE_SETREGS, self.tid, 0, &raw const registers as usize);
             }
             let _ = ask(libc::PTRACE_DETACH, self.tid, 0, 0);

@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     let Arguments { pid, json, .. } = arguments;
     let rendezvous = Rendezvous::of_this_machine();
-    if let Ok(status) = rendezvous.ask(pid, PATIENCE) {
+    if let Ok(status) = rendezvous.ask_at_once(pid, PATIENCE) {
         return already(&arguments, &rendezvous, &status.policy, out);
     }
     let patience = Duration::from_secs(arguments.timeout);
@@ -72,12 +72,16 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     })?;
     if answer.as_deref().and_then(|answer| value(answer, "outcome")) == Some("present") {
         package.remove();
-        return Err(Failure::failed(format!(
-            "process {pid} has an agent already, but it does not answer. `neurogc detach {pid}` takes it out"
-        )));
+        // Another command has put it in at the same time.
+        return match rendezvous.ask_newcomer(pid, PATIENCE) {
+            Ok(status) => already(&arguments, &rendezvous, &status.policy, out),
+            Err(_) => Err(Failure::failed(format!(
+                "process {pid} has an agent already, but it does not answer. `neurogc detach {pid}` takes it out"
+            ))),
+        };
     }
     let version = answer.as_deref().and_then(|answer| value(answer, "python")).unwrap_or_default();
-    let status = rendezvous.ask(pid, PATIENCE);
+    let status = rendezvous.ask_newcomer(pid, PATIENCE);
     if json {
         let told = json!({
             "pid": pid,

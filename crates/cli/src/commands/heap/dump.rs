@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::triggers::Triggers;
 use crate::agents::Rendezvous;
+use crate::attach::Nudge;
 use crate::failure::{CommandResult, Failure};
 use crate::figures;
 use crate::process;
@@ -79,9 +80,9 @@ fn take(pid: u32, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let socket = rendezvous.socket(pid).map_err(Failure::failed)?;
     let path = arguments.output.clone().unwrap_or_else(|| free_name(pid));
     let failed = |what: &str, error: io::Error| Failure::failed(format!("{what}: {error}"));
-    let (pipe, at) = dump_pipe(socket.parent().unwrap_or(Path::new("/")), pid, std::process::id());
+    let (pipe, at) = dump_pipe(socket.folder(), pid, std::process::id());
     let mut intake = Intake::make(&at)
-        .map_err(|error| failed(&format!("no pipe for the dump beside {}", socket.display()), error))?;
+        .map_err(|error| failed(&format!("no pipe for the dump in {}", socket.folder().display()), error))?;
     let part = PathBuf::from(format!("{}.part", path.display()));
     let file = private_file(&part).map_err(|error| failed(&part.display().to_string(), error))?;
     let ask = Ask::Dump { pipe, text: !no_text };
@@ -91,6 +92,7 @@ fn take(pid: u32, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     })?;
 
     let mut bar = DumpBar::new(pid);
+    let mut nudge = Nudge::new(pid);
     let (mut told, mut asked, began) = (None, Instant::now(), Instant::now());
     let (stream, outcome) = intake.copy_to(file, WAITING, |stream| {
         bar.show(stream);
@@ -98,6 +100,7 @@ fn take(pid: u32, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
             return Ok(true);
         }
         asked = Instant::now();
+        nudge.try_now();
         match rendezvous.outcome(pid, ticket, PATIENCE)? {
             // The clone has ended. What is still in the pipe is read until it is empty.
             Some(outcome) => {
@@ -118,7 +121,7 @@ fn take(pid: u32, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     outcome.map_err(Failure::failed)?;
     std::fs::rename(&part, &path).map_err(|error| failed(&path.display().to_string(), error))?;
     let figures =
-        told.or_else(|| wait_for_figures(&rendezvous, pid, ticket)).map_or_else(DumpFigures::default, figures_of);
+        told.or_else(|| wait_for_figures(&rendezvous, pid, ticket, &mut nudge)).map_or_else(DumpFigures::default, figures_of);
     report(pid, &path, &stream, figures, *json, out)
 }
 
@@ -138,12 +141,15 @@ fn incomplete(part: &Path, path: &Path, stream: &DumpStream, outcome: Result<(),
     ))
 }
 
-fn wait_for_figures(rendezvous: &Rendezvous, pid: u32, ticket: u64) -> Option<Outcome> {
+fn wait_for_figures(rendezvous: &Rendezvous, pid: u32, ticket: u64, nudge: &mut Nudge) -> Option<Outcome> {
     let deadline = Instant::now() + FIGURES;
     while Instant::now() < deadline {
         match rendezvous.outcome(pid, ticket, PATIENCE) {
             Ok(Some(outcome)) => return Some(outcome),
-            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Ok(None) => {
+                std::thread::sleep(Duration::from_millis(20));
+                nudge.try_now();
+            }
             Err(_) => return None,
         }
     }
