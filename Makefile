@@ -8,6 +8,8 @@
 #   make suites  CPython's own tests under `neurogc run --policy gap` (SUITES='--times 3 cp312' for some)
 #   make wheel   what a package index would carry, in dist/: a wheel for x86_64 and one for aarch64, and the source archive
 #                (WHEEL='--arch x86_64' for one; WHEEL=--test installs dist/ into a fresh environment of each version)
+#   make fleet   the hub with Prometheus, VictoriaMetrics, collectors, profiles and object storage, in an environment of its own
+#   make frameworks   requests in aiohttp, Celery, gRPC, Jupyter, Ray and others, likewise
 #   make docs    the documentation as a site, in target/site
 #   make fuzz    hostile bytes for the parsers (FUZZ_SECONDS=60 for each)
 #   make soak    large heaps, a million random graphs, a million schedules, minutes of stress, 50 times each race
@@ -15,7 +17,7 @@
 #
 # PYTHON=… chooses the interpreter that runs the scripts.
 
-.PHONY: demo test build lint bench suites wheel docs fuzz soak clean
+.PHONY: demo test build lint bench suites wheel fleet frameworks docs fuzz soak clean
 
 demo:
 	@python=$$(tools/prerequisites) && tools/build && \
@@ -38,6 +40,9 @@ suites:
 
 wheel:
 	@python=$$(tools/prerequisites) && exec "$$python" -u tools/wheel.py $(WHEEL)
+
+fleet frameworks:
+	@python=$$(tools/prerequisites) && tools/build && exec "$$python" -u tools/own_suite.py $@
 
 docs:
 	@exec tools/docs

@@ -29,8 +29,9 @@ for line in lines():
 class Hub:
     """A hub on a free port, with history in a folder of the test."""
 
-    def __init__(self, data, *options, token=None, **keywords):
+    def __init__(self, data, *options, token=None, variables=None, **keywords):
         self.data = data
+        self._variables = variables or {}
         self._words = [binary(), "hub", "--json", "--data", str(data), *options]
         self._given = token
         self._keywords = keywords
@@ -39,7 +40,7 @@ class Hub:
 
     def start(self):
         """Starts it; once more on the same port."""
-        env = environment(**({"NEUROGC_HUB_TOKEN": self._given} if self._given else {}))
+        env = environment(**({"NEUROGC_HUB_TOKEN": self._given} if self._given else {}), **self._variables)
         words = [*self._words, "--listen", f"127.0.0.1:{self.port}"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(words, env=env, text=True, **pipes, **self._keywords)

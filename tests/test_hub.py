@@ -179,7 +179,6 @@ def test_prometheus_finds_every_figure(hub, program):
         assert line.startswith("# ") or (name.startswith("neurogc_") and float(value) >= 0), line
 
 
-@pytest.mark.long(10)
 def test_a_collector_is_sent_metrics(tmp_path, program):
     came = []
 
@@ -195,7 +194,8 @@ def test_a_collector_is_sent_metrics(tmp_path, program):
 
     with http.server.HTTPServer(("127.0.0.1", 0), Collector) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with Hub(tmp_path, "--otlp", f"http://127.0.0.1:{server.server_port}") as hub:
+        variables = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_METRIC_EXPORT_INTERVAL": 2000}
+        with Hub(tmp_path, "--otlp", f"http://127.0.0.1:{server.server_port}", variables=variables) as hub:
             hub.wait_for(program.pid)
 
             def own():

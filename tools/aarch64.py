@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import interpreters
@@ -136,16 +137,27 @@ def layout() -> int:
     return int(failed)
 
 
+def package(folder: Path) -> Path:
+    """The package for aarch64, in a folder: that of the wheel in dist/, or else of a build with the profile `fast`."""
+    place = folder / "neurogc"
+    for made in wheel.DIST.glob("neurogc-*_aarch64.whl"):
+        with zipfile.ZipFile(made) as archive:
+            archive.extractall(folder, [name for name in archive.namelist() if name.startswith("neurogc/")])
+        print(f"aarch64: {made.name}", flush=True)
+        return place
+    built = wheel.TARGET / TRIPLE / "fast"
+    shutil.copytree(ROOT / "python" / "neurogc", place, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copy(built / "lib_agent.so", place / "_agent.abi3.so")
+    shutil.copy(built / "libneurogc_preload.so", place / "libneurogc_preload.abi3.so")
+    return place
+
+
 def run(root: Path) -> int:
     """Runs the programs under qemu."""
     [python] = [path for path in (root / "usr" / "bin").glob("python3.*") if path.name.count(".") == 1]
-    built = wheel.TARGET / TRIPLE / "fast"
     failed = 0
     with tempfile.TemporaryDirectory(prefix="neurogc-aarch64-") as folder:
-        package = Path(folder) / "neurogc"
-        shutil.copytree(ROOT / "python" / "neurogc", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-        shutil.copy(built / "lib_agent.so", package / "_agent.abi3.so")
-        preload = shutil.copy(built / "libneurogc_preload.so", package / "libneurogc_preload.abi3.so")
+        preload = package(Path(folder)) / "libneurogc_preload.abi3.so"
         command = ["qemu-aarch64", "-L", str(root), "-E", f"LD_PRELOAD={preload}", str(python), "-c"]
         for title, program in PROGRAMS.items():
             env = {"PATH": os.environ["PATH"], "PYTHONPATH": folder, "HOME": folder}

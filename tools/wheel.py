@@ -166,10 +166,14 @@ def audited(wheel: Path, arch: str, folder: Path) -> Path:
     """The wheel with its platform in the name, after a check that it needs no more than that."""
     policy = f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
     repaired = folder / "repaired"
-    command = ["repair", "--plat", policy, "--only-plat", "--zip-compression-level", "9", "-w", repaired, wheel]
+    # It knows the names of this processor's platforms only; for another one it finds the oldest that will do.
+    wanted = policy if arch == HERE else "auto"
+    command = ["repair", "--plat", wanted, "--only-plat", "--zip-compression-level", "9", "-w", repaired, wheel]
     env = {**os.environ, "PATH": f"{VENV / 'bin'}:{os.environ['PATH']}"}
     subprocess.run([VENV / "bin" / "auditwheel", *command], check=True, env=env)
     [done] = repaired.glob("*.whl")
+    if not done.stem.endswith(policy):
+        sys.exit(f"wheel: {done.name} is not for {policy}")
     for old in DIST.glob(f"neurogc-*_{arch}.whl"):
         old.unlink()
     return Path(shutil.move(done, DIST / done.name))

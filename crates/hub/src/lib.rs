@@ -35,7 +35,10 @@ mod store;
 mod tokens;
 mod weight;
 
+pub use export::objects::ObjectStore;
 pub use export::otlp::OtlpCollector;
+pub use export::profiles::ProfileStore;
+pub use export::remote_write::RemoteWrite;
 pub use follow::Sockets;
 pub use server::{Config, HubError, Listening, run};
 pub use store::StoreError;

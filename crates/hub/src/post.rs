@@ -1,4 +1,4 @@
-//! Posting JSON to another server, over HTTP or HTTPS. An address may hold a secret: only its host is ever shown.
+//! Sending to another server, over HTTP or HTTPS, or as a call of gRPC. An address may hold a secret: only its host is ever shown.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,12 +6,13 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Request, StatusCode, Uri, header};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Where to post.
@@ -22,6 +23,8 @@ pub(crate) struct PostAddress {
     port: Option<u16>,
     path: String,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// The only certificates that are trusted, where they were named.
+    authority: Option<Arc<ClientConfig>>,
 }
 
 impl std::fmt::Debug for PostAddress {
@@ -56,7 +59,7 @@ impl std::str::FromStr for PostAddress {
         }
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?.to_owned();
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        Ok(Self { tls, host, port: uri.port_u16(), path, headers: Vec::new() })
+        Ok(Self { tls, host, port: uri.port_u16(), path, headers: Vec::new(), authority: None })
     }
 }
 
@@ -74,6 +77,41 @@ impl PostAddress {
     #[cfg(test)]
     pub(crate) fn url(&self) -> String {
         format!("{}://{self}{}", if self.tls { "https" } else { "http" }, self.path)
+    }
+
+    /// The same with another path.
+    pub(crate) fn at(mut self, path: String) -> Self {
+        self.path = path;
+        self
+    }
+
+    /// What it was given as path.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Adds headers that are written as `name=value,name=value`, each part encoded as in a URL.
+    pub(crate) fn with_headers(self, text: &str) -> Result<Self, String> {
+        let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        pairs.into_iter().try_fold(self, |to, pair| {
+            let (name, value) = pair.split_once('=').ok_or("headers must look like name=value,name=value")?;
+            to.with(name.trim(), &decoded(value.trim()))
+        })
+    }
+
+    /// Trusts the certificates of this file only.
+    pub(crate) fn trusting(mut self, file: &std::path::Path) -> Result<Self, String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+        let pem = std::fs::read(file).map_err(|error| wrong(&error))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+        }
+        if roots.is_empty() {
+            return Err(wrong(&"there is no certificate in it"));
+        }
+        self.authority = Some(Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()));
+        Ok(self)
     }
 
     /// Adds a header.
@@ -102,18 +140,97 @@ fn passing(error: impl std::fmt::Display) -> SendFailure {
     SendFailure::Passing(error.to_string())
 }
 
-/// Posts a text of JSON. The caller limits the time.
-pub(crate) async fn post(to: &PostAddress, json: String) -> Result<(), SendFailure> {
-    let name = to.host.trim_start_matches('[').trim_end_matches(']');
-    let port = to.port.unwrap_or(if to.tls { 443 } else { 80 });
-    let stream = TcpStream::connect((name, port)).await.map_err(passing)?;
-    let status = if to.tls {
-        let server = ServerName::try_from(name.to_owned()).map_err(|error| SendFailure::Final(error.to_string()))?;
-        let tls = TlsConnector::from(tls_config()?).connect(server, stream).await.map_err(passing)?;
-        exchange(to, tls, json).await?
-    } else {
-        exchange(to, stream, json).await?
-    };
+/// What is sent: bytes and what they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    body: Bytes,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Outgoing {
+    /// Bytes of a content type.
+    pub(crate) fn new(content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static(content_type))] }
+    }
+
+    /// Adds a header.
+    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.push((HeaderName::from_static(name), HeaderValue::from_static(value)));
+        self
+    }
+}
+
+/// A text of JSON.
+impl From<String> for Outgoing {
+    fn from(json: String) -> Self {
+        Self::new("application/json", json)
+    }
+}
+
+/// Posts one message. The caller limits the time.
+pub(crate) async fn post(to: &PostAddress, message: impl Into<Outgoing>) -> Result<(), SendFailure> {
+    Connection::open(to).await?.post(message).await
+}
+
+/// A connection to a server, for several messages.
+pub(crate) struct Connection<'a> {
+    to: &'a PostAddress,
+    sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    /// It ends with this, also where the server never answers.
+    _tasks: JoinSet<Result<(), hyper::Error>>,
+}
+
+impl<'a> Connection<'a> {
+    pub(crate) async fn open(to: &'a PostAddress) -> Result<Self, SendFailure> {
+        let stream = to.connect(None).await?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(passing)?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(connection);
+        Ok(Self { to, sender, _tasks: tasks })
+    }
+
+    /// Posts a message, and waits for the answer.
+    pub(crate) async fn post(&mut self, message: impl Into<Outgoing>) -> Result<(), SendFailure> {
+        const LONGEST: usize = 64 * 1024;
+        self.sender.ready().await.map_err(passing)?;
+        let request = self.to.request(&self.to.path, message.into())?;
+        let answer = self.sender.send_request(request).await.map_err(passing)?;
+        let status = answer.status();
+        let _ = Limited::new(answer.into_body(), LONGEST).collect().await;
+        accepted(status)
+    }
+}
+
+/// Makes one call of gRPC, without a look at its answer but for the status. The caller limits the time.
+pub(crate) async fn call(to: &PostAddress, method: &'static str, message: &[u8]) -> Result<(), SendFailure> {
+    const LONGEST: usize = 64 * 1024;
+    let stream = to.connect(Some(b"h2")).await?;
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .map_err(passing)?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(connection);
+    let length = u32::try_from(message.len()).map_err(|_| SendFailure::Final("the message is too long".to_owned()))?;
+    let body: Vec<u8> = [0].into_iter().chain(length.to_be_bytes()).chain(message.iter().copied()).collect();
+    let scheme = if to.tls { "https" } else { "http" };
+    let uri = format!("{scheme}://{to}{method}");
+    let request = to.request(&uri, Outgoing::new("application/grpc", body).with("te", "trailers"))?;
+    let answer = sender.send_request(request).await.map_err(passing)?;
+    accepted(answer.status())?;
+    let early = answer.headers().get("grpc-status").cloned();
+    let body = Limited::new(answer.into_body(), LONGEST).collect().await.map_err(passing)?;
+    let status = early.or_else(|| body.trailers()?.get("grpc-status").cloned());
+    match status.as_ref().and_then(|status| status.to_str().ok()) {
+        Some("0") => Ok(()),
+        // Deadline, exhausted, aborted, unavailable: it may be taken later.
+        Some(code @ ("4" | "8" | "10" | "14")) => Err(SendFailure::Passing(format!("it answers gRPC status {code}"))),
+        Some(code) => Err(SendFailure::Final(format!("it answers gRPC status {code}"))),
+        None => Err(SendFailure::Final("it does not speak gRPC".to_owned())),
+    }
+}
+
+fn accepted(status: StatusCode) -> Result<(), SendFailure> {
     if status.is_success() {
         return Ok(());
     }
@@ -123,29 +240,62 @@ pub(crate) async fn post(to: &PostAddress, json: String) -> Result<(), SendFailu
     Err(if again { SendFailure::Passing(answer) } else { SendFailure::Final(answer) })
 }
 
-async fn exchange<S>(to: &PostAddress, stream: S, json: String) -> Result<StatusCode, SendFailure>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    const LONGEST: usize = 64 * 1024;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(passing)?;
-    // It ends with this, also where the server never answers.
-    let mut tasks = JoinSet::new();
-    tasks.spawn(connection);
-    let mut request = Request::post(&to.path)
-        .header(header::HOST, to.to_string())
-        .header(header::USER_AGENT, concat!("neurogc/", env!("CARGO_PKG_VERSION")))
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::CONNECTION, "close");
-    for (name, value) in &to.headers {
-        request = request.header(name, value);
+/// A stream of bytes, encrypted or not.
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
+
+impl PostAddress {
+    /// Connects. The protocol is what TLS is to agree on, if not HTTP 1.
+    pub(crate) async fn connect(&self, protocol: Option<&[u8]>) -> Result<Box<dyn ByteStream>, SendFailure> {
+        let name = self.host.trim_start_matches('[').trim_end_matches(']');
+        let port = self.port.unwrap_or(if self.tls { 443 } else { 80 });
+        let stream = TcpStream::connect((name, port)).await.map_err(passing)?;
+        let _ = stream.set_nodelay(true);
+        if !self.tls {
+            return Ok(Box::new(stream));
+        }
+        let server = ServerName::try_from(name.to_owned()).map_err(|error| SendFailure::Final(error.to_string()))?;
+        let mut config = match &self.authority {
+            Some(config) => Arc::clone(config),
+            None => tls_config()?,
+        };
+        if let Some(protocol) = protocol {
+            Arc::make_mut(&mut config).alpn_protocols = vec![protocol.to_vec()];
+        }
+        let stream = TlsConnector::from(config).connect(server, stream).await.map_err(passing)?;
+        Ok(Box::new(stream))
     }
-    let request = request.body(Full::new(Bytes::from(json))).map_err(|error| SendFailure::Final(error.to_string()))?;
-    let answer = sender.send_request(request).await.map_err(passing)?;
-    let status = answer.status();
-    let _ = Limited::new(answer.into_body(), LONGEST).collect().await;
-    Ok(status)
+
+    fn request(&self, uri: &str, message: Outgoing) -> Result<Request<Full<Bytes>>, SendFailure> {
+        let mut request = Request::post(uri)
+            .header(header::HOST, self.to_string())
+            .header(header::USER_AGENT, concat!("neurogc/", env!("CARGO_PKG_VERSION")));
+        for (name, value) in message.headers.iter().chain(&self.headers) {
+            request = request.header(name, value);
+        }
+        request.body(Full::new(message.body)).map_err(|error| SendFailure::Final(error.to_string()))
+    }
+}
+
+/// A text with `%41` for `A`. What is not written so stays as it is.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let code = behind.get(..2).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        match code {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The certificates that this machine trusts, read once.
@@ -177,6 +327,10 @@ mod tests {
         assert_eq!(format!("{slack} {slack:?}"), "hooks.example PostAddress(hooks.example)");
         assert_eq!(slack.url(), "https://hooks.example/services/T0/SECRET?x=SECRET");
         assert_eq!(read("http://[::1]:8080").unwrap().to_string(), "[::1]:8080");
+        let headers = read("http://x").unwrap().with_headers("a=b%20c, Authorization=Basic%3D,").unwrap().headers;
+        let written: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(written, [("a", "b c"), ("authorization", "Basic=")]);
+        assert!(read("http://x").unwrap().with_headers("a").is_err());
         for wrong in ["", "x", "ftp://x", "https://", "//x", "https://a:SECRET@x/", "https://x y"] {
             let error = read(wrong).unwrap_err();
             assert!(!error.contains("SECRET"), "{error}");

@@ -15,7 +15,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::alerts::{self, AlertEngine, AlertFileError};
 use crate::api::{App, router};
-use crate::export::otlp::{OtlpCollector, export};
+use crate::export::objects::{self, ObjectStore};
+use crate::export::otlp::{self, OtlpCollector};
+use crate::export::profiles::{self, ProfileStore};
+use crate::export::remote_write::{self, RemoteWrite};
 use crate::follow::{Sockets, follow_all};
 use crate::gate::Gate;
 use crate::heaps::Heaps;
@@ -55,6 +58,12 @@ pub struct Config {
     pub recordings: Option<PathBuf>,
     /// Where to send metrics.
     pub collector: Option<OtlpCollector>,
+    /// Where to write metrics as Prometheus does.
+    pub remote_write: Option<RemoteWrite>,
+    /// Where to send profiles of allocations.
+    pub profiles: Option<ProfileStore>,
+    /// Where to copy heap dumps and recordings.
+    pub objects: Option<ObjectStore>,
     /// The file with rules of alerts.
     pub alerts: Option<PathBuf>,
     /// How agents on this machine are found.
@@ -168,22 +177,33 @@ async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), Hub
     let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
     // A file that may not grow is an error of a write, and no reason to end.
     let _quota = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ))?;
-    let collector = config.collector;
-    let exported = Arc::clone(&hub);
+    if let Some(store) = config.objects {
+        objects::start(store, config.data.clone())?;
+    }
+    let collector = config.collector.map(|it| otlp::export(Arc::clone(&hub), it));
+    let remote_write = config.remote_write.map(|it| remote_write::export(Arc::clone(&hub), it));
+    let profiles = config.profiles.map(|it| profiles::export(Arc::clone(&app), it));
     tokio::select! {
         () = accept_all(listener, router(Arc::clone(&app))) => {}
         () = forget_heaps(app) => {}
         () = tick(&hub) => {}
         () = follow_all(Arc::clone(&hub), config.sockets) => {}
-        () = async move { match collector {
-            Some(collector) => export(exported, collector).await,
-            None => std::future::pending().await,
-        } } => {}
+        () = if_wanted(collector) => {}
+        () = if_wanted(remote_write) => {}
+        () = if_wanted(profiles) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     // Connections and followers are dropped with the runtime, and then the store, which writes what is left.
     Ok(())
+}
+
+/// Runs what there is to run, and waits for ever where there is nothing.
+async fn if_wanted(task: Option<impl Future<Output = ()>>) {
+    match task {
+        Some(task) => task.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The signal for a file that has grown to its limit, on every Linux that we know.

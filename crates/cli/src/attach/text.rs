@@ -28,16 +28,19 @@ def number(e):
  return s.SIGINT if isinstance(e, KeyboardInterrupt) else 0
 ";
 
-/// Wraps code that sets `answer`. It runs only in the process it is meant for: a fork inherits what is queued.
+/// Wraps code that sets `answer`. Only modules that are part of the interpreter are used: others may be half imported. It runs only in the process it is meant for: a fork inherits what is queued.
 pub(super) fn wrapped(code: &str, pid: u32, longest: u64, place: &AnswerPlace) -> String {
     let inner = format!(
-        "import os as o, _signal as s\n\
+        "import posix as o, _signal as s, sys\n\
          {SIGNAL_OF}\
          if o.getpid() == {pid}:\n \
              g = {{'__name__': '_neurogc_attach'}}\n \
              try:\n  \
-                 exec({code}, g)\n  \
-                 m = 'ok\\n' + g['answer']\n \
+                 if getattr(getattr(sys.modules.get('os'), '__spec__', None), '_initializing', False):\n   \
+                     m = 'again\\nPython is starting'\n  \
+                 else:\n   \
+                     exec({code}, g)\n   \
+                     m = 'ok\\n' + g['answer']\n \
              except (RecursionError, MemoryError) as e:\n  \
                  m = 'again\\n%s: %s' % (type(e).__name__, e)\n \
              except BaseException as e:\n  \
@@ -139,7 +142,7 @@ mod tests {
         let text = wrapped("answer = ''", 7, 100, &place);
         assert_eq!(text.lines().count(), 1);
         assert!(
-            text.starts_with("(lambda: 0).__builtins__['exec']('import os as o, _signal as s\\ndef number(e):\\n"),
+            text.starts_with("(lambda: 0).__builtins__['exec']('import posix as o, _signal as s, sys\\ndef number(e):\\n"),
             "{text}"
         );
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use neurogc_hub::alerts::{self, ChannelTest};
-use neurogc_hub::{Access, Config, HubError, Listening, OtlpCollector};
+use neurogc_hub::{Access, Config, HubError, Listening, ObjectStore, OtlpCollector, ProfileStore, RemoteWrite};
 use neurogc_settings::HUB_PORT;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -46,9 +46,19 @@ pub(crate) struct Arguments {
     /// Directory with traces and results of `neurogc bench` to replay
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
-    /// Send metrics to this OpenTelemetry collector every 10 s
+    /// Send metrics to this OpenTelemetry collector every 10 s; the OTEL_ variables count, and `env` takes the address from
+    /// them
     #[arg(long, value_name = "URL")]
     otlp: Option<OtlpCollector>,
+    /// Write metrics to Prometheus or what is compatible with it every 15 s; headers are in NEUROGC_REMOTE_WRITE_HEADERS
+    #[arg(long, value_name = "URL")]
+    remote_write: Option<RemoteWrite>,
+    /// Push profiles of allocations every minute: pyroscope:URL or parca:URL; headers are in NEUROGC_PROFILES_HEADERS
+    #[arg(long, value_name = "STORE")]
+    profiles: Option<ProfileStore>,
+    /// Copy heap dumps and recordings to object storage, s3://bucket/prefix; the AWS_ variables say how
+    #[arg(long, value_name = "STORE")]
+    objects: Option<ObjectStore>,
     /// Send alerts by the rules in this file (docs/alerts.md); it is read again when it changes
     #[arg(long, value_name = "FILE")]
     alerts: Option<PathBuf>,
@@ -108,6 +118,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
         limit: arguments.disk_mb << 20,
         recordings: arguments.recordings,
         collector: arguments.otlp,
+        remote_write: arguments.remote_write,
+        profiles: arguments.profiles,
+        objects: arguments.objects,
         alerts: arguments.alerts,
         sockets,
     };

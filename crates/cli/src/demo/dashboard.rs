@@ -58,6 +58,9 @@ impl Dashboard {
             limit: LIMIT,
             recordings: None,
             collector: None,
+            remote_write: None,
+            profiles: None,
+            objects: None,
             alerts: None,
             sockets: Arc::new(move || Rendezvous::of_this_machine().sockets().into_iter().filter(is_ours).collect()),
         };

@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 pub(crate) use error::ApiError;
 pub(crate) use orders::reached;
+pub(crate) use sites::live_sites;
 
 use crate::assets;
 use crate::export::prometheus;

@@ -81,6 +81,11 @@ async fn profile(app: &Arc<App>, id: &str, parameters: &QueryParameters) -> Resu
     .await
 }
 
+/// The sites of a live process, compared with so many seconds ago. None where there are none, or others are being read.
+pub(crate) async fn live_sites(app: &Arc<App>, id: &str, since_s: u32) -> Option<SiteTable> {
+    table_of(app, id, Some(since_s)).await.ok()
+}
+
 /// Asks a process. A table may be large, so that few are asked for at a time.
 async fn table_of(app: &Arc<App>, id: &str, since_s: Option<u32>) -> Result<SiteTable, ApiError> {
     let busy = |_| ApiError::busy("other tables of sites are being read; try again");

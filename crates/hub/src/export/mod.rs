@@ -1,7 +1,12 @@
-//! Figures for other systems: Prometheus asks for them, collectors of OpenTelemetry are sent them.
+//! What other systems get: Prometheus asks for figures or is sent them, collectors of OpenTelemetry are sent them, stores of
+//! profiles are sent allocation sites, and object storage is sent heap dumps and recordings.
 
+pub(crate) mod objects;
 pub(crate) mod otlp;
+mod otlp_messages;
+pub(crate) mod profiles;
 pub(crate) mod prometheus;
+pub(crate) mod remote_write;
 
 use neurogc_wire::buckets::Distribution;
 
@@ -15,4 +20,29 @@ const BOUNDS_MS: [f64; 17] = [
 fn cumulative(distribution: &Distribution) -> Vec<u64> {
     let within = BOUNDS_MS.iter().map(|ms| distribution.buckets.within((ms * 1e6) as u64));
     within.chain([distribution.buckets.count()]).collect()
+}
+
+/// Whether a server takes what it is sent. Its user is told once when it does not, and not again before it does.
+#[derive(Debug)]
+struct Outage {
+    what: &'static str,
+    to: String,
+    is_told: bool,
+}
+
+impl Outage {
+    fn new(what: &'static str, to: &impl std::fmt::Display) -> Self {
+        Self { what, to: to.to_string(), is_told: false }
+    }
+
+    fn note(&mut self, sent: Result<(), impl std::fmt::Display>) {
+        match sent {
+            Ok(()) => self.is_told = false,
+            Err(reason) if !self.is_told => {
+                self.is_told = true;
+                eprintln!("neurogc: {} do not reach {}: {reason}. They are tried again", self.what, self.to);
+            }
+            Err(_) => {}
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Metrics for a collector of OpenTelemetry: posted as JSON, by the names of its conventions where there are some.
+//! Metrics for a collector of OpenTelemetry, by the names of its conventions where there are some: over HTTP as protobuf or
+//! JSON, or by gRPC.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -7,75 +8,164 @@ use neurogc_wire::buckets::Distribution;
 use neurogc_wire::catalogue::metrics::{Form, OtlpMetric};
 use neurogc_wire::catalogue::{self, Attribute, HISTOGRAMS};
 use neurogc_wire::report::Sample;
-use serde_json::{Value, json};
-use tokio::time::{interval, timeout};
+use prost::Message;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::{BOUNDS_MS, cumulative};
+use super::otlp_messages::{
+    AttributeValue, ExportRequest, Gauge, Histogram, HistogramPoint, KeyValue, Metric, MetricData, NumberPoint,
+    Resource, ResourceMetrics, Scope, ScopeMetrics, Sum,
+};
+use super::{BOUNDS_MS, Outage, cumulative};
 use crate::clock::unix_ms;
 use crate::facts::ProcessFacts;
 use crate::hub::Hub;
-use crate::post::{PostAddress, SendFailure, post};
+use crate::post::{Outgoing, PostAddress, SendFailure, call, post};
 use crate::process::Presence;
 
-/// How often, and how long a collector may take.
-const EVERY: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How often, and how long a collector may take, if nothing else is said.
+const EVERY_MS: u64 = 10_000;
+const PATIENCE_MS: u64 = 5_000;
 
 /// Where collectors take metrics, if nothing else is said.
-const PORT: u16 = 4318;
+const HTTP_PORT: u16 = 4318;
+const GRPC_PORT: u16 = 4317;
 const PATH: &str = "/v1/metrics";
+const METHOD: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
+/// Sums are cumulative, which OpenTelemetry writes as 2.
+const CUMULATIVE: i32 = 2;
 
 /// All metrics of a process but histograms.
 static METRICS: LazyLock<Vec<OtlpMetric>> = LazyLock::new(catalogue::metrics::otlp);
 
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Grpc,
+    Protobuf,
+    Json,
+}
+
 /// A collector.
 #[derive(Clone, Debug)]
-pub struct OtlpCollector(PostAddress);
+pub struct OtlpCollector {
+    to: PostAddress,
+    protocol: Protocol,
+    every: Duration,
+    patience: Duration,
+    /// Attributes of all processes.
+    attributes: Vec<KeyValue>,
+}
 
 impl std::str::FromStr for OtlpCollector {
     type Err = String;
 
+    /// Reads an address, or `env` for the one in the environment. The variables of OpenTelemetry say the rest.
     fn from_str(text: &str) -> Result<Self, String> {
-        let to: PostAddress = text.parse().map_err(|_| "it must look like http://127.0.0.1:4318".to_owned())?;
-        Ok(Self(to.or(PORT, PATH)))
+        Self::read(text, |name| std::env::var(name).ok())
     }
 }
 
-/// Sends metrics for ever. A collector that is away is told of on stderr once, and tried again.
-pub(crate) async fn export(hub: Arc<Hub>, collector: OtlpCollector) {
-    let mut ticks = interval(EVERY);
-    let mut away = false;
-    loop {
-        ticks.tick().await;
-        let told = Arc::clone(&hub);
-        let Ok(message) = tokio::task::spawn_blocking(move || message(&told)).await else { continue };
-        let sent = timeout(PATIENCE, post(&collector.0, message)).await;
-        match sent.unwrap_or_else(|_| Err(SendFailure::Passing("it takes too long".to_owned()))) {
-            Ok(()) => away = false,
-            Err(reason) if !away => {
-                away = true;
-                eprintln!("neurogc: metrics do not reach {}: {reason}. They are tried again", collector.0);
+impl OtlpCollector {
+    fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let said = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        // A variable for metrics counts for more than the one for everything.
+        let either = |name: &str| {
+            said(&format!("OTEL_EXPORTER_OTLP_METRICS_{name}")).or_else(|| said(&format!("OTEL_EXPORTER_OTLP_{name}")))
+        };
+        let number = |name: &str, value: Option<String>, otherwise: u64| match value {
+            Some(value) => value.trim().parse().map_err(|_| format!("{name} must be a number of milliseconds")),
+            None => Ok(otherwise),
+        };
+        let protocol = match either("PROTOCOL").as_deref() {
+            None | Some("http/protobuf") => Protocol::Protobuf,
+            Some("grpc") => Protocol::Grpc,
+            Some("http/json") => Protocol::Json,
+            Some(_) => {
+                return Err("OTEL_EXPORTER_OTLP_PROTOCOL must be grpc, http/protobuf or http/json".to_owned());
             }
-            Err(_) => {}
+        };
+        let mut to = address(text, &said)?;
+        to = if protocol == Protocol::Grpc { to.or(GRPC_PORT, "/") } else { to.or(HTTP_PORT, PATH) };
+        if let Some(headers) = either("HEADERS") {
+            to = to.with_headers(&headers).map_err(|error| format!("OTEL_EXPORTER_OTLP_HEADERS: {error}"))?;
+        }
+        if let Some(file) = either("CERTIFICATE") {
+            to = to.trusting(file.as_ref()).map_err(|error| format!("OTEL_EXPORTER_OTLP_CERTIFICATE: {error}"))?;
+        }
+        let every = number("OTEL_METRIC_EXPORT_INTERVAL", said("OTEL_METRIC_EXPORT_INTERVAL"), EVERY_MS)?.max(1_000);
+        let patience = number("OTEL_EXPORTER_OTLP_TIMEOUT", either("TIMEOUT"), PATIENCE_MS)?.max(1);
+        let attributes = said("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+        let attributes = attributes.split(',').filter_map(|pair| pair.split_once('='));
+        Ok(Self {
+            to,
+            protocol,
+            every: Duration::from_millis(every),
+            patience: Duration::from_millis(patience),
+            attributes: attributes.map(|(key, value)| KeyValue::text(key.trim(), value.trim())).collect(),
+        })
+    }
+
+    async fn send(&self, message: ExportRequest) -> Result<(), SendFailure> {
+        match self.protocol {
+            Protocol::Grpc => call(&self.to, METHOD, &message.encode_to_vec()).await,
+            Protocol::Protobuf => {
+                post(&self.to, Outgoing::new("application/x-protobuf", message.encode_to_vec())).await
+            }
+            Protocol::Json => {
+                let json = serde_json::to_string(&message).map_err(|error| SendFailure::Final(error.to_string()))?;
+                post(&self.to, json).await
+            }
         }
     }
 }
 
-fn message(hub: &Hub) -> String {
+/// Where a collector is. In the environment, the address for everything has no path yet.
+fn address(text: &str, said: &impl Fn(&str) -> Option<String>) -> Result<PostAddress, String> {
+    const METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+    const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    let read = |text: &str| text.trim().parse::<PostAddress>();
+    if text != "env" {
+        return read(text).map_err(|_| "it must look like http://127.0.0.1:4318, or be env".to_owned());
+    }
+    if let Some(whole) = said(METRICS_ENDPOINT) {
+        return read(&whole).map_err(|error| format!("{METRICS_ENDPOINT}: {error}"));
+    }
+    let base = said(ENDPOINT).ok_or_else(|| format!("neither {METRICS_ENDPOINT} nor {ENDPOINT} is set"))?;
+    let to = read(&base).map_err(|error| format!("{ENDPOINT}: {error}"))?;
+    let path = format!("{}{PATH}", to.path().trim_end_matches('/'));
+    Ok(to.at(path))
+}
+
+/// Sends metrics for ever. A collector that is away is told of on stderr once, and tried again.
+pub(crate) async fn export(hub: Arc<Hub>, collector: OtlpCollector) {
+    let mut ticks = interval(collector.every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut outage = Outage::new("metrics", &collector.to);
+    loop {
+        ticks.tick().await;
+        let (told, shared) = (Arc::clone(&hub), collector.attributes.clone());
+        let Ok(message) = tokio::task::spawn_blocking(move || message(&told, &shared)).await else { continue };
+        let sent = timeout(collector.patience, collector.send(message)).await;
+        outage.note(sent.unwrap_or_else(|_| Err(SendFailure::Passing("it takes too long".to_owned()))));
+    }
+}
+
+fn message(hub: &Hub, shared: &[KeyValue]) -> ExportRequest {
     let now_ms = unix_ms();
     let views = hub.views();
     let live = views.iter().filter(|view| view.state == Presence::Live);
-    let resources: Vec<_> = live
+    let resource_metrics = live
         .filter_map(|view| Some((&view.facts, view.sample.as_ref()?, view.epoch_ms)))
-        .map(|(facts, sample, epoch_ms)| resource(facts, sample, (epoch_ms * 1e6) as u64, now_ms * 1_000_000))
+        .map(|(facts, sample, epoch_ms)| resource(facts, sample, shared, (epoch_ms * 1e6) as u64, now_ms * 1_000_000))
         .collect();
-    json!({ "resourceMetrics": resources }).to_string()
+    ExportRequest { resource_metrics }
 }
 
-/// One process. Numbers of 64 bits are texts in this format.
-fn resource(facts: &ProcessFacts, sample: &Sample, started: u64, now: u64) -> Value {
+/// One process.
+fn resource(facts: &ProcessFacts, sample: &Sample, shared: &[KeyValue], started: u64, now: u64) -> ResourceMetrics {
     let (name, version) = facts.python.split_once(' ').unwrap_or((&facts.python, ""));
-    let attributes = attributes(&[
+    let own = [
         ("service.name", if facts.service.is_empty() { "python" } else { &facts.service }),
         ("neurogc.role", &facts.role),
         ("service.instance.id", &facts.id),
@@ -84,18 +174,18 @@ fn resource(facts: &ProcessFacts, sample: &Sample, started: u64, now: u64) -> Va
         ("process.runtime.name", &name.to_lowercase()),
         ("process.runtime.version", version),
         ("neurogc.policy", &facts.policy),
-    ]);
-    let mut attributes = attributes;
-    attributes.push(json!({"key": "process.pid", "value": {"intValue": facts.pid.to_string()}}));
+    ];
+    let mut attributes: Vec<_> = own.iter().map(|(key, value)| KeyValue::text(key, value)).collect();
+    attributes.push(KeyValue::new("process.pid", AttributeValue::Integer(facts.pid.into())));
+    // What the process says of itself counts for more.
+    let more = shared.iter().filter(|shared| own.iter().all(|(key, _)| *key != shared.key));
+    attributes.extend(more.cloned());
+    let scope = Scope { name: "neurogc".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
     let metrics = Points { started, now }.all(sample);
-    json!({
-        "resource": {"attributes": attributes},
-        "scopeMetrics": [{"scope": {"name": "neurogc", "version": env!("CARGO_PKG_VERSION")}, "metrics": metrics}],
-    })
-}
-
-fn attributes(pairs: &[(&str, &str)]) -> Vec<Value> {
-    pairs.iter().map(|(key, value)| json!({"key": key, "value": {"stringValue": value}})).collect()
+    ResourceMetrics {
+        resource: Some(Resource { attributes }),
+        scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics }],
+    }
 }
 
 /// Makes points of one moment.
@@ -105,73 +195,67 @@ struct Points {
 }
 
 impl Points {
-    fn all(&self, sample: &Sample) -> Vec<Value> {
+    fn all(&self, sample: &Sample) -> Vec<Metric> {
         let metrics = METRICS.iter().map(|metric| {
-            let mut points = Vec::new();
+            let mut data_points = Vec::new();
             metric.read(sample, |value, attribute| {
-                points.push(self.point(value, attribute.map(written).into_iter().collect()));
+                data_points.push(self.point(value, attribute.map(written).into_iter().collect()));
             });
-            match metric.form {
-                Form::Counter => sum(metric.name, metric.unit, true, points),
-                Form::UpDownCounter => sum(metric.name, metric.unit, false, points),
-                Form::Gauge => gauge(metric.name, metric.unit, points),
-            }
+            let sum = |data_points, is_monotonic| {
+                MetricData::Sum(Sum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic })
+            };
+            let data = match metric.form {
+                Form::Counter => sum(data_points, true),
+                Form::UpDownCounter => sum(data_points, false),
+                Form::Gauge => MetricData::Gauge(Gauge { data_points }),
+            };
+            named(metric.name, metric.unit, data)
         });
         let histograms = HISTOGRAMS.iter().map(|it| {
-            let mut points = Vec::new();
+            let mut data_points = Vec::new();
             (it.read)(sample, &mut |part, distribution| {
-                let attributes = it.label.map_or_else(Vec::new, |(_, key)| attributes(&[(key, part)]));
-                points.push(self.histogram_point(distribution, attributes));
+                let attributes = it.label.map(|(_, key)| KeyValue::text(key, part));
+                data_points.push(self.histogram_point(distribution, attributes.into_iter().collect()));
             });
-            histogram(it.otlp, points)
+            let data = Histogram { data_points, aggregation_temporality: CUMULATIVE };
+            named(it.otlp, "s", MetricData::Histogram(data))
         });
         metrics.chain(histograms).collect()
     }
 
-    fn point(&self, value: f64, attributes: Vec<Value>) -> Value {
-        json!({
-            "startTimeUnixNano": self.started.to_string(),
-            "timeUnixNano": self.now.to_string(),
-            "asDouble": value,
-            "attributes": attributes,
-        })
+    fn point(&self, value: f64, attributes: Vec<KeyValue>) -> NumberPoint {
+        NumberPoint {
+            attributes,
+            start_time_unix_nano: self.started,
+            time_unix_nano: self.now,
+            as_double: Some(value),
+        }
     }
 
-    fn histogram_point(&self, distribution: &Distribution, attributes: Vec<Value>) -> Value {
+    fn histogram_point(&self, distribution: &Distribution, attributes: Vec<KeyValue>) -> HistogramPoint {
         let cumulative = cumulative(distribution);
         let before = [0].iter().chain(&cumulative);
-        let counts: Vec<_> = cumulative.iter().zip(before).map(|(upto, before)| (upto - before).to_string()).collect();
-        json!({
-            "startTimeUnixNano": self.started.to_string(),
-            "timeUnixNano": self.now.to_string(),
-            "count": distribution.buckets.count().to_string(),
-            "sum": distribution.total_ms / 1e3,
-            "bucketCounts": counts,
-            "explicitBounds": BOUNDS_MS.map(|ms| ms / 1e3),
-            "attributes": attributes,
-        })
+        HistogramPoint {
+            attributes,
+            start_time_unix_nano: self.started,
+            time_unix_nano: self.now,
+            count: distribution.buckets.count(),
+            sum: Some(distribution.total_ms / 1e3),
+            bucket_counts: cumulative.iter().zip(before).map(|(upto, before)| upto - before).collect(),
+            explicit_bounds: BOUNDS_MS.iter().map(|ms| ms / 1e3).collect(),
+        }
     }
 }
 
-fn written((key, value): (&str, Attribute)) -> Value {
+fn named(name: &str, unit: &str, data: MetricData) -> Metric {
+    Metric { name: name.to_owned(), unit: unit.to_owned(), data: Some(data) }
+}
+
+fn written((key, value): (&str, Attribute)) -> KeyValue {
     match value {
-        Attribute::Text(text) => json!({"key": key, "value": {"stringValue": text}}),
-        Attribute::Integer(number) => json!({"key": key, "value": {"intValue": number.to_string()}}),
+        Attribute::Text(text) => KeyValue::text(key, text),
+        Attribute::Integer(number) => KeyValue::new(key, AttributeValue::Integer(number.into())),
     }
-}
-
-/// Sums are cumulative, which OpenTelemetry writes as 2.
-fn sum(name: &str, unit: &str, monotonic: bool, points: Vec<Value>) -> Value {
-    let data = json!({"aggregationTemporality": 2, "isMonotonic": monotonic, "dataPoints": points});
-    json!({"name": name, "unit": unit, "sum": data})
-}
-
-fn gauge(name: &str, unit: &str, points: Vec<Value>) -> Value {
-    json!({"name": name, "unit": unit, "gauge": {"dataPoints": points}})
-}
-
-fn histogram(name: &str, points: Vec<Value>) -> Value {
-    json!({"name": name, "unit": "s", "histogram": {"aggregationTemporality": 2, "dataPoints": points}})
 }
 
 #[cfg(test)]
@@ -181,11 +265,51 @@ mod tests {
 
     #[test]
     fn collectors_are_read() {
-        let read = |text: &str| text.parse::<OtlpCollector>().map(|it| it.0.url());
+        let read = |text: &str| OtlpCollector::read(text, |_| None).map(|it| it.to.url());
         assert_eq!(read("http://127.0.0.1").unwrap(), "http://127.0.0.1:4318/v1/metrics");
         assert_eq!(read("http://otel:80/x/metrics").unwrap(), "http://otel:80/x/metrics");
         assert_eq!(read("https://otel").unwrap(), "https://otel:4318/v1/metrics");
         assert!(read("otel:80").is_err());
+        assert!(read("env").unwrap_err().contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
+    }
+
+    #[test]
+    fn the_environment_says_the_rest() {
+        let with = |pairs: &'static [(&str, &str)]| {
+            let said = |name: &str| pairs.iter().find(|(it, _)| *it == name).map(|(_, value)| (*value).to_owned());
+            OtlpCollector::read("env", said)
+        };
+        let it = with(&[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://otel/base"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "30000"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test,team=a"),
+        ]);
+        let it = it.unwrap();
+        assert_eq!((it.to.url().as_str(), it.protocol), ("http://otel:4318/base/v1/metrics", Protocol::Json));
+        assert_eq!((it.every, it.attributes.len()), (Duration::from_secs(30), 2));
+        let it = with(&[
+            ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://otel/x"),
+            ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ]);
+        let it = it.unwrap();
+        assert_eq!((it.to.url().as_str(), it.protocol), ("http://otel:4317/x", Protocol::Grpc));
+        let wrong = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://otel"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")];
+        assert!(OtlpCollector::read("env", |name| wrong.iter().find(|it| it.0 == name).map(|it| it.1.to_owned())).is_err());
+    }
+
+    #[test]
+    fn json_has_the_names_of_the_format() {
+        let points = Points { started: 1, now: 2 };
+        let metric = named("m", "s", MetricData::Gauge(Gauge { data_points: vec![points.point(0.0, vec![])] }));
+        let json = serde_json::to_value(&metric).unwrap();
+        let point = &json["gauge"]["dataPoints"][0];
+        assert_eq!((&point["timeUnixNano"], &point["asDouble"]), (&"2".into(), &0.0.into()));
+        let pid = serde_json::to_value(KeyValue::new("p", AttributeValue::Integer(7))).unwrap();
+        assert_eq!(pid, serde_json::json!({"key": "p", "value": {"intValue": "7"}}));
+        let again = Metric::decode(metric.encode_to_vec().as_slice()).unwrap();
+        assert_eq!(again, metric, "zero is sent too");
     }
 
     #[test]
@@ -194,13 +318,8 @@ mod tests {
         latency.buckets.add(2_000_000, 3);
         latency.buckets.add(80_000_000_000, 1);
         let point = Points { started: 1, now: 2 }.histogram_point(&latency, vec![]);
-        let counts: Vec<u64> = point["bucketCounts"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|count| count.as_str().unwrap().parse().unwrap())
-            .collect();
+        let counts = &point.bucket_counts;
         assert_eq!((counts.len(), counts.iter().sum::<u64>(), counts[17]), (18, 4, 1));
-        assert_eq!(point["count"], "4");
+        assert_eq!(point.count, 4);
     }
 }

@@ -31,17 +31,8 @@ static METRICS: LazyLock<Vec<PrometheusMetric>> = LazyLock::new(catalogue::metri
 
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let text = blocking(move || {
-        let views = app.hub.views();
-        let live = views.iter().filter(|view| view.state != Presence::Gone);
-        let samples: Vec<_> = live.filter_map(|view| Some((&*view.facts, view.sample.as_deref()?))).collect();
-        let workers = workers(samples.iter().map(|(facts, _)| *facts));
-        let samples: Vec<_> = samples
-            .into_iter()
-            .zip(&workers)
-            .map(|((facts, sample), worker)| (Labelled { facts, worker }, sample))
-            .collect();
         let mut page = Page::default();
-        page.processes(&samples);
+        each_process(&app.hub, &mut page);
         page.hub(&app.hub);
         page.alerts(&app.hub.alerts());
         Ok(page.text)
@@ -53,11 +44,83 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
     }
 }
 
+/// Takes the values of all processes, metric by metric.
+pub(crate) trait MetricSink {
+    /// Which metric comes now.
+    fn head(&mut self, name: &str, kind: &str, help: &str);
+
+    /// One value of a process.
+    fn line(&mut self, name: &str, process: Labelled<'_>, labels: &[(&str, &str)], value: f64);
+}
+
+/// Gives all values of processes that are there.
+pub(crate) fn each_process(hub: &Hub, to: &mut impl MetricSink) {
+    let views = hub.views();
+    let live = views.iter().filter(|view| view.state != Presence::Gone);
+    let samples: Vec<_> = live.filter_map(|view| Some((&*view.facts, view.sample.as_deref()?))).collect();
+    let workers = workers(samples.iter().map(|(facts, _)| *facts));
+    let samples: Vec<_> = samples
+        .into_iter()
+        .zip(&workers)
+        .map(|((facts, sample), worker)| (Labelled { facts, worker }, sample))
+        .collect();
+    each_value(&samples, to);
+}
+
+fn each_value(samples: &[(Labelled<'_>, &Sample)], to: &mut impl MetricSink) {
+    for metric in METRICS.iter() {
+        to.head(metric.name, metric.kind, metric.help);
+        for (process, sample) in samples {
+            metric.read(sample, &mut |labels, value| to.line(metric.name, *process, labels, value));
+        }
+    }
+    for it in HISTOGRAMS {
+        to.head(it.prometheus, "histogram", it.help);
+        for (process, sample) in samples {
+            (it.read)(sample, &mut |part, distribution| {
+                let label = it.label.map(|(label, _)| (label, part));
+                histogram(to, it.prometheus, *process, label.as_slice(), distribution);
+            });
+        }
+    }
+}
+
+fn histogram(
+    to: &mut impl MetricSink,
+    name: &str,
+    process: Labelled<'_>,
+    labels: &[(&str, &str)],
+    distribution: &Distribution,
+) {
+    let counts = cumulative(distribution);
+    let bounds = BOUNDS_MS.iter().map(|ms| (ms / 1e3).to_string()).chain(["+Inf".to_owned()]);
+    let bucket = format!("{name}_bucket");
+    for (bound, count) in bounds.zip(&counts) {
+        let labels: Vec<_> = labels.iter().copied().chain([("le", &*bound)]).collect();
+        to.line(&bucket, process, &labels, *count as f64);
+    }
+    to.line(&format!("{name}_sum"), process, labels, distribution.total_ms / 1e3);
+    to.line(&format!("{name}_count"), process, labels, counts.last().copied().unwrap_or(0) as f64);
+}
+
 /// A process with the label that tells it from the others of its service. The label stays the same over restarts.
 #[derive(Clone, Copy, Debug)]
-struct Labelled<'f> {
+pub(crate) struct Labelled<'f> {
     facts: &'f ProcessFacts,
     worker: &'f str,
+}
+
+impl Labelled<'_> {
+    /// The labels of a value of the process. What changes with each restart is in one metric only.
+    pub(crate) fn each_label(&self, metric: &str, mut to: impl FnMut(&str, &str)) {
+        to("service", &self.facts.service);
+        to("worker", self.worker);
+        to("host", &self.facts.host);
+        if metric == INFO {
+            to("process", &self.facts.id);
+            to("pid", &self.facts.pid.to_string());
+        }
+    }
 }
 
 /// What tells each process from the others of its service on its host: the number of a worker, else the role. Of several
@@ -89,24 +152,6 @@ struct Page {
 }
 
 impl Page {
-    fn processes(&mut self, samples: &[(Labelled<'_>, &Sample)]) {
-        for metric in METRICS.iter() {
-            self.head(metric.name, metric.kind, metric.help);
-            for (process, sample) in samples {
-                metric.read(sample, &mut |labels, value| self.line(metric.name, *process, labels, value));
-            }
-        }
-        for histogram in HISTOGRAMS {
-            self.head(histogram.prometheus, "histogram", histogram.help);
-            for (process, sample) in samples {
-                (histogram.read)(sample, &mut |part, distribution| {
-                    let label = histogram.label.map(|(label, _)| (label, part));
-                    self.histogram(histogram.prometheus, *process, label.as_slice(), distribution);
-                });
-            }
-        }
-    }
-
     fn hub(&mut self, hub: &Hub) {
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
         for (name, kind, help, value) in [
@@ -164,35 +209,24 @@ impl Page {
             let _ = writeln!(self.text, "{name}{{channel=\"{}\"}} {}", channel.name, count(channel));
         }
     }
+}
 
+impl MetricSink for Page {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
     fn line(&mut self, name: &str, process: Labelled<'_>, labels: &[(&str, &str)], value: f64) {
-        let Labelled { facts, worker } = process;
-        let (service, host) = (Escaped(&facts.service), Escaped(&facts.host));
-        let _ = write!(self.text, "{name}{{service=\"{service}\",worker=\"{}\",host=\"{host}\"", Escaped(worker));
-        if name == INFO {
-            // What changes with each restart is here only.
-            let _ = write!(self.text, ",process=\"{}\",pid=\"{}\"", facts.id, facts.pid);
-        }
+        let _ = write!(self.text, "{name}");
+        let mut before = '{';
+        process.each_label(name, |label, text| {
+            let _ = write!(self.text, "{before}{label}=\"{}\"", Escaped(text));
+            before = ',';
+        });
         for (label, text) in labels {
             let _ = write!(self.text, ",{label}=\"{}\"", Escaped(text));
         }
         let _ = writeln!(self.text, "}} {value}");
-    }
-
-    fn histogram(&mut self, name: &str, process: Labelled<'_>, labels: &[(&str, &str)], distribution: &Distribution) {
-        let counts = cumulative(distribution);
-        let bounds = BOUNDS_MS.iter().map(|ms| (ms / 1e3).to_string()).chain(["+Inf".to_owned()]);
-        let bucket = format!("{name}_bucket");
-        for (bound, count) in bounds.zip(&counts) {
-            let labels: Vec<_> = labels.iter().copied().chain([("le", &*bound)]).collect();
-            self.line(&bucket, process, &labels, *count as f64);
-        }
-        self.line(&format!("{name}_sum"), process, labels, distribution.total_ms / 1e3);
-        self.line(&format!("{name}_count"), process, labels, counts.last().copied().unwrap_or(0) as f64);
     }
 }
 
@@ -315,7 +349,7 @@ mod tests {
         sample.latency.buckets.add(80_000_000_000, 1);
         sample.latency.total_ms = 80_006.0;
         let mut page = Page::default();
-        page.processes(&[(process, &sample), (process, &sample)]);
+        each_value(&[(process, &sample), (process, &sample)], &mut page);
         let labels = "service=\"shop\",worker=\"2\",host=\"a\"";
         for line in [
             format!("neurogc_request_duration_seconds_bucket{{{labels},le=\"0.001\"}} 0"),
