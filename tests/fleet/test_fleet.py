@@ -75,12 +75,12 @@ def test_a_receiver_of_remote_write_has_the_figures_of_metrics(name, options, tm
             [info] = eventually(lambda: series(f'neurogc_process_info{{pid="{program.pid}"}}'), within=60)
             assert (info["metric"]["service"], info["metric"]["job"]) == ("shop", "neurogc")
             # Every series of the page is there, with the same labels.
-            page = hub.ask("GET", "/metrics")[1]
+            page = hub.ask("GET", "/metrics")[1].decode()
             names = {line.split("{")[0] for line in page.splitlines() if 'service="shop"' in line}
             there = {it["metric"]["__name__"] for it in series('{service="shop"}')}
             assert len(names) > 50 and names <= there, names - there
-            rss = [it for it in series('neurogc_memory_bytes{service="shop"}') if it["metric"].get("kind", "rss") == "rss"]
-            assert rss and float(rss[0]["value"][1]) > 1e6, rss
+            [rss] = series('neurogc_memory_rss_bytes{service="shop"}')
+            assert float(rss["value"][1]) > 1e6, rss
     finally:
         server.kill()
         server.communicate()
@@ -105,6 +105,7 @@ def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", folder / "key.pem"]
     command += ["-out", folder / "cert.pem", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command += ["-addext", "basicConstraints=critical,CA:FALSE"]
     subprocess.run(command, check=True, capture_output=True)
     return folder
 
@@ -236,12 +237,15 @@ def test_profiles_are_written_to_parca(tmp_path, program):
 
 
 def test_dumps_and_recordings_are_copied_to_object_storage(tmp_path, program):
+    import boto3
+
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT"))
+    client = boto3.client("s3", "us-east-1", endpoint_url=url, aws_access_key_id="key", aws_secret_access_key="secret")
+    client.create_bucket(Bucket="bucket")
     variables = {
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": "key",
@@ -256,13 +260,10 @@ def test_dumps_and_recordings_are_copied_to_object_storage(tmp_path, program):
             (heaps / "big.ngch").write_bytes(b"x" * 3_000_001)
 
             def listed():
-                with urllib.request.urlopen(f"{url}/bucket?list-type=2") as answer:
-                    return answer.read().decode()
+                return {it["Key"]: it["Size"] for it in client.list_objects_v2(Bucket="bucket").get("Contents", [])}
 
-            text = eventually(lambda: (lambda it: it if "gc/heaps/big.ngch" in it else None)(listed()), within=40)
-            assert "<Size>3000001</Size>" in text
-            with urllib.request.urlopen(f"{url}/bucket/gc/heaps/big.ngch") as answer:
-                assert answer.read() == b"x" * 3_000_001
+            assert eventually(listed, within=40) == {"gc/heaps/big.ngch": 3_000_001}
+            assert client.get_object(Bucket="bucket", Key="gc/heaps/big.ngch")["Body"].read() == b"x" * 3_000_001
     finally:
         server.stop()
 

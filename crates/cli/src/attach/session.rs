@@ -11,7 +11,7 @@ use super::frame::SignalFrame;
 use super::interpreter::RemotePython;
 use super::memory::{MappedRange, TargetMemory, free_address, map_of};
 use super::moment::{STACK_SEEN, ThreadActivity, judge};
-use super::remote_debug::DebuggerInterface;
+use super::remote_debug::{self, DebuggerInterface};
 use super::root::{TargetFolder, salt};
 use super::stub::{self, PageState, StubResult};
 use super::text::{AnswerPlace, TextAnswer, wrapped};
@@ -118,7 +118,12 @@ pub(super) struct Session<'t> {
     deadline: Instant,
     stops: u32,
     longest_stop: Duration,
+    /// What is at the addresses that threads are sent to. Another program has something else there, or nothing.
+    landmarks: Vec<(u64, Landmark)>,
 }
+
+/// The first bytes of some code.
+type Landmark = [u8; 16];
 
 impl<'t> Session<'t> {
     pub(super) fn new(
@@ -132,7 +137,17 @@ impl<'t> Session<'t> {
         let memory = TargetMemory::of(target.pid);
         let deadline = began + patience;
         let map = map_of(target.pid).unwrap_or_default();
-        Self { memory, target, python, interface, code, map, began, deadline, stops: 0, longest_stop: Duration::ZERO }
+        let places = [python.system_call, python.signal_return, python.functions.run_text];
+        // What cannot be read now cannot be recognised later.
+        let landmarks = places.map(|place| (place, memory.bytes(place).unwrap_or_default())).to_vec();
+        let (stops, longest_stop) = (0, Duration::ZERO);
+        Self { memory, target, python, interface, code, map, began, deadline, stops, longest_stop, landmarks }
+    }
+
+    /// Whether the process still runs the program that was looked at. Asked while its main thread is stopped: it may have
+    /// executed another one at any time before.
+    fn is_same_program(&self) -> bool {
+        self.landmarks.iter().all(|(place, seen)| self.memory.bytes::<16>(*place).is_ok_and(|now| now == *seen))
     }
 
     /// Has the target run the text once.
@@ -158,7 +173,10 @@ impl<'t> Session<'t> {
         let text = wrapped(self.code, self.target.inner_pid, stub::LONGEST_ANSWER, &AnswerPlace::File(answer));
         let Ok(()) = folder.write(Path::new("run.py"), text.as_bytes(), 0o600) else { return Ok(None) };
         let (thread, doing) = self.stop()?;
-        let asked = doing != ThreadActivity::Waits && interface.request(self.memory, &script)?;
+        // The interface lies in memory that is not the program's own code, so it is looked for again.
+        let is_there = remote_debug::look(self.memory, self.python.runtime)?
+            .is_some_and(|facts| facts.interface == Some(interface));
+        let asked = doing != ThreadActivity::Waits && is_there && interface.request(self.memory, &script)?;
         self.let_go(thread);
         if !asked {
             return Ok(None);
@@ -198,7 +216,9 @@ impl<'t> Session<'t> {
         let mut text = wrapped(self.code, self.target.inner_pid, stub::LONGEST_ANSWER, &place).into_bytes();
         text.push(0);
         debug_assert!((text.len() as u64) < stub::LONGEST_TEXT);
-        self.memory.write(page, &stub::head(page, &self.python.functions))?;
+        let head = stub::head(page, &self.python.functions);
+        self.memory.write(page, &head)?;
+        self.landmarks.push((page + stub::CODE, head[stub::CODE as usize..].first_chunk().copied().unwrap_or_default()));
         self.memory.write(page + stub::TEXT, &text)?;
         let ran = self.run_in(page);
         let answer = self.answer(page);
@@ -403,6 +423,10 @@ impl<'t> Session<'t> {
                     return Err(SessionError::Late);
                 }
                 continue;
+            }
+            if !self.is_same_program() {
+                self.let_go(thread);
+                return Err(SessionError::Replaced);
             }
             let registers = &thread.registers;
             let before = self.memory.bytes(registers.rip.wrapping_sub(7)).unwrap_or_default();
