@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,9 @@ use neurogc_wire::workers::ChildrenReport;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
-use crate::attach::Nudge;
-use crate::container::{InnerIdentity, open_in, open_root};
+use crate::agent_socket::AgentSocket;
+use crate::container::InnerIdentity;
+use crate::nudge::Nudge;
 use crate::process;
 
 /// Where the socket folders of all users are. Tests bring their own.
@@ -159,7 +160,7 @@ impl Rendezvous {
 
     /// Asks the agent of one process for the memory of everything below it.
     pub(crate) fn children(&self, pid: u32, patience: Duration) -> Result<ChildrenReport, String> {
-        match put(&self.socket(pid)?, Ask::Children, patience) {
+        match self.socket(pid)?.put(Ask::Children, patience) {
             Ok(Answer::Children(report)) => Ok(*report),
             Ok(other) => Err(foreign(pid, &other)),
             Err(AskError::Refused(_)) => Err(format!("the agent of process {pid} is of an older NeuroGC")),
@@ -248,10 +249,10 @@ impl Rendezvous {
         let socket = if inner.is_elsewhere {
             AgentSocket::in_container(pid, inner)
         } else {
-            Some(AgentSocket { folder: self.folder(inner.uid), pid, _opened: None })
+            Some(AgentSocket::here(self.folder(inner.uid), pid))
         };
         match socket {
-            Some(socket) if check_folder(&socket.folder, process.uid)? => Ok(socket),
+            Some(socket) if check_folder(socket.folder(), process.uid)? => Ok(socket),
             _ => Err(unheard(pid, &AskError::NoAgent)),
         }
     }
@@ -267,60 +268,6 @@ impl Rendezvous {
             }
             std::thread::sleep(STEP);
         }
-    }
-}
-
-/// Where the agent of one process listens.
-#[derive(Debug)]
-pub(crate) struct AgentSocket {
-    /// The folder that it is in, as this command sees it.
-    folder: PathBuf,
-    /// The number that it is named for.
-    pid: u32,
-    /// Keeps a folder in a container open, so that no link in the container can lead elsewhere.
-    _opened: Option<OwnedFd>,
-}
-
-impl AgentSocket {
-    /// Of a process that sees another file system or has another number there.
-    fn in_container(pid: u32, inner: InnerIdentity) -> Option<Self> {
-        let opened = open_in(&open_root(pid).ok()?, &control::socket_folder(inner.uid)).ok()?;
-        // The last link leads to the open folder itself.
-        let folder = PathBuf::from(format!("/proc/self/fd/{}/.", opened.as_raw_fd()));
-        Some(Self { folder, pid: inner.pid, _opened: Some(opened) })
-    }
-
-    /// The folder, to put something beside the socket.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    fn path(&self) -> PathBuf {
-        control::socket_path(&self.folder, self.pid)
-    }
-
-    /// Puts a question. An agent is away for some milliseconds while its process forks, so it is asked again.
-    fn put(&self, question: Ask, patience: Duration) -> Result<Answer, AskError> {
-        const STEP: Duration = Duration::from_millis(2);
-        let began = Instant::now();
-        loop {
-            let answer = put(&self.path(), question.clone(), patience);
-            let Err(error) = &answer else { return answer };
-            if began.elapsed() > away(error, &question) {
-                return answer;
-            }
-            std::thread::sleep(STEP);
-        }
-    }
-}
-
-/// How long an agent may be away after this error. What changes something is not asked again once it has been sent.
-fn away(error: &AskError, question: &Ask) -> Duration {
-    let is_order = matches!(question, Ask::Collect(_) | Ask::Policy(_) | Ask::Dump { .. });
-    match error {
-        AskError::NoAgent => Duration::from_millis(60),
-        AskError::Broken(_) if !is_order => Duration::from_millis(500),
-        _ => Duration::ZERO,
     }
 }
 
@@ -414,7 +361,7 @@ pub(crate) fn ask(path: &Path, patience: Duration) -> Result<Status, AskError> {
 }
 
 /// Puts one question to one socket.
-fn put(path: &Path, question: Ask, patience: Duration) -> Result<Answer, AskError> {
+pub(crate) fn put(path: &Path, question: Ask, patience: Duration) -> Result<Answer, AskError> {
     let deadline = Instant::now() + patience;
     let stream = open(path).map_err(|error| match error {
         Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTSOCK => AskError::NoAgent,

@@ -8,6 +8,9 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
+/// The folder in which the sockets of agents are.
+const SHARED: &str = "/tmp";
+
 /// How a process sees itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InnerIdentity {
@@ -26,7 +29,7 @@ impl InnerIdentity {
             .ok()
             .map_or_else(Vec::new, |status| numbers_in_namespaces(&status));
         let map = fs::read_to_string(format!("/proc/{pid}/uid_map")).unwrap_or_default();
-        let sees_another = is_other_folder(&format!("/proc/{pid}/root/tmp"), "/tmp");
+        let sees_another = is_other_folder(&format!("/proc/{pid}/root{SHARED}"), SHARED);
         Self {
             pid: numbers.last().copied().unwrap_or(pid),
             uid: inner_user(&map, uid).unwrap_or(uid),

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod agent_socket;
 mod agents;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "ptrace has no safe interface")]
@@ -26,6 +27,7 @@ mod live;
 mod memory;
 mod models;
 mod notice;
+mod nudge;
 mod own_hub;
 mod paint;
 mod plot;

@@ -169,18 +169,18 @@ impl From<String> for Outgoing {
 
 /// Posts one message. The caller limits the time.
 pub(crate) async fn post(to: &PostAddress, message: impl Into<Outgoing>) -> Result<(), SendFailure> {
-    Connection::open(to).await?.post(message).await
+    PostConnection::open(to).await?.post(message).await
 }
 
 /// A connection to a server, for several messages.
-pub(crate) struct Connection<'a> {
+pub(crate) struct PostConnection<'a> {
     to: &'a PostAddress,
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
     /// It ends with this, also where the server never answers.
     _tasks: JoinSet<Result<(), hyper::Error>>,
 }
 
-impl<'a> Connection<'a> {
+impl<'a> PostConnection<'a> {
     pub(crate) async fn open(to: &'a PostAddress) -> Result<Self, SendFailure> {
         let stream = to.connect(None).await?;
         let (sender, connection) =
@@ -206,9 +206,8 @@ impl<'a> Connection<'a> {
 pub(crate) async fn call(to: &PostAddress, method: &'static str, message: &[u8]) -> Result<(), SendFailure> {
     const LONGEST: usize = 64 * 1024;
     let stream = to.connect(Some(b"h2")).await?;
-    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .map_err(passing)?;
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(passing)?;
     let mut tasks = JoinSet::new();
     tasks.spawn(connection);
     let length = u32::try_from(message.len()).map_err(|_| SendFailure::Final("the message is too long".to_owned()))?;

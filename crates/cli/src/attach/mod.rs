@@ -2,8 +2,7 @@
 //!
 //! `facts` says what the target is and who may touch it; `memory`, `elf` and `interpreter` find Python in it; `tracee`
 //! stops its main thread for a moment; `moment` judges what the thread was doing; `frame` and `stub` have it run
-//! something and go on; `remote_debug` is what 3.14 offers; `session` puts these together. `nudge` has a main thread that
-//! only waits do what its agent was asked for. `package` brings the Python
+//! something and go on; `remote_debug` is what 3.14 offers; `session` puts these together. `package` brings the Python
 //! package to where the target can load it. How it works is described in docs/attach.md.
 
 mod elf;
@@ -12,7 +11,6 @@ mod frame;
 mod interpreter;
 mod memory;
 mod moment;
-mod nudge;
 mod package;
 mod remote_debug;
 mod root;
@@ -24,7 +22,6 @@ mod tracee;
 use std::time::Duration;
 
 pub(crate) use self::facts::TargetFacts;
-pub(crate) use self::nudge::Nudge;
 pub(crate) use self::package::PlacedPackage;
 pub(crate) use self::root::remove_folder;
 pub(crate) use self::session::Execution;

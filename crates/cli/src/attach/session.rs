@@ -218,7 +218,8 @@ impl<'t> Session<'t> {
         debug_assert!((text.len() as u64) < stub::LONGEST_TEXT);
         let head = stub::head(page, &self.python.functions);
         self.memory.write(page, &head)?;
-        self.landmarks.push((page + stub::CODE, head[stub::CODE as usize..].first_chunk().copied().unwrap_or_default()));
+        self.landmarks
+            .push((page + stub::CODE, head[stub::CODE as usize..].first_chunk().copied().unwrap_or_default()));
         self.memory.write(page + stub::TEXT, &text)?;
         let ran = self.run_in(page);
         let answer = self.answer(page);

@@ -142,7 +142,9 @@ mod tests {
         let text = wrapped("answer = ''", 7, 100, &place);
         assert_eq!(text.lines().count(), 1);
         assert!(
-            text.starts_with("(lambda: 0).__builtins__['exec']('import posix as o, _signal as s, sys\\ndef number(e):\\n"),
+            text.starts_with(
+                "(lambda: 0).__builtins__['exec']('import posix as o, _signal as s, sys\\ndef number(e):\\n"
+            ),
             "{text}"
         );
     }

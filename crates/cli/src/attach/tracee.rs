@@ -153,7 +153,8 @@ impl StoppedThread {
             // `struct ptrace_peeksiginfo_args`: from the first one on, of the thread or of the process, one of them.
             let wanted = [0_u64, shared | (1 << 32)];
             let mut signal = [0_u64; 16];
-            ask(PEEK_SIGNALS, self.tid, wanted.as_ptr() as usize, signal.as_mut_ptr() as usize).is_ok_and(|seen| seen > 0)
+            ask(PEEK_SIGNALS, self.tid, wanted.as_ptr() as usize, signal.as_mut_ptr() as usize)
+                .is_ok_and(|seen| seen > 0)
         })
     }
 

@@ -57,7 +57,7 @@ pub(crate) enum Verb {
     Train(train::Arguments),
     Bench(bench::Arguments),
     Demo(demo::Arguments),
-    Hub(hub::Arguments),
+    Hub(Box<hub::Arguments>),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }
@@ -87,7 +87,7 @@ impl Verb {
             Self::Train(arguments) => train::run(&arguments, out),
             Self::Bench(arguments) => bench::run(arguments, out),
             Self::Demo(arguments) => demo::run(&arguments, out),
-            Self::Hub(arguments) => hub::run(arguments, out),
+            Self::Hub(arguments) => hub::run(*arguments, out),
             Self::Completions(arguments) => completions::run(&arguments, out),
             Self::Man(arguments) => man::run(&arguments, out),
         }

@@ -71,7 +71,8 @@ impl ObjectStore {
         if place.is_empty() || !place.chars().all(is_plain) {
             return Err("it must look like s3://bucket/prefix, of letters, digits and -._".to_owned());
         }
-        let region = said("AWS_REGION").or_else(|| said("AWS_DEFAULT_REGION")).unwrap_or_else(|| "us-east-1".to_owned());
+        let region =
+            said("AWS_REGION").or_else(|| said("AWS_DEFAULT_REGION")).unwrap_or_else(|| "us-east-1".to_owned());
         let endpoint = said("AWS_ENDPOINT_URL_S3").or_else(|| said("AWS_ENDPOINT_URL"));
         let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
         let to: PostAddress = endpoint.parse().map_err(|error| format!("AWS_ENDPOINT_URL: {error}"))?;
@@ -261,7 +262,11 @@ struct CompleteFile {
 /// What is to be copied of the hub's folders.
 fn complete_files(data: &Path) -> Vec<CompleteFile> {
     let entries = |folder: &'static str| {
-        fs::read_dir(data.join(folder)).into_iter().flatten().flatten().filter_map(move |entry| complete(folder, &entry))
+        fs::read_dir(data.join(folder))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(move |entry| complete(folder, &entry))
     };
     FOLDERS.into_iter().flat_map(entries).collect()
 }
@@ -369,7 +374,12 @@ mod tests {
         }
         let old = std::time::SystemTime::now() - Duration::from_secs(60);
         for name in ["a.ngch", ".dump"] {
-            File::options().write(true).open(folder.path().join("heaps").join(name)).unwrap().set_modified(old).unwrap();
+            File::options()
+                .write(true)
+                .open(folder.path().join("heaps").join(name))
+                .unwrap()
+                .set_modified(old)
+                .unwrap();
         }
         let names: Vec<_> = complete_files(folder.path()).into_iter().map(|file| file.name).collect();
         assert_eq!(names, ["heaps/a.ngch"]);

@@ -12,8 +12,8 @@ use prost::Message;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::otlp_messages::{
-    AttributeValue, ExportRequest, Gauge, Histogram, HistogramPoint, KeyValue, Metric, MetricData, NumberPoint,
-    Resource, ResourceMetrics, Scope, ScopeMetrics, Sum,
+    AttributeValue, ExportRequest, ExportedMetric, Gauge, HistogramPoint, KeyValue, MetricData, NumberPoint,
+    OtlpHistogram, OtlpScope, OtlpSum, Resource, ResourceMetrics, ScopeMetrics,
 };
 use super::{BOUNDS_MS, Outage, cumulative};
 use crate::clock::unix_ms;
@@ -180,7 +180,7 @@ fn resource(facts: &ProcessFacts, sample: &Sample, shared: &[KeyValue], started:
     // What the process says of itself counts for more.
     let more = shared.iter().filter(|shared| own.iter().all(|(key, _)| *key != shared.key));
     attributes.extend(more.cloned());
-    let scope = Scope { name: "neurogc".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let scope = OtlpScope { name: "neurogc".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
     let metrics = Points { started, now }.all(sample);
     ResourceMetrics {
         resource: Some(Resource { attributes }),
@@ -195,14 +195,14 @@ struct Points {
 }
 
 impl Points {
-    fn all(&self, sample: &Sample) -> Vec<Metric> {
+    fn all(&self, sample: &Sample) -> Vec<ExportedMetric> {
         let metrics = METRICS.iter().map(|metric| {
             let mut data_points = Vec::new();
             metric.read(sample, |value, attribute| {
                 data_points.push(self.point(value, attribute.map(written).into_iter().collect()));
             });
             let sum = |data_points, is_monotonic| {
-                MetricData::Sum(Sum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic })
+                MetricData::Sum(OtlpSum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic })
             };
             let data = match metric.form {
                 Form::Counter => sum(data_points, true),
@@ -217,19 +217,14 @@ impl Points {
                 let attributes = it.label.map(|(_, key)| KeyValue::text(key, part));
                 data_points.push(self.histogram_point(distribution, attributes.into_iter().collect()));
             });
-            let data = Histogram { data_points, aggregation_temporality: CUMULATIVE };
+            let data = OtlpHistogram { data_points, aggregation_temporality: CUMULATIVE };
             named(it.otlp, "s", MetricData::Histogram(data))
         });
         metrics.chain(histograms).collect()
     }
 
     fn point(&self, value: f64, attributes: Vec<KeyValue>) -> NumberPoint {
-        NumberPoint {
-            attributes,
-            start_time_unix_nano: self.started,
-            time_unix_nano: self.now,
-            as_double: Some(value),
-        }
+        NumberPoint { attributes, start_time_unix_nano: self.started, time_unix_nano: self.now, as_double: Some(value) }
     }
 
     fn histogram_point(&self, distribution: &Distribution, attributes: Vec<KeyValue>) -> HistogramPoint {
@@ -247,8 +242,8 @@ impl Points {
     }
 }
 
-fn named(name: &str, unit: &str, data: MetricData) -> Metric {
-    Metric { name: name.to_owned(), unit: unit.to_owned(), data: Some(data) }
+fn named(name: &str, unit: &str, data: MetricData) -> ExportedMetric {
+    ExportedMetric { name: name.to_owned(), unit: unit.to_owned(), data: Some(data) }
 }
 
 fn written((key, value): (&str, Attribute)) -> KeyValue {
@@ -296,7 +291,9 @@ mod tests {
         let it = it.unwrap();
         assert_eq!((it.to.url().as_str(), it.protocol), ("http://otel:4317/x", Protocol::Grpc));
         let wrong = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://otel"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")];
-        assert!(OtlpCollector::read("env", |name| wrong.iter().find(|it| it.0 == name).map(|it| it.1.to_owned())).is_err());
+        assert!(
+            OtlpCollector::read("env", |name| wrong.iter().find(|it| it.0 == name).map(|it| it.1.to_owned())).is_err()
+        );
     }
 
     #[test]
@@ -308,7 +305,7 @@ mod tests {
         assert_eq!((&point["timeUnixNano"], &point["asDouble"]), (&"2".into(), &0.0.into()));
         let pid = serde_json::to_value(KeyValue::new("p", AttributeValue::Integer(7))).unwrap();
         assert_eq!(pid, serde_json::json!({"key": "p", "value": {"intValue": "7"}}));
-        let again = Metric::decode(metric.encode_to_vec().as_slice()).unwrap();
+        let again = ExportedMetric::decode(metric.encode_to_vec().as_slice()).unwrap();
         assert_eq!(again, metric, "zero is sent too");
     }
 

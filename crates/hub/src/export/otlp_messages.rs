@@ -43,13 +43,13 @@ pub(super) struct Resource {
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub(super) struct ScopeMetrics {
     #[prost(message, optional, tag = "1")]
-    pub(super) scope: Option<Scope>,
+    pub(super) scope: Option<OtlpScope>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) metrics: Vec<Metric>,
+    pub(super) metrics: Vec<ExportedMetric>,
 }
 
 #[derive(Clone, PartialEq, Message, Serialize)]
-pub(super) struct Scope {
+pub(super) struct OtlpScope {
     #[prost(string, tag = "1")]
     pub(super) name: String,
     #[prost(string, tag = "2")]
@@ -57,7 +57,7 @@ pub(super) struct Scope {
 }
 
 #[derive(Clone, PartialEq, Message, Serialize)]
-pub(super) struct Metric {
+pub(super) struct ExportedMetric {
     #[prost(string, tag = "1")]
     pub(super) name: String,
     #[prost(string, tag = "3")]
@@ -73,9 +73,9 @@ pub(super) enum MetricData {
     #[prost(message, tag = "5")]
     Gauge(Gauge),
     #[prost(message, tag = "7")]
-    Sum(Sum),
+    Sum(OtlpSum),
     #[prost(message, tag = "9")]
-    Histogram(Histogram),
+    Histogram(OtlpHistogram),
 }
 
 #[derive(Clone, PartialEq, Message, Serialize)]
@@ -87,7 +87,7 @@ pub(super) struct Gauge {
 
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Sum {
+pub(super) struct OtlpSum {
     #[prost(message, repeated, tag = "1")]
     pub(super) data_points: Vec<NumberPoint>,
     #[prost(int32, tag = "2")]
@@ -98,7 +98,7 @@ pub(super) struct Sum {
 
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Histogram {
+pub(super) struct OtlpHistogram {
     #[prost(message, repeated, tag = "1")]
     pub(super) data_points: Vec<HistogramPoint>,
     #[prost(int32, tag = "2")]

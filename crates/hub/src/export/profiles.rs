@@ -121,7 +121,14 @@ struct RawSample {
 /// A profile as Parca takes it.
 fn written(facts: &ProcessFacts, raw_profile: Vec<u8>) -> WriteRawRequest {
     let pid = facts.pid.to_string();
-    let labels = [("__name__", "memory"), ("job", "neurogc"), ("service", &facts.service), ("host", &facts.host), ("role", &facts.role), ("pid", &pid)];
+    let labels = [
+        ("__name__", "memory"),
+        ("job", "neurogc"),
+        ("service", &facts.service),
+        ("host", &facts.host),
+        ("role", &facts.role),
+        ("pid", &pid),
+    ];
     let labels = labels
         .into_iter()
         .filter(|(_, value)| !value.is_empty())
@@ -178,8 +185,12 @@ mod tests {
 
     #[test]
     fn pyroscope_is_told_what_it_is() {
-        let facts =
-            ProcessFacts { service: "a b{".to_owned(), host: "h".to_owned(), role: "worker 1".to_owned(), ..ProcessFacts::default() };
+        let facts = ProcessFacts {
+            service: "a b{".to_owned(),
+            host: "h".to_owned(),
+            role: "worker 1".to_owned(),
+            ..ProcessFacts::default()
+        };
         let path = ingest_path("/x/", &facts, 100_000);
         assert_eq!(
             path,

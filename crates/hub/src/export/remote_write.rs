@@ -10,7 +10,7 @@ use super::Outage;
 use super::prometheus::{Labelled, MetricSink, each_process};
 use crate::clock::unix_ms;
 use crate::hub::Hub;
-use crate::post::{Connection, Outgoing, PostAddress, SendFailure};
+use crate::post::{Outgoing, PostAddress, PostConnection, SendFailure};
 
 /// How often, and how long all messages of one moment may take.
 const EVERY: Duration = Duration::from_secs(15);
@@ -91,7 +91,12 @@ async fn send(hub: &Arc<Hub>, to: &PostAddress) -> Result<(), SendFailure> {
     let hub = Arc::clone(hub);
     let maker = tokio::task::spawn_blocking(move || {
         let now = unix_ms().cast_signed();
-        let mut batch = Batch { now, series: Vec::new(), full: |series| messages.blocking_send(packed(series)).is_ok(), open: true };
+        let mut batch = Batch {
+            now,
+            series: Vec::new(),
+            full: |series| messages.blocking_send(packed(series)).is_ok(),
+            open: true,
+        };
         each_process(&hub, &mut batch);
         batch.flush();
     });
@@ -99,7 +104,7 @@ async fn send(hub: &Arc<Hub>, to: &PostAddress) -> Result<(), SendFailure> {
     while let Some(message) = made.recv().await {
         let connection = match &mut connection {
             Some(connection) => connection,
-            none => none.insert(Connection::open(to).await?),
+            none => none.insert(PostConnection::open(to).await?),
         };
         connection.post(message).await?;
     }

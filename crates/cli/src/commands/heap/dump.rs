@@ -14,9 +14,9 @@ use serde_json::json;
 
 use super::triggers::Triggers;
 use crate::agents::Rendezvous;
-use crate::attach::Nudge;
 use crate::failure::{CommandResult, Failure};
 use crate::figures;
+use crate::nudge::Nudge;
 use crate::process;
 
 /// How long the agent may take to answer, and a thread of the program to come by and make the clone.
@@ -120,8 +120,9 @@ fn take(pid: u32, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     }
     outcome.map_err(Failure::failed)?;
     std::fs::rename(&part, &path).map_err(|error| failed(&path.display().to_string(), error))?;
-    let figures =
-        told.or_else(|| wait_for_figures(&rendezvous, pid, ticket, &mut nudge)).map_or_else(DumpFigures::default, figures_of);
+    let figures = told
+        .or_else(|| wait_for_figures(&rendezvous, pid, ticket, &mut nudge))
+        .map_or_else(DumpFigures::default, figures_of);
     report(pid, &path, &stream, figures, *json, out)
 }
 
