@@ -108,6 +108,7 @@ impl Rendezvous {
     }
 
     /// The same, without waiting for an agent that may be away for a moment.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn ask_at_once(&self, pid: u32, patience: Duration) -> Result<Status, String> {
         ask(&self.socket(pid)?.path(), patience).map_err(|error| unheard(pid, &error))
     }
@@ -258,6 +259,7 @@ impl Rendezvous {
     }
 
     /// Asks an agent that has just been put into a process, and waits until it listens.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn ask_newcomer(&self, pid: u32, patience: Duration) -> Result<Status, String> {
         const STEP: Duration = Duration::from_millis(5);
         let deadline = Instant::now() + patience;

@@ -128,7 +128,9 @@ export interface Census {
   types: CensusType[];
   /** The 20 largest lists, dicts, sets, deques and bytearrays. */
   containers: CensusContainer[];
+  /** Objects in arenas of CPython's allocator of which little is in use. */
   pinned: number;
+  /** The types that most of these objects have. */
   pins: CensusPin[];
 }
 
@@ -146,7 +148,9 @@ export interface CensusContainer {
 }
 
 export interface CensusPin {
+  /** The type: `module.Class`, without the module for builtins. */
   type: string;
+  /** How many of these objects have this type. */
   count: number;
 }
 

@@ -206,6 +206,12 @@ pub(crate) const CENSUS: &[Figure] = &[
         .latest(Unit::Count, "Growth of its length per hour, since the census of `compared_s` before")
         .note("`null` where it was not among the largest then, or there is none.")
         .across(Across::Apart),
+    figure!(census.pinned)
+        .peak(Unit::Count, "Objects in arenas of CPython's allocator of which little is in use")
+        .note("Zero where there are few such arenas. Counted: tracked objects, and what they refer to directly."),
+    figure!(census.pins).list("The types that most of these objects have"),
+    item!("census.pins[].type").text("The type: `module.Class`, without the module for builtins"),
+    item!("census.pins[].count").peak(Unit::Count, "How many of these objects have this type"),
 ];
 
 /// What being observed costs.
