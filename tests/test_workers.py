@@ -117,17 +117,22 @@ def reads_pagemap():
 def test_the_parts_are_the_proportional_set(pool):
     for number, what in enumerate([("read", 200_000), ("allocate", 20)]):
         pool.tell(number, *what)
-    report = pool.report()
-    total = rollup(pool.pid, "Pss")
-    for number, pid in enumerate(pool.workers):
-        worker, pss = pool.worker(number, report), rollup(pid, "Pss")
-        total += pss
-        parts = worker["worker"]
-        assert parts["kind"] == "pool"
-        assert parts["shared_pss"] + parts["copied"] + parts["own"] == pytest.approx(pss, rel=0.02), (parts, pss)
-        assert parts["shared"] + parts["copied"] + parts["own"] == pytest.approx(worker["rss"], rel=0.02)
-    assert report["total_pss"] == pytest.approx(total, rel=0.02)
-    assert [growth["pid"] for growth in report["growth"]] == sorted(pool.workers)
+
+    def is_whole():
+        # Between the two looks a clone of the parent may come or go, with which pages are shared as well.
+        report = pool.report()
+        total = rollup(pool.pid, "Pss")
+        for number, pid in enumerate(pool.workers):
+            worker, pss = pool.worker(number, report), rollup(pid, "Pss")
+            total += pss
+            parts = worker["worker"]
+            assert parts["kind"] == "pool"
+            assert parts["shared_pss"] + parts["copied"] + parts["own"] == pytest.approx(pss, rel=0.02), (parts, pss)
+            assert parts["shared"] + parts["copied"] + parts["own"] == pytest.approx(worker["rss"], rel=0.02)
+        assert report["total_pss"] == pytest.approx(total, rel=0.02)
+        return [growth["pid"] for growth in report["growth"]] == sorted(pool.workers)
+
+    assert eventually(is_whole)
 
 
 def test_what_is_written_was_copied_and_what_is_allocated_is_its_own(pool):
