@@ -173,7 +173,8 @@ def test_prometheus_finds_every_figure(hub, program):
     assert not any("pid=" in line for line in own if line != info)
     assert any(line.startswith("neurogc_memory_rss_bytes{") for line in own)
     counts = [line for line in own if line.startswith("neurogc_gc_pause_seconds_count{") and 'kind="full"' in line]
-    assert int(counts[0].rpartition(" ")[2]) == ask(program.pid)["gc"]["full"]["count"]
+    # The hub's report may be a second old.
+    assert 0 <= int(counts[0].rpartition(" ")[2]) <= ask(program.pid)["gc"]["full"]["count"]
     for line in lines:
         name, _, value = line.rpartition(" ")
         assert line.startswith("# ") or (name.startswith("neurogc_") and float(value) >= 0), line
