@@ -75,7 +75,7 @@ def test_memory_is_kept_over_time(tmp_path):
     [scenario] = json.loads(out)["scenarios"]
     for [trial] in (entry["trials"] for entry in scenario["entries"]):
         assert len(trial["courses"]["rss"]) >= 3 and trial["courses"]["tree"]
-        assert {"rss_trend", "pss_peak", "stop_max_ms", "per_second"} <= set(trial["figures"])
+        assert {"rss_trend", "all_peak", "stop_max_ms", "per_second"} <= set(trial["figures"])
     for name in ("memory", "memory-tree"):
         assert (tmp_path / "run" / "plots" / f"heavy-objects-{name}.svg").read_text().count("<polyline") == 2
 

@@ -69,14 +69,15 @@ fn pss_of_tree(pid: u32) -> Option<u64> {
 }
 
 /// Memory over time, in bytes: resident of the process itself, because a copy-on-write child shares nearly all of it,
-/// and proportional of the whole tree, where shared pages count once.
+/// and of the process with its children, where shared pages count once: what the cgroup's processes have mapped, or the
+/// proportional memory of the tree where there is no cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MemorySamples {
     pub(crate) rss_peak: u64,
     pub(crate) rss_mean: u64,
     /// `None` where the kernel refuses to tell.
-    pub(crate) pss_peak: Option<u64>,
-    pub(crate) pss_mean: Option<u64>,
+    pub(crate) all_peak: Option<u64>,
+    pub(crate) all_mean: Option<u64>,
 }
 
 /// Looks at the memory of a process and its tree again and again.
@@ -87,7 +88,7 @@ pub(crate) struct Watcher<'g> {
     group: Option<&'g Group>,
     began: Instant,
     rss: Samples,
-    pss: Samples,
+    all: Samples,
     courses: Courses,
     next_rss: Instant,
     next_point: Instant,
@@ -123,7 +124,7 @@ impl<'g> Watcher<'g> {
             group,
             began: now,
             rss: Samples::default(),
-            pss: Samples::default(),
+            all: Samples::default(),
             courses: Courses::default(),
             next_rss: now,
             next_point: now,
@@ -145,19 +146,21 @@ impl<'g> Watcher<'g> {
         self.rss.add(rss);
         let at = now.duration_since(self.began).as_secs_f64();
         let add = |course: &mut MemoryCourse, value: u64| course.push((at, value as f64));
+        let mapped = self.group.and_then(Group::mapped);
+        if let Some(mapped) = mapped {
+            self.all.add(mapped);
+        }
         if now >= self.next_point {
             self.next_point = now + POINT_EVERY;
             add(&mut self.courses.rss, rss);
-            if let Some(usage) = self.group.and_then(Group::usage) {
-                add(&mut self.courses.tree, usage);
+            if let Some(mapped) = mapped {
+                add(&mut self.courses.tree, mapped);
             }
         }
-        if now >= self.next_pss {
+        if mapped.is_none() && now >= self.next_pss {
             if let Some(all) = pss_of_tree(self.pid) {
-                self.pss.add(all);
-                if self.group.is_none() {
-                    add(&mut self.courses.tree, all);
-                }
+                self.all.add(all);
+                add(&mut self.courses.tree, all);
             }
             self.next_pss = now + POINT_EVERY.max(now.elapsed() * PSS_SHARE);
         }
@@ -181,8 +184,8 @@ impl<'g> Watcher<'g> {
         MemorySamples {
             rss_peak: self.rss.peak.max(highest),
             rss_mean: self.rss.mean().unwrap_or(0),
-            pss_peak: Some(self.pss.peak).filter(|_| self.pss.count > 0),
-            pss_mean: self.pss.mean(),
+            all_peak: Some(self.all.peak).filter(|_| self.all.count > 0),
+            all_mean: self.all.mean(),
         }
     }
 }

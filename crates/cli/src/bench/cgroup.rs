@@ -13,25 +13,26 @@ struct Names {
     limit: &'static str,
     /// The limit of memory and swap together (version 1) or of swap alone (version 2); not every kernel has it.
     swap_limit: &'static str,
-    usage: &'static str,
     peak: &'static str,
     /// The file with a line `oom_kill N`.
     events: &'static str,
+    /// The lines of `memory.stat` with memory that processes have mapped: their own, and what they share without a file.
+    mapped: [&'static str; 2],
 }
 
 const VERSION_1: Names = Names {
     limit: "memory.limit_in_bytes",
     swap_limit: "memory.memsw.limit_in_bytes",
-    usage: "memory.usage_in_bytes",
     peak: "memory.max_usage_in_bytes",
     events: "memory.oom_control",
+    mapped: ["total_rss", "total_shmem"],
 };
 const VERSION_2: Names = Names {
     limit: "memory.max",
     swap_limit: "memory.swap.max",
-    usage: "memory.current",
     peak: "memory.peak",
     events: "memory.events",
+    mapped: ["anon", "shmem"],
 };
 
 /// How often a group that still has processes is tried to remove.
@@ -106,9 +107,16 @@ impl Group {
         self.path("cgroup.procs")
     }
 
-    /// What the group uses now, in bytes: with page tables, sockets and the files that its processes have read.
-    pub(crate) fn usage(&self) -> Option<u64> {
-        number(&self.path(self.names.usage))
+    /// What its processes have mapped now, in bytes, each page counted once: no files that they have read, and no parts of
+    /// huge pages that no process maps any more, which the kernel takes back when memory is short.
+    pub(crate) fn mapped(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.path("memory.stat")).ok()?;
+        let line = |wanted: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(wanted)?.strip_prefix(' '));
+            value.and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        let [own, shared] = self.names.mapped;
+        Some(line(own)? + line(shared)?)
     }
 
     /// The most that it has used; `None` where the kernel keeps no record of it.
@@ -210,14 +218,14 @@ mod tests {
         let files = [
             ("sys/fs/cgroup/memory/a/g/memory.limit_in_bytes", "9223372036854771712\n"),
             ("sys/fs/cgroup/memory/a/g/memory.memsw.limit_in_bytes", "9223372036854771712\n"),
-            ("sys/fs/cgroup/memory/a/g/memory.usage_in_bytes", "1000\n"),
+            ("sys/fs/cgroup/memory/a/g/memory.stat", "rss 8\ntotal_rss 600\ntotal_rss_huge 5\ntotal_shmem 400\n"),
             ("sys/fs/cgroup/memory/a/g/memory.max_usage_in_bytes", "2000\n"),
             ("sys/fs/cgroup/memory/a/g/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
         ];
         let root = machine("4:cpu:/\n3:memory:/a\n0::/\n", MOUNTS_1, &files);
         let group = Group::below(&homes(root.path()), "g").unwrap();
         group.limit(5000).unwrap();
-        assert_eq!((group.usage(), group.peak(), group.kills()), (Some(1000), Some(2000), 3));
+        assert_eq!((group.mapped(), group.peak(), group.kills()), (Some(1000), Some(2000), 3));
         assert_eq!(group.door(), root.path().join("sys/fs/cgroup/memory/a/g/cgroup.procs"));
         assert_eq!(read(&root, files[0].0), "5000");
         assert_eq!(read(&root, files[1].0), "5000", "memory and swap together");
@@ -230,14 +238,14 @@ mod tests {
             ("sys/fs/cgroup/user/us/cgroup.subtree_control", ""),
             ("sys/fs/cgroup/user/g/memory.max", "max\n"),
             ("sys/fs/cgroup/user/g/memory.swap.max", "max\n"),
-            ("sys/fs/cgroup/user/g/memory.current", "1000\n"),
+            ("sys/fs/cgroup/user/g/memory.stat", "anon 700\nfile 5\nanon_thp 6\nshmem 300\n"),
             ("sys/fs/cgroup/user/g/memory.events", "low 0\noom 1\noom_kill 1\noom_group_kill 0\n"),
         ];
         let root = machine("0::/user/us\n", MOUNTS_2, &files);
         let group = Group::below(&homes(root.path()), "g").unwrap();
         group.limit(5000).unwrap();
         assert_eq!(group.door(), root.path().join("sys/fs/cgroup/user/g/cgroup.procs"));
-        assert_eq!((group.usage(), group.peak(), group.kills()), (Some(1000), None, 1));
+        assert_eq!((group.mapped(), group.peak(), group.kills()), (Some(1000), None, 1));
         assert_eq!(read(&root, "sys/fs/cgroup/user/g/memory.max"), "5000");
         assert_eq!(read(&root, "sys/fs/cgroup/user/g/memory.swap.max"), "0");
         assert_eq!(read(&root, "sys/fs/cgroup/user/cgroup.subtree_control"), "+memory");

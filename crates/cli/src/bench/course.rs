@@ -14,8 +14,8 @@ pub(crate) type MemoryCourse = Vec<(f64, f64)>;
 pub(crate) struct Courses {
     /// Resident memory of the process itself.
     pub(crate) rss: MemoryCourse,
-    /// The process and its children, with shared pages counted once: the usage of the cgroup where the trial had one of
-    /// its own, else the proportional memory of the tree.
+    /// The process and its children, with shared pages counted once: what the processes of its cgroup have mapped, or the
+    /// proportional memory of the tree where it has no cgroup of its own.
     pub(crate) tree: MemoryCourse,
 }
 

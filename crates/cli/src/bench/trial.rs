@@ -141,13 +141,14 @@ pub(crate) fn run(
 ) -> TrialEnd {
     let measured = match scenario.drive {
         DriveMode::Loop => run_loop(setup, scenario, contender),
-        _ => match known.limit.map(|limit| make_group(Some(limit))).transpose() {
-            Ok(None) => serve(setup, scenario, contender, run, known, None),
-            Ok(Some(group)) => match serve(setup, scenario, contender, run, known, Some(&group)) {
+        _ => match make_group(known.limit) {
+            Ok(group) => match serve(setup, scenario, contender, run, known, Some(&group)) {
                 // It was killed before the measured part.
                 Err(TrialEnd::Failed(reason)) if group.kills() > 0 => Ok(killed(&group, None, &reason)),
                 other => other,
             },
+            // Without a limit the cgroup only counts memory, which proportional memory does well enough.
+            Err(_) if known.limit.is_none() => serve(setup, scenario, contender, run, known, None),
             Err(ended) => Err(ended),
         },
     };
@@ -291,8 +292,10 @@ fn serve(
         other => other,
     })?;
     let mut trial = of_service(&outcome, seen, before.as_ref(), &report)?;
-    if group.is_some() {
+    if known.limit.is_some() {
         trial.figures.insert("killed".to_owned(), 0.0);
+    }
+    if group.is_some() {
         trial.figures.extend(group_peak(peak, &trial.courses));
         if kills > 0 {
             trial
@@ -303,9 +306,10 @@ fn serve(
     Ok(trial)
 }
 
-/// The most that a cgroup has used: by the kernel's own record, or by what was seen where it keeps none.
+/// The most that a cgroup has used, files that were read included: by the kernel's own record, or by what was seen mapped
+/// where it keeps none.
 fn group_peak(recorded: Option<u64>, courses: &Courses) -> Option<(String, f64)> {
-    let seen = courses.tree.iter().map(|(_, usage)| *usage).reduce(f64::max);
+    let seen = courses.tree.iter().map(|(_, mapped)| *mapped).reduce(f64::max);
     recorded.map(|peak| peak as f64).or(seen).map(|peak| (GROUP_PEAK.to_owned(), peak))
 }
 
@@ -316,7 +320,7 @@ fn killed(group: &Group, seen: Option<WindowFigures>, reason: &str) -> Trial {
         format!("after {:.1} s of the measured part", seen.span.as_secs_f64())
     });
     if let Some(seen) = seen {
-        let memory = |(name, _): &(String, f64)| name.starts_with("rss_") || name.starts_with("pss_");
+        let memory = |(name, _): &(String, f64)| name.starts_with("rss_") || name.starts_with("all_");
         trial.figures = seen.figures.into_iter().filter(memory).collect();
         trial.courses = seen.courses;
     }

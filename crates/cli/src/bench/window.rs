@@ -64,8 +64,8 @@ impl<'g> MeasuredWindow<'g> {
             ("rss_peak", Some(memory.rss_peak as f64)),
             ("rss_mean", Some(memory.rss_mean as f64)),
             ("rss_trend", trend(&courses.rss)),
-            ("pss_peak", memory.pss_peak.map(|bytes| bytes as f64)),
-            ("pss_mean", memory.pss_mean.map(|bytes| bytes as f64)),
+            ("all_peak", memory.all_peak.map(|bytes| bytes as f64)),
+            ("all_mean", memory.all_mean.map(|bytes| bytes as f64)),
         ];
         let named = |(name, value): (&str, Option<f64>)| Some((name.to_owned(), value?));
         WindowFigures {

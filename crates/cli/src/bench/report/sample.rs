@@ -34,7 +34,7 @@ fn entry(contender: &str, title: &str, scale: f64, mib: f64) -> ContenderTrials 
         ("cpu_each_ms", 3.4),
         ("rss_peak", mib * 1024.0 * 1024.0),
         ("rss_trend", scale * 1e6),
-        ("pss_peak", mib * 1.1 * 1024.0 * 1024.0),
+        ("all_peak", mib * 1.1 * 1024.0 * 1024.0),
         ("stop_max_ms", 20.0 * scale),
         ("garbage", 1234.0),
     ];
