@@ -161,7 +161,10 @@ impl Director {
             ..Observation::default()
         };
         advice.order = self.guarded.decide(&observation);
-        advice.thresholds = self.guarded.thresholds(&observation);
+        // Thresholds are for what comes next: with a snapshot out, young collections must be frequent from its launch on.
+        let launches = matches!(advice.order.decision, Decision::Snapshot { .. });
+        let snapshot = if launches { Snapshot::InFlight } else { observation.snapshot };
+        advice.thresholds = self.guarded.thresholds(&Observation { snapshot, ..observation });
         advice.due = self.due(&observation, advice.thresholds);
         advice
     }

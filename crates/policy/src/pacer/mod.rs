@@ -22,7 +22,7 @@ use self::objects::Objects;
 use self::young::Young;
 use crate::bytes::Bytes;
 use crate::guards::Limits;
-use crate::observation::{Collected, Decision, Flown, Generation, Observation, Order, Scope};
+use crate::observation::{Collected, Decision, Flown, Generation, Observation, Order, Scope, Snapshot};
 use crate::policies::Thresholds;
 
 /// A build for tests, made with `NEUROGC_TINY_LIMITS` set: its pacer acts all the time, in small heaps too.
@@ -94,6 +94,9 @@ const THROTTLE_LEAST: Duration = Duration::from_micros(200);
 /// A program that is held up copies no pages. It is held up from the first share of resident memory that is left for copies
 /// on, and nearly all of the time at the second. Below that the snapshot is called off.
 const COPIES_SHORT: (f64, f64) = (0.15, 0.08);
+
+/// A program that would spend more than this share of its time on copying pages is held up while a walk lacks a processor.
+const COPYING: f64 = 0.15;
 
 /// How many rooms may be filled before a plain collection runs: when nothing is out, when what is out is late, in any
 /// case. A flight is late after so many times what it should take.
@@ -186,6 +189,8 @@ pub struct Pacer {
     walk_cost: f64,
     /// The share of a processor that walks get.
     processor: f64,
+    /// The share of its time that the program spends on copying pages while a snapshot is out and it is not held up.
+    copying: f64,
     /// What freeing an object takes, in seconds.
     reap_cost: f64,
     credit: (Duration, f64),
@@ -219,6 +224,7 @@ impl Pacer {
             new_walks: NewWalks::default(),
             walk_cost: WALK.0.as_secs_f64(),
             processor: 1.0,
+            copying: 0.0,
             reap_cost: 0.6e-6,
             credit: (Duration::ZERO, CREDIT),
             throttle_at: Duration::ZERO,
@@ -244,7 +250,8 @@ impl Pacer {
     pub fn thresholds(&self, observation: &Observation) -> Thresholds {
         // While a snapshot is out, freeing and holding up must keep pace with what becomes old: they happen at young
         // collections only, so these must not be rare.
-        let often = self.out.is_some() || self.is_near(observation, 0.9);
+        let out = self.out.is_some() || observation.snapshot == Snapshot::InFlight;
+        let often = out || self.is_near(observation, 0.9);
         let young = if often { self.young.own() } else { self.young_limit() };
         let middle = self.young.middle_threshold(observation.counts[1]);
         [young as u32, middle, observation.counts[2].saturating_add(FULL_SWITCH)]
@@ -336,6 +343,9 @@ impl Pacer {
         self.walk_cost = cost.max(0.7 * self.walk_cost).max(20e-9);
         let processor = flown.worked.as_secs_f64() / flown.flight.as_secs_f64().max(1e-6);
         self.processor = f64::midpoint(self.processor, processor.min(1.0));
+        let ran = flown.flight.saturating_sub(self.out.map_or(Duration::ZERO, |out| out.held_up));
+        let copying = flown.copied.as_secs_f64() / ran.as_secs_f64().max(1e-3);
+        self.copying = f64::midpoint(self.copying, copying.min(1.0));
         self.failures = 0;
         self.poor = found < POOR * objects;
         match flown.scope {

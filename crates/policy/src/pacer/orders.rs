@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    BACKSTOP, COPIES_SHORT, CREDIT, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE, NEARLY, Out, Pacer,
-    SLICE, SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
+    BACKSTOP, COPIES_SHORT, COPYING, CREDIT, CROWDED, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE,
+    NEARLY, Out, Pacer, SLICE, SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
 };
 use crate::observation::{Decision, Moment, Observation, Order, Scope, Snapshot};
 
@@ -86,7 +86,7 @@ impl Pacer {
         }
         // One that is not known of, such as a heap dump, frees nothing: holding the program up would bring nothing.
         let growth = if self.out.is_some() { ((filled - NEARLY) / THROTTLE_SPAN).clamp(0.0, 1.0) } else { 0.0 };
-        let copies = self.shortage_for_copies(observation);
+        let copies = self.shortage_for_copies(observation).max(self.shortage_for_walk());
         let pause = THROTTLE.mul_f64(growth.max(copies));
         let runs = observation.moment == Moment::CollectionEnd && !observation.paused;
         if pause < THROTTLE_LEAST || !runs || observation.now < self.throttle_at {
@@ -105,7 +105,21 @@ impl Pacer {
         if let Some(out) = &mut self.out {
             out.held_up += pause;
         }
-        Some(Order::at_once(Decision::Throttle { pause }, "memory is short for the pages that a snapshot copies"))
+        let reason = if self.shortage_for_walk() > 0.0 {
+            "the walk lacks a processor, and the program mostly copies pages beside it"
+        } else {
+            "memory is short for the pages that a snapshot copies"
+        };
+        Some(Order::at_once(Decision::Throttle { pause }, reason))
+    }
+
+    /// Whether the program should be held up for the sake of a walk that lacks a processor: 1 where it would do little
+    /// more than copy pages meanwhile. The walk is back sooner, and there are fewer copies. In all that is never longer than
+    /// the walk should take.
+    fn shortage_for_walk(&self) -> f64 {
+        let pays = self.processor < CROWDED.0 && self.copying > COPYING;
+        let held_up = self.out.is_none_or(|out| out.held_up >= self.flight_time(out.scope));
+        f64::from(u8::from(pays && !held_up))
     }
 
     /// How much the program should be held up so that it copies fewer pages: 0 for not at all, 1 for nearly all of the time.
