@@ -9,7 +9,7 @@ use super::Pacer;
 use crate::bytes::Bytes;
 use crate::guards::Limits;
 use crate::name::Name;
-use crate::observation::{Collected, Decision, Flown, Generation, Moment, Observation, Scope, Snapshot};
+use crate::observation::{Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot};
 use crate::rehearsal::{LEAST_ROOM, Nature, Rehearsal, RehearsalHeap, RehearsalTick};
 
 /// A stretch of time in which the program does one thing.
@@ -52,8 +52,16 @@ fn hard(phase: Phase) -> impl Strategy<Value = Phase> {
 
 fn any_nature() -> impl Strategy<Value = Nature> {
     let piece = prop_oneof![4 => Just(1.0), 1 => 1.0..200_000.0_f64];
-    (80.0..150.0_f64, 100.0..250.0_f64, 250.0..700.0_f64, piece, any::<bool>()).prop_map(
-        |(plain, walk, reap, piece, snapshots)| Nature { plain, walk, reap, piece, snapshots, ..Nature::default() },
+    (80.0..150.0_f64, 100.0..250.0_f64, 250.0..700.0_f64, piece, 0.0..1.0_f64, any::<bool>()).prop_map(
+        |(plain, walk, reap, piece, copying, snapshots)| Nature {
+            plain,
+            walk,
+            reap,
+            piece,
+            copying,
+            snapshots,
+            ..Nature::default()
+        },
     )
 }
 
@@ -351,4 +359,82 @@ fn a_program_is_held_up_while_memory_is_short_for_copies() {
 fn a_program_is_not_held_up_for_longer_than_a_walk_takes() {
     let most = held_up_in_a_second(Some(5_000_000));
     assert!((220..230).contains(&most.as_millis()), "{most:?}");
+}
+
+/// How long the program is held up in a flight of a second, after walks that got this share of a processor and beside which it
+/// spent that share of its time on copies. A walk takes half a second.
+fn held_up_beside_a_walk(processor: f64, copying: f64) -> Duration {
+    const RSS: Bytes = Bytes::new(150_000_000);
+    let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
+    pacer.begin(RSS, 1_000_000);
+    let (mut now, mut held_up) = (Duration::ZERO, Duration::ZERO);
+    for flight in 0..4 {
+        pacer.launched(now, Scope::All, 0);
+        let (began, end) = (now, now + Duration::from_millis(500));
+        held_up = Duration::ZERO;
+        // The last one is late.
+        while now < end + Duration::from_millis(500) * u32::from(flight == 3) {
+            now += Duration::from_millis(2);
+            let (moment, snapshot) = (Moment::CollectionEnd, Snapshot::InFlight);
+            let observation = Observation { now, moment, rss: RSS, snapshot, ..Observation::default() };
+            if let Some(Order { decision: Decision::Throttle { pause }, .. }) = pacer.order(&observation) {
+                assert!(pause <= Duration::from_millis(8), "{pause:?}");
+                now += pause;
+                held_up += pause;
+            }
+        }
+        let flown = Flown {
+            at: now,
+            scope: Scope::All,
+            clone: Duration::from_millis(2),
+            flight: now - began,
+            worked: (now - began).mul_f64(processor),
+            // Only a program that runs copies.
+            copied: (now - began - held_up).mul_f64(copying),
+            objects: 1_000_000,
+            found: 100_000,
+            older: 0,
+        };
+        pacer.landed(&flown);
+        pacer.drained(RSS);
+        now += Duration::from_secs(1);
+    }
+    held_up
+}
+
+#[test]
+fn a_program_that_would_only_copy_pages_is_held_up_beside_a_walk_without_a_processor() {
+    let held_up = held_up_beside_a_walk(0.5, 0.4);
+    // For about as long as the walk should take, and no longer although it is late.
+    assert!((450..700).contains(&held_up.as_millis()), "{held_up:?}");
+}
+
+#[test]
+fn a_program_is_not_held_up_beside_a_walk_that_has_a_processor_or_where_it_copies_little() {
+    assert_eq!(held_up_beside_a_walk(1.0, 0.4), Duration::ZERO);
+    assert_eq!(held_up_beside_a_walk(0.5, 0.05), Duration::ZERO);
+}
+
+#[test]
+fn young_collections_are_frequent_from_the_launch_on() {
+    let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
+    pacer.begin(Bytes::mebibytes(100), 1_000_000);
+    let at = |at: u64, rss: u64| Collected {
+        at: Duration::from_millis(at),
+        generation: Generation::Young,
+        pause: Duration::from_micros(50),
+        gathered: 700,
+        freed: 650,
+        rss: Bytes::mebibytes(rss),
+        objects: None,
+    };
+    // What is young is light, so the limit for it grows.
+    (0..2_000).for_each(|each| pacer.collected(&at(each * 10, 100), Bytes::mebibytes(100)));
+    let of = |snapshot| pacer.thresholds(&Observation { snapshot, ..Observation::default() })[0];
+    assert!(
+        of(Snapshot::Idle) > 1_000 && of(Snapshot::InFlight) == 700,
+        "{} {}",
+        of(Snapshot::Idle),
+        of(Snapshot::InFlight)
+    );
 }

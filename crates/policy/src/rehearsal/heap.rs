@@ -50,6 +50,8 @@ pub(crate) struct Nature {
     pub(crate) tracked_garbage: f64,
     /// The share of what is found that finalizers bring back to life.
     pub(crate) revived: f64,
+    /// The share of a flight that the program spends on copying pages.
+    pub(crate) copying: f64,
     pub(crate) snapshots: bool,
 }
 
@@ -65,6 +67,7 @@ impl Default for Nature {
             tracked: 1.0,
             tracked_garbage: 1.0,
             revived: 0.0,
+            copying: 0.1,
             snapshots: true,
         }
     }
@@ -313,7 +316,7 @@ impl RehearsalHeap {
             clone: CLONE,
             flight,
             worked,
-            copied: flight / 10,
+            copied: flight.mul_f64(self.nature.copying),
             objects: seen as u64,
             found: found as u64,
             older: older as u64,
