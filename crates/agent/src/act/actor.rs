@@ -14,6 +14,7 @@ use neurogc_policy::{Bytes, Collected, Decision, Generation, Moment, Order, Scop
 use neurogc_wire::stop::StopKind;
 
 use super::loans::Loans;
+use super::room;
 use super::vm::Vm;
 use crate::decide::director::{Advice, Director, Note, PolicyState, Situation};
 use crate::lifecycle::agent::lock;
@@ -27,12 +28,6 @@ const TROUBLES: usize = 16;
 
 /// How long a reading of resident memory is good for.
 const RESIDENT_NS: u64 = 5_000_000;
-
-/// The share of its memory that a program may copy while a snapshot is out, before it has been measured, at the least,
-/// and how much more than measured is asked for.
-const COPIES: f64 = 0.3;
-const COPIES_LEAST: f64 = 0.05;
-const COPIES_CAUTION: f64 = 1.3;
 
 /// An order that is being carried out.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +75,8 @@ pub(crate) struct Actor {
     pub(crate) ceiling: AtomicU64,
     /// What the sampler saw last of the memory that is left for copies while a snapshot is out; `u64::MAX` before that.
     left_for_copies: AtomicU64,
-    /// What flights have taken besides, as a share of resident memory, in thousandths.
-    copies: AtomicU32,
+    /// What must be left for a snapshot, as a share of resident memory, in thousandths.
+    room: AtomicU32,
     /// The program's own threshold for young objects while a higher one is in force; zero otherwise.
     own_young: AtomicU32,
     pub(crate) loans: Loans,
@@ -125,7 +120,7 @@ impl Actor {
             resident_before: AtomicU64::new(0),
             ceiling: AtomicU64::new(0),
             left_for_copies: AtomicU64::new(u64::MAX),
-            copies: AtomicU32::new((COPIES * 1e3) as u32),
+            room: AtomicU32::new((room::AT_FIRST * 1e3) as u32),
             own_young: AtomicU32::new(0),
             loans,
         }
@@ -319,9 +314,8 @@ impl Actor {
         }
         if let Some(latest) = advice.landed {
             let _ = self.landings.push(latest);
-            let share = latest.extra() as f64 / self.resident.load(Ordering::Relaxed).max(1) as f64;
-            let copies = (share * COPIES_CAUTION).clamp(COPIES_LEAST, 1.0);
-            self.copies.store((copies * 1e3) as u32, Ordering::Relaxed);
+            let room = room::for_the_next(latest.own_bytes, self.resident.load(Ordering::Relaxed));
+            self.room.store((room * 1e3) as u32, Ordering::Relaxed);
         }
     }
 
@@ -377,7 +371,7 @@ impl Actor {
 
     /// Launches a snapshot, if memory has room for the copies that the program makes meanwhile.
     pub(crate) fn launch(&self, vm: &impl Vm, hooks: &Hooks, sortie: Sortie) -> Result<(), SnapshotFailure> {
-        let share = f64::from(self.copies.load(Ordering::Relaxed)) / 1e3;
+        let share = f64::from(self.room.load(Ordering::Relaxed)) / 1e3;
         if !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
             vm.refuse(&SnapshotFailure::ShortOfMemory);
             return Err(SnapshotFailure::ShortOfMemory);
@@ -401,7 +395,7 @@ impl Actor {
 
     /// Sends out a count or a dump, if memory has room for the copies that the program makes meanwhile.
     pub(crate) fn launch_heap(&self, vm: &impl Vm, hooks: &Hooks, errand: HeapErrand) -> Result<u64, SnapshotFailure> {
-        let share = f64::from(self.copies.load(Ordering::Relaxed)) / 1e3;
+        let share = (f64::from(self.room.load(Ordering::Relaxed)) / 1e3).max(room::FOR_HEAP);
         if !errand.is_urgent() && !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
             return Err(SnapshotFailure::ShortOfMemory);
         }

@@ -8,6 +8,7 @@ pub(crate) mod dumps;
 mod fake;
 pub(crate) mod loans;
 pub(crate) mod remote;
+mod room;
 #[cfg(test)]
 mod schedules;
 pub(crate) mod trim;

@@ -92,8 +92,8 @@ const THROTTLE_SPAN: f64 = 0.3;
 const THROTTLE_LEAST: Duration = Duration::from_micros(200);
 
 /// A program that is held up copies no pages. It is held up from the first share of resident memory that is left for copies
-/// on, and nearly all of the time at the second. Below that the snapshot is called off.
-const COPIES_SHORT: (f64, f64) = (0.15, 0.08);
+/// on, and nearly all of the time from the second on.
+const COPIES_SHORT: (f64, f64) = (0.3, 0.15);
 
 /// A program that would spend more than this share of its time on copying pages is held up while a walk lacks a processor.
 const COPYING: f64 = 0.15;
