@@ -229,6 +229,14 @@ impl Rendezvous {
         }
     }
 
+    /// How far a process is with putting small pages together before a dump; nothing where it is not at that, or too old to say.
+    pub(crate) fn gathering(&self, pid: u32, patience: Duration) -> Option<f64> {
+        match self.put(pid, Ask::Gathering, patience) {
+            Ok(Answer::Gathering(share)) => share,
+            _ => None,
+        }
+    }
+
     /// Puts one question to the agent of one process.
     fn put(&self, pid: u32, question: Ask, patience: Duration) -> Result<Answer, String> {
         self.socket(pid)?.put(question, patience).map_err(|error| unheard(pid, &error))

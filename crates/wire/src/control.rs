@@ -74,6 +74,8 @@ pub enum Ask {
     Collect(How),
     /// What has become of a ticket.
     Outcome(u64),
+    /// How far the process is with putting small pages together, before a dump.
+    Gathering,
     /// Reports from now on, see `report`.
     Follow,
     /// Where live memory was allocated, compared with this many seconds ago if a number is given.
@@ -156,11 +158,25 @@ pub enum Outcome {
         pause_ms: f64,
         /// How long the clone of the process was there.
         flight_ms: f64,
+        /// What was done before the clone so that it is short.
+        #[serde(default)]
+        pages: GatheredPages,
     },
     /// What holds the memory of GPUs.
     Gpu(Box<GpuReport>),
     /// It could not be done; the text says why.
     Failed(String),
+}
+
+/// Small pages that were put together before a clone, which takes the longer the more pages there are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GatheredPages {
+    /// Huge pages that were made of them.
+    pub huge: u64,
+    /// How long that took, beside the program.
+    pub took_ms: f64,
+    /// Why it was not done, or not to the end.
+    pub why_not: Option<String>,
 }
 
 /// What an agent answers.
@@ -175,6 +191,8 @@ pub enum Answer {
     Pending,
     /// It is done.
     Outcome(Outcome),
+    /// The share of memory that was looked at while small pages are put together for a clone; nothing where none are.
+    Gathering(Option<f64>),
     /// Reports follow on this connection.
     Following,
     /// Where live memory was allocated.

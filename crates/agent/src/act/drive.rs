@@ -9,6 +9,7 @@ use neurogc_policy::{Decision, Order};
 
 use super::actor::{ASKED, Actor};
 use super::vm::Vm;
+use crate::cpython::gather::Gathered;
 use crate::sense::hooks::{Hooks, Ordered};
 use crate::snapshot::{HeapErrand, HeapReport, SnapshotFailure, SnapshotProgress};
 
@@ -35,6 +36,9 @@ pub(crate) struct RequestedSnapshot {
     errand: Option<HeapErrand>,
     flight: u64,
     stage: Stage,
+    /// What was asked of the uplink before the clone, and what has become of it.
+    gathering: Option<u64>,
+    gathered: Gathered,
     /// Since when another thread has been in the way.
     held_up_since: Option<u64>,
     /// Flights that had landed when its own was launched.
@@ -49,6 +53,8 @@ pub(crate) struct RequestedSnapshot {
 enum Stage {
     /// One that is out already may have been launched before the caller's garbage was any: it is finished first.
     Earlier,
+    /// The uplink puts small pages together, so that the clone is short.
+    Gather,
     /// Its own is to be launched.
     Launch,
     /// Its own is out.
@@ -84,6 +90,11 @@ impl RequestedSnapshot {
         self.errand = Some(errand);
     }
 
+    /// Whether its flight may be launched in the next step, which then needs what it writes to.
+    pub(crate) fn may_launch(&self) -> bool {
+        self.stage == Stage::Launch
+    }
+
     /// Whether its own flight is out.
     pub(crate) fn is_out(&self) -> bool {
         self.stage == Stage::Out
@@ -95,6 +106,8 @@ impl RequestedSnapshot {
             errand,
             flight: 0,
             stage: Stage::Earlier,
+            gathering: None,
+            gathered: Gathered::default(),
             held_up_since: None,
             landings: 0,
             tries: 0,
@@ -128,9 +141,11 @@ impl RequestedSnapshot {
             (_, SnapshotProgress::Busy | SnapshotProgress::InFlight { .. }) => Next::Again(LOOK),
             (_, SnapshotProgress::Ready { .. }) => self.free(actor, vm, hooks),
             (Stage::Earlier, SnapshotProgress::Idle | SnapshotProgress::Failed(_)) => {
-                self.stage = Stage::Launch;
+                let gathers = self.gathering.is_none() && self.errand.is_some_and(|errand| errand.gathers());
+                self.stage = if gathers { Stage::Gather } else { Stage::Launch };
                 Next::Again(Duration::ZERO)
             }
+            (Stage::Gather, SnapshotProgress::Idle | SnapshotProgress::Failed(_)) => self.gather(vm),
             (Stage::Launch, _) => self.launch(actor, vm, hooks),
             // A thread that serves the policy has seen it fail.
             (Stage::Out, SnapshotProgress::Idle) => self.again(SnapshotFailure::Vanished),
@@ -154,9 +169,8 @@ impl RequestedSnapshot {
     /// Its flight counts or dumps: there is nothing to free.
     fn wait_for_report(&mut self, vm: &impl Vm, progress: &SnapshotProgress) -> Next {
         match vm.heap_told(self.flight) {
-            Some(Ok(report)) => Next::Told(Box::new(report)),
-            // The next one leaves nothing out. Memory is nearly always missing before anything is written; text that lies by
-            // itself in memory that was left out would be the exception.
+            Some(Ok(report)) => Next::Told(Box::new(HeapReport { gathered: self.gathered, ..report })),
+            // The next one leaves nothing out.
             Some(Err(SnapshotFailure::Missing)) => self.again(SnapshotFailure::Missing),
             Some(Err(failure)) => Next::Failed(failure),
             // Another thread has taken the report: two that wait for the same flight.
@@ -171,6 +185,14 @@ impl RequestedSnapshot {
             return Next::Failed(failure);
         }
         self.stage = Stage::Launch;
+        Next::Again(Duration::ZERO)
+    }
+
+    /// Waits for the uplink, which is at it for a few seconds at most.
+    fn gather(&mut self, vm: &impl Vm) -> Next {
+        let number = *self.gathering.get_or_insert_with(|| vm.gather());
+        let Some(gathered) = vm.gathered(number) else { return Next::Again(LOOK) };
+        (self.stage, self.gathered) = (Stage::Launch, gathered);
         Next::Again(Duration::ZERO)
     }
 
@@ -214,6 +236,7 @@ mod tests {
     use super::super::fake::{FakeFlight, Rig};
     use super::*;
     use crate::lifecycle::agent::lock;
+    use crate::snapshot::Destination;
 
     /// Drives to the end, with time that passes as the steps say. `meanwhile` runs each time the GIL is free.
     fn drive(rig: &Rig, meanwhile: impl Fn(&Rig)) -> Next {
@@ -342,6 +365,14 @@ mod tests {
         assert_eq!((freed(&outcome), rig.snapshots.launches()), (Some(0), 2));
     }
 
+    /// What a count tells here.
+    fn told() -> Next {
+        Next::Told(Box::new(HeapReport {
+            gathered: Gathered { pages: 1, ..Gathered::default() },
+            ..HeapReport::default()
+        }))
+    }
+
     /// Drives a count to its end.
     fn count(rig: &Rig, meanwhile: impl Fn(&Rig)) -> Next {
         let vm = rig.vm(1);
@@ -359,15 +390,48 @@ mod tests {
     #[test]
     fn a_count_frees_nothing_and_leaves_collections_to_the_policy() {
         let rig = Rig::with_garbage(100);
-        assert_eq!(count(&rig, |_| ()), Next::Told(Box::default()));
+        assert_eq!(count(&rig, |_| ()), told());
         assert_eq!((rig.garbage(), rig.vm(1).look()), (100, SnapshotProgress::Idle));
+    }
+
+    #[test]
+    fn a_count_waits_until_pages_are_put_together() {
+        let rig = Rig::new(1_000);
+        lock(&rig.interpreter).gather_ns = 2_000_000_000;
+        let began = rig.now();
+        assert_eq!(count(&rig, |_| ()), told());
+        assert!(rig.now() - began >= 2_000_000_000);
+    }
+
+    #[test]
+    fn what_is_urgent_or_collects_does_not_wait_for_pages() {
+        let urgent = HeapErrand::Dump { to: Destination::NONE, texts: true, urgent: true };
+        for errand in [Some(urgent), None] {
+            let rig = Rig::new(1_000);
+            lock(&rig.interpreter).gather_ns = u64::MAX / 4;
+            let vm = rig.vm(1);
+            let mut drive = RequestedSnapshot::with(&vm, errand);
+            while !drive.is_out() {
+                assert!(matches!(drive.step(&rig.actor, &vm, &rig.hooks), Next::Again(_)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_flight_that_missed_memory_does_not_gather_again() {
+        let rig = Rig::new(1_000);
+        lock(&rig.interpreter).gather_ns = 1_000_000_000;
+        rig.snapshots.plan(FakeFlight { fails: Some(SnapshotFailure::Missing), ..FakeFlight::default() });
+        let began = rig.now();
+        assert_eq!(count(&rig, |_| ()), Next::Failed(SnapshotFailure::Missing));
+        assert!(rig.now() - began < 1_500_000_000);
     }
 
     #[test]
     fn a_count_lets_a_flight_that_is_out_end_first() {
         let rig = Rig::with_garbage(100);
         assert_eq!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED), Ok(()));
-        assert_eq!(count(&rig, |_| ()), Next::Told(Box::default()));
+        assert_eq!(count(&rig, |_| ()), told());
         assert_eq!((rig.garbage(), rig.snapshots.launches()), (0, 1));
     }
 
@@ -383,7 +447,7 @@ mod tests {
     fn a_collection_during_a_count_is_in_no_one_s_way() {
         let rig = Rig::new(1_000);
         let outcome = count(&rig, |rig| rig.snapshots.full_collection_ended());
-        assert_eq!(outcome, Next::Told(Box::default()));
+        assert_eq!(outcome, told());
     }
 
     #[test]

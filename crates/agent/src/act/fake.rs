@@ -14,6 +14,7 @@ use super::actor::Actor;
 use super::loans::Loans;
 use super::remote::Remote;
 use super::vm::Vm;
+use crate::cpython::gather::Gathered;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
 use crate::snapshot::{HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
@@ -95,6 +96,9 @@ pub(super) struct FakeCollector {
     pub(super) collections: u64,
     pub(super) full_collections: u64,
     pub(super) has_room: bool,
+    /// How long it takes to put pages together, and until when that lasts.
+    pub(super) gather_ns: u64,
+    gathered_at: u64,
     /// Memory beside objects.
     pub(super) ballast: u64,
 }
@@ -118,6 +122,8 @@ impl FakeCollector {
             collections: 0,
             full_collections: 0,
             has_room: true,
+            gather_ns: 0,
+            gathered_at: 0,
             ballast: 20 << 20,
         }
     }
@@ -456,6 +462,16 @@ impl Vm for Fake<'_> {
 
     fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
         self.call(|_| self.snapshots.heap_told(number))
+    }
+
+    fn gather(&self) -> u64 {
+        self.call(|collector| collector.gathered_at = collector.now + collector.gather_ns);
+        1
+    }
+
+    fn gathered(&self, number: u64) -> Option<Gathered> {
+        let pages = self.call(|collector| (collector.now >= collector.gathered_at).then_some(number))?;
+        Some(Gathered { pages, ..Gathered::default() })
     }
 
     fn look(&self) -> SnapshotProgress {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, TryLockError};
 
 use neurogc_policy::SMALL_HEAP;
-use neurogc_wire::control::{How, Outcome};
+use neurogc_wire::control::{GatheredPages, How, Outcome};
 
 use super::actor::Actor;
 use super::drive::{Next, OTHERS_NS, RequestedSnapshot};
@@ -196,16 +196,15 @@ fn dump(
         actor.complain(format!("a heap dump could not be written: {reason}"));
         Some(Outcome::Failed(reason))
     };
-    if !drive.as_ref().is_some_and(RequestedSnapshot::is_out) {
-        let first = match to.open() {
-            Ok(first) => first,
+    let errand = |to: Destination| HeapErrand::Dump { to, texts, urgent };
+    let drive = drive.get_or_insert_with(|| RequestedSnapshot::for_heap(vm, errand(Destination::NONE)));
+    if drive.may_launch() {
+        match to.open() {
+            Ok(first) => drive.write_to(errand(Destination { first, limit: u64::MAX, rest: None })),
             Err(reason) => return failed(reason),
-        };
-        let destination = Destination { first, limit: u64::MAX, rest: None };
-        let errand = HeapErrand::Dump { to: destination, texts, urgent };
-        drive.get_or_insert_with(|| RequestedSnapshot::for_heap(vm, errand)).write_to(errand);
+        }
     }
-    let next = drive.as_mut()?.step(actor, vm, hooks);
+    let next = drive.step(actor, vm, hooks);
     // The client sees the end when the clone has ended, whenever a thread of the program comes by again.
     to.close();
     match next {
@@ -217,6 +216,11 @@ fn dump(
                 bytes: report.written,
                 pause_ms: report.pause.as_secs_f64() * 1e3,
                 flight_ms: report.flight.as_secs_f64() * 1e3,
+                pages: GatheredPages {
+                    huge: report.gathered.pages,
+                    took_ms: report.gathered.took.as_secs_f64() * 1e3,
+                    why_not: report.gathered.end.words().map(str::to_owned),
+                },
             })
         }
         Next::Failed(failure) => {

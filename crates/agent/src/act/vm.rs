@@ -9,6 +9,7 @@ use std::time::Duration;
 use neurogc_policy::Thresholds;
 use neurogc_wire::gpu::GpuReport;
 
+use crate::cpython::gather::Gathered;
 use crate::snapshot::{HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// An interpreter.
@@ -63,6 +64,12 @@ pub(crate) trait Vm {
 
     /// What has become of such a flight; nothing while it is out.
     fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>>;
+
+    /// Asks the uplink to put small pages together, so that a clone is short, and gives a number for that.
+    fn gather(&self) -> u64;
+
+    /// What has become of that; nothing while it is under way, which it is for a few seconds at most.
+    fn gathered(&self, number: u64) -> Option<Gathered>;
 
     /// How the snapshot stands.
     fn look(&self) -> SnapshotProgress;

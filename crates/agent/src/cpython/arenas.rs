@@ -11,6 +11,7 @@ use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::allocators::is_pymalloc;
+use super::gather::{GatherLimits, Gatherer};
 use super::symbol;
 use crate::sys::chunks::{ARENA, Chunks};
 use crate::sys::wake::UPLINK;
@@ -55,6 +56,9 @@ static IN_USE: AtomicIsize = AtomicIsize::new(0);
 
 /// Whether a snapshot is out, be arenas kept or not.
 static OUT: AtomicBool = AtomicBool::new(false);
+
+/// Whether ordinary arenas have been put into huge pages, before a clone.
+static GATHERED: AtomicBool = AtomicBool::new(false);
 
 /// The first arenas are ordinary ones, so that a small program has no page that it does not fill.
 const SMALL_PROGRAM: isize = 16 << 20;
@@ -212,6 +216,16 @@ pub(crate) fn taken_by() -> Option<usize> {
     Some(now.alloc as *const () as usize)
 }
 
+/// Whether a snapshot is out, or something that it has found is left.
+pub(crate) fn is_snapshot_out() -> bool {
+    OUT.load(Ordering::Acquire)
+}
+
+/// Ordinary arenas lie in huge pages from now on.
+pub(crate) fn note_gathered() {
+    GATHERED.store(true, Ordering::Relaxed);
+}
+
 /// The program is about to fork.
 pub(crate) fn before_fork() {
     CHUNKS.share_all();
@@ -226,6 +240,7 @@ pub(crate) struct Upkeep {
     unfinished: bool,
     /// Whether the process had room to spare at the last look.
     has_room: bool,
+    gatherer: Gatherer,
 }
 
 impl Upkeep {
@@ -251,16 +266,21 @@ impl Upkeep {
     ///
     /// Where the process has no room to spare, no memory is held ready, and no page is put together: that takes another
     /// one for a moment, and gives memory to parts that had none.
-    pub(crate) fn round(&mut self, has_room: impl Fn() -> bool) -> Duration {
+    ///
+    /// What a clone that was asked for waits for comes first.
+    pub(crate) fn round(&mut self, limits: impl Fn() -> GatherLimits) -> Duration {
         if OUT.load(Ordering::Acquire) {
             return Self::THIN;
+        }
+        if let Some(pause) = self.gatherer.round(&limits) {
+            return pause;
         }
         let began = Instant::now();
         let is_due = |last: Option<Instant>, every: Duration| last.is_none_or(|last| began - last >= every);
         let huge = HUGE.load(Ordering::Relaxed);
         if huge && is_due(self.prepared, if CHUNKS.have_begun() { Self::PREPARE } else { Self::THIN }) {
             self.prepared = Some(began);
-            self.has_room = has_room();
+            self.has_room = limits().has_room;
             CHUNKS.prepare(self.has_room);
         }
         if is_due(self.thinned, Self::THIN) {
@@ -346,13 +366,27 @@ unsafe extern "C" fn free(_: *mut c_void, arena: *mut c_void, size: usize) {
         {
             kept.push((arena as usize, size));
             // SAFETY: CPython no longer uses the arena; it reads as zeros from now on.
-            unsafe { libc::madvise(arena, size, libc::MADV_DONTNEED) };
+            unsafe { discard(arena as usize, size) };
             return;
         }
         LOST.store(true, Ordering::Relaxed);
     }
+    if GATHERED.load(Ordering::Relaxed) {
+        // What is unmapped of a huge page would stay with the rest of it.
+        // SAFETY: CPython no longer uses the arena.
+        unsafe { discard(arena as usize, size) };
+    }
     // SAFETY: the arguments are passed on.
     unsafe { free_before(arena, size) };
+}
+
+/// Gives the memory of an arena back; the address stays.
+///
+/// # Safety
+/// Its contents must no longer be needed.
+unsafe fn discard(arena: usize, size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { if GATHERED.load(Ordering::Relaxed) { huge::discard_part(arena, size) } else { huge::discard(arena, size) } }
 }
 
 /// # Safety

@@ -5,6 +5,7 @@ pub(crate) mod allocators;
 pub(crate) mod arenas;
 pub(crate) mod collector;
 pub(crate) mod frames;
+pub(crate) mod gather;
 pub(crate) mod generations;
 pub(crate) mod gil;
 pub(crate) mod heap_layout;

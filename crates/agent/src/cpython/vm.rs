@@ -7,6 +7,7 @@ use neurogc_wire::gpu::GpuReport;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
+use super::gather::{self, Gathered};
 use super::Interpreter;
 use crate::act::vm::Vm;
 use crate::python::gpu::explain;
@@ -156,6 +157,14 @@ impl Vm for ThisProcess<'_, '_> {
 
     fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
         self.snapshots.heap_told(number)
+    }
+
+    fn gather(&self) -> u64 {
+        gather::ask()
+    }
+
+    fn gathered(&self, number: u64) -> Option<Gathered> {
+        gather::told(number)
     }
 
     fn look(&self) -> SnapshotProgress {

@@ -7,10 +7,11 @@ use neurogc_policy::{Bytes, Guarded, Moment};
 
 use super::director::{Director, Situation};
 use super::models::policy_of;
+use crate::cpython::{arenas, gather};
 use crate::lifecycle::agent::Agent;
 use crate::python::moments::call_main_thread;
 use crate::sense::process::{headroom, resident};
-use crate::snapshot::{SnapshotFailure, SnapshotProgress};
+use crate::snapshot::SnapshotProgress;
 
 /// How often resident memory is read while the program runs, and how often the flight that is out is looked at.
 const MEMORY_NS: u64 = 5_000_000;
@@ -125,7 +126,8 @@ impl<'a> Attendant<'a> {
 
     /// A flight is looked at without the program: it may be idle.
     fn look_at_flight(&self) -> Option<u64> {
-        if !self.agent.actor.waits() {
+        // A dump may be out where no policy acts.
+        if !self.agent.actor.waits() && !arenas::is_snapshot_out() {
             return None;
         }
         match self.agent.snapshots.look() {
@@ -135,7 +137,7 @@ impl<'a> Attendant<'a> {
                 let least = self.agent.actor.resident_seen() as f64 * COPIES_LEAST;
                 if left.is_some_and(|left| (left as f64) < least) {
                     // The kernel would end the walk before the program, but others may live in the same cgroup.
-                    self.agent.snapshots.cancel(SnapshotFailure::OutOfRoom);
+                    self.agent.snapshots.call_off_for_room();
                 }
                 Some(FLIGHT_NS)
             }
@@ -189,7 +191,12 @@ impl<'a> Attendant<'a> {
 
     /// Asks the main thread to come by where something has waited for a moment for too long.
     fn call_if_due(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {
-        let (actor, job) = (&self.agent.actor, self.agent.remote.is_waiting());
+        let actor = &self.agent.actor;
+        let job = self.agent.remote.is_waiting();
+        if job && gather::share().is_some() {
+            // The uplink is at it.
+            return Some(JOB_PATIENCE_NS);
+        }
         let ready = actor.waits() && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
         let census = self.agent.own_census.is_wanted().then(|| *self.census_wanted.get_or_insert(now));
         self.census_wanted = census;

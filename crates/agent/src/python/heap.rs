@@ -29,6 +29,10 @@ pub(crate) fn heap_dump(
     figures.set_item("bytes", report.written)?;
     figures.set_item("pause_ms", report.pause.as_secs_f64() * 1e3)?;
     figures.set_item("flight_ms", report.flight.as_secs_f64() * 1e3)?;
+    let gathered = report.gathered;
+    figures.set_item("huge_pages", gathered.pages)?;
+    figures.set_item("huge_pages_ms", gathered.took.as_secs_f64() * 1e3)?;
+    figures.set_item("huge_pages_why_not", gathered.end.words())?;
     Ok(figures)
 }
 

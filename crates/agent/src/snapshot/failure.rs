@@ -27,6 +27,8 @@ pub(crate) enum SnapshotFailure {
     Killed(i32),
     #[error("the walk needed memory that had been left out of the snapshot")]
     Missing,
+    #[error("the walk needed memory that had been left out, with a part of the dump written already: the next one has it")]
+    CutOff,
     #[error("the snapshot's process ended without a result")]
     Vanished,
     #[error("the snapshot's process did not end in time")]
@@ -44,7 +46,13 @@ impl SnapshotFailure {
     pub(crate) fn is_no_fault(&self) -> bool {
         matches!(
             self,
-            Self::UnderWay | Self::Collecting | Self::Collected | Self::Frozen | Self::Cancelled | Self::Missing
+            Self::UnderWay
+                | Self::Collecting
+                | Self::Collected
+                | Self::Frozen
+                | Self::Cancelled
+                | Self::Missing
+                | Self::CutOff
         ) || matches!(self, Self::GaveUp(WalkTrouble::Stopped | WalkTrouble::Lost))
     }
 
@@ -63,7 +71,7 @@ impl SnapshotFailure {
             Self::NoMemory | Self::ShortOfMemory | Self::GaveUp(WalkTrouble::NoMemory) => "no_memory",
             Self::Clone(_) => "clone",
             Self::Killed(_) => "killed",
-            Self::Missing | Self::GaveUp(WalkTrouble::Lost) => "missing",
+            Self::Missing | Self::CutOff | Self::GaveUp(WalkTrouble::Lost) => "missing",
             Self::Vanished | Self::GaveUp(WalkTrouble::Orphaned) => "vanished",
             Self::Late | Self::GaveUp(WalkTrouble::Late) => "late",
             Self::Collected => "collected",

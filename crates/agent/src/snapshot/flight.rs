@@ -45,7 +45,13 @@ pub(super) enum FlightErrand {
     Collect(Option<(Box<HeapFacts>, TallyRoom)>),
     Census(Box<HeapFacts>, TallyRoom),
     Count(Box<HeapFacts>, TallyRoom),
-    Dump(Box<HeapFacts>, Destination),
+    Dump {
+        facts: Box<HeapFacts>,
+        to: Destination,
+        urgent: bool,
+        /// Whether what was written can be taken back, which is so for files.
+        can_begin_anew: bool,
+    },
 }
 
 impl FlightErrand {
@@ -117,7 +123,7 @@ impl Flight {
                 }
                 FlightErrand::Census(facts, room) => child::WalkErrand::Census(facts, room),
                 FlightErrand::Count(facts, room) => child::WalkErrand::Count(facts, room),
-                FlightErrand::Dump(facts, to) => child::WalkErrand::Dump(facts, *to),
+                FlightErrand::Dump { facts, to, .. } => child::WalkErrand::Dump(facts, *to),
             },
             lists: plan.lists,
             layout: plan.layout,

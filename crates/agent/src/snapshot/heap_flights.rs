@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::flight::FlightErrand;
 use super::heap::{ArrowLayout, Builtins, Counted, Destination, HeapFacts, TallyRoom, TensorLayout, images};
 use super::{Phase, SnapshotFailure, SnapshotRunner, Sortie, State, system};
+use crate::cpython::gather::Gathered;
 use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::modules::loaded;
 use crate::cpython::{Interpreter, arenas};
@@ -31,6 +32,11 @@ impl HeapErrand {
     pub(crate) fn is_urgent(&self) -> bool {
         matches!(self, Self::Dump { urgent: true, .. })
     }
+
+    /// Whether pages are put together first. A census is not asked for, and changes nothing.
+    pub(crate) fn gathers(&self) -> bool {
+        matches!(self, Self::Count | Self::Dump { urgent: false, .. })
+    }
 }
 
 /// What it has found.
@@ -44,6 +50,8 @@ pub(crate) struct HeapReport {
     pub(crate) written: u64,
     /// The counts by type.
     pub(crate) counted: Vec<Counted>,
+    /// What was done before the clone so that it is short.
+    pub(crate) gathered: Gathered,
 }
 
 /// The outcome of the flight with this number.
@@ -70,7 +78,11 @@ impl SnapshotRunner {
             HeapErrand::Census => {
                 FlightErrand::Census(Box::new(facts), TallyRoom::new().ok_or(SnapshotFailure::NoMemory)?)
             }
-            HeapErrand::Dump { to, .. } => FlightErrand::Dump(Box::new(facts), to),
+            HeapErrand::Dump { to, urgent, .. } => {
+                // Of one that came to nothing something may be there.
+                let can_begin_anew = [Some(to.first), to.rest].into_iter().flatten().all(system::empty_file);
+                FlightErrand::Dump { facts: Box::new(facts), to, urgent, can_begin_anew }
+            }
         };
         let sortie = Sortie { polite: true, ..Sortie::default() };
         match self.try_launch(py, interpreter, &mut state, sortie, errand) {
@@ -95,6 +107,20 @@ impl SnapshotRunner {
     }
 }
 
+impl SnapshotRunner {
+    /// Calls a flight off because its copies leave too little memory. A dump that was to be tried all the same is left to
+    /// the kernel, which ends the clone before the program.
+    pub(crate) fn call_off_for_room(&self) {
+        let is_urgent = matches!(
+            &lock(&self.state).phase,
+            Phase::Flying(flight) if matches!(flight.errand, FlightErrand::Dump { urgent: true, .. })
+        );
+        if !is_urgent {
+            self.cancel(SnapshotFailure::OutOfRoom);
+        }
+    }
+}
+
 impl State {
     /// Whether the flight that is out is one of these.
     pub(super) fn is_heap_flight(&self) -> bool {
@@ -112,7 +138,7 @@ impl State {
         let read = |number: &std::sync::atomic::AtomicU64| number.load(std::sync::atomic::Ordering::Relaxed);
         let counted = match &flight.errand {
             FlightErrand::Count(_, room) => room.read(),
-            FlightErrand::Collect(_) | FlightErrand::Census(..) | FlightErrand::Dump(..) => Vec::new(),
+            FlightErrand::Collect(_) | FlightErrand::Census(..) | FlightErrand::Dump { .. } => Vec::new(),
         };
         let report = HeapReport {
             pause: Duration::from_nanos(flight.clone_ns),
@@ -120,6 +146,7 @@ impl State {
             objects: read(&control.objects).max(counted.iter().map(|row| row.objects).sum()),
             written: read(&control.written),
             counted,
+            gathered: Gathered::default(),
         };
         self.told = Some(HeapTold { number: self.heap_flights, outcome: Ok(report) });
         self.retired = Some(flight.shared);
@@ -129,6 +156,15 @@ impl State {
     /// Such a flight has come to nothing. That says nothing about collections.
     pub(super) fn heap_failed(&mut self, failure: SnapshotFailure) {
         let Phase::Flying(flight) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        let failure = match (failure, &flight.errand) {
+            // The client that reads the pipe has a part already.
+            (SnapshotFailure::Missing, FlightErrand::Dump { can_begin_anew: false, .. })
+                if flight.shared.control().written.load(std::sync::atomic::Ordering::Relaxed) > 0 =>
+            {
+                SnapshotFailure::CutOff
+            }
+            (failure, _) => failure,
+        };
         if !matches!(flight.errand, FlightErrand::Census(..)) {
             self.told = Some(HeapTold { number: self.heap_flights, outcome: Err(failure) });
         }

@@ -186,6 +186,18 @@ pub(super) fn write_to(path: &CStr, bytes: &[u8]) -> bool {
     }
 }
 
+/// Empties a file for a new beginning. False where the descriptor is none of a file, such as that of a pipe.
+pub(super) fn empty_file(file: c_int) -> bool {
+    // SAFETY: an all-zero struct is valid, and the calls only look at the descriptor or change the file behind it.
+    unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        libc::fstat(file, &raw mut found) == 0
+            && found.st_mode & libc::S_IFMT == libc::S_IFREG
+            && libc::ftruncate(file, 0) == 0
+            && libc::lseek(file, 0, libc::SEEK_SET) == 0
+    }
+}
+
 /// Writes to a descriptor. The error is the kernel's number.
 pub(super) fn write(file: c_int, bytes: &[u8]) -> Result<usize, c_int> {
     // SAFETY: the buffer is as long as said.

@@ -4,11 +4,12 @@
 //! 512, so the heap of a large program is cloned in a fraction of the time.
 
 use std::ffi::c_void;
+use std::ops::Range;
 
 /// The size of a huge page that this is made for; where the kernel has another, none are used.
 pub(crate) const PAGE: usize = 2 << 20;
 
-/// Mends a range that a write after a clone has broken up; since Linux 6.1.
+/// Makes huge pages of small ones; since Linux 6.1.
 const MADV_COLLAPSE: i32 = 25;
 
 /// Whether memory of this process can be in huge pages of our size.
@@ -116,12 +117,12 @@ pub(crate) fn can_be_mended() -> bool {
     unsafe { libc::madvise(PAGE as *mut c_void, 0, MADV_COLLAPSE) == 0 }
 }
 
-/// Puts the small pages that a huge one has become back together. A thread that touches it meanwhile waits, for as
+/// Puts the small pages of each huge one in a range together. A thread that touches one meanwhile waits, for as
 /// long as 2 MiB take to be copied. False where there is no memory for it. A page that cannot be mended now stays as
 /// it is.
-pub(crate) fn mend(page: usize) -> bool {
+pub(crate) fn mend(pages: Range<usize>) -> bool {
     // SAFETY: what is in memory stays as it is, also where the range is no longer ours.
-    let mended = unsafe { libc::madvise(page as *mut c_void, PAGE, MADV_COLLAPSE) } == 0;
+    let mended = unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), MADV_COLLAPSE) } == 0;
     // The second is what a control group's limit gives.
     mended || !matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM | libc::EBUSY))
 }

@@ -13,8 +13,9 @@ use super::page::page_size;
 /// Pages that are asked for at a time.
 const AT_ONCE: usize = 4096;
 
-/// Bits of an entry: the page is there, it is of a file or of shared memory, and no other process has it.
+/// Bits of an entry: the page is there, it is on disk, it is of a file or of shared memory, and no other process has it.
 const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
 const OF_FILE: u64 = 1 << 61;
 const ALONE: u64 = 1 << 56;
 
@@ -29,6 +30,21 @@ impl PageMap {
     /// None where the kernel does not show it.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         Some(Self { file: File::open(format!("/proc/{pid}/pagemap")).ok()?, buffer: vec![0; AT_ONCE * 8] })
+    }
+
+    /// Whether memory of this process alone is in a range, but for at most so many pages without any.
+    pub(crate) fn is_full_and_alone(&mut self, range: Range<usize>, most_missing: usize) -> bool {
+        let pages = range.len() / page_size();
+        let Some(entries) = self.entries(range.start, pages.min(AT_ONCE)) else { return false };
+        let (mut own, mut missing) = (0, 0);
+        for entry in entries {
+            match entry & (PRESENT | SWAPPED | OF_FILE | ALONE) {
+                0 => missing += 1,
+                entry if entry == PRESENT | ALONE => own += 1,
+                _ => return false,
+            }
+        }
+        missing <= most_missing && own + missing == pages
     }
 
     fn entries(&mut self, address: usize, pages: usize) -> Option<impl Iterator<Item = u64>> {
@@ -77,6 +93,7 @@ mod tests {
         let open = || PageMap::of(std::process::id()).unwrap();
         let parted = parted(&mut open(), &mut open(), std::slice::from_ref(&whole));
         assert_eq!(parted, Some((size - page_size()) as u64));
+        assert!(open().is_full_and_alone(whole.clone(), 0));
         drop(memory);
     }
 
@@ -84,6 +101,7 @@ mod tests {
     fn what_is_not_mapped_is_nothing() {
         let open = || PageMap::of(std::process::id()).unwrap();
         let nowhere = 16 * page_size()..32 * page_size();
+        assert!(!open().is_full_and_alone(nowhere.clone(), 15) && open().is_full_and_alone(nowhere.clone(), 16));
         assert_eq!(super::parted(&mut open(), &mut open(), std::slice::from_ref(&nowhere)), Some(0));
     }
 }

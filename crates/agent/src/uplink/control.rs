@@ -21,6 +21,7 @@ use super::connections::Connections;
 use crate::act::remote::RemoteWork;
 use crate::book::recent::LONGEST_NS;
 use crate::book::status;
+use crate::cpython::gather;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::python::gc_functions::switch;
 use crate::python::moments::call_main_thread;
@@ -212,6 +213,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Ok(outcome) => outcome.map_or(Answer::Pending, Answer::Outcome),
             Err(reason) => Answer::Refused(reason.to_owned()),
         },
+        Ask::Gathering => Answer::Gathering(gather::share()),
         Ask::Follow => Answer::Following,
         Ask::Children => Answer::Children(Box::new(lock(&agent.growth).children(agent))),
         Ask::Verdict => Answer::Verdict(Box::new(lock(&agent.growth).report())),

@@ -26,6 +26,7 @@ use neurogc_policy::Bytes;
 use nix::poll::PollFd;
 
 use crate::cpython::arenas::Upkeep;
+use crate::cpython::gather::GatherLimits;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::identity::ProcessRole;
 use crate::lifecycle::rounds::wait_until;
@@ -84,7 +85,14 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
             ticks::learn_if_wanted();
         }
         left_behind.look(&agent.snapshots);
-        let upkeep = upkeep.round(|| resident().is_none_or(|resident| has_room(resident, ROOM_TO_SPARE)));
+        let upkeep = upkeep.round(|| {
+            let resident = resident().unwrap_or(0);
+            GatherLimits {
+                allowed: agent.settings.huge_arenas,
+                resident,
+                has_room: has_room(resident, ROOM_TO_SPARE),
+            }
+        });
         waiter.wait(uplink.polled(), uplink.pause().min(upkeep));
     }
     drop(waiter);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use neurogc_heap::sample::HeapSample;
-use neurogc_wire::control::{self, Answer, Ask, MAX_QUESTION, Outcome, Question};
+use neurogc_wire::control::{self, Answer, Ask, GatheredPages, MAX_QUESTION, Outcome, Question};
 use neurogc_wire::report::Frame;
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ async fn taken(scene: &TestHub, folder: &Path, dump: Vec<u8>, outcome: Outcome) 
 }
 
 fn dumped() -> Outcome {
-    Outcome::Dumped { objects: 9, bytes: 9, pause_ms: 1.0, flight_ms: 2.0 }
+    Outcome::Dumped { objects: 9, bytes: 9, pause_ms: 1.0, flight_ms: 2.0, pages: GatheredPages::default() }
 }
 
 #[tokio::test]

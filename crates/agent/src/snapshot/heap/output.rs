@@ -18,6 +18,11 @@ pub(crate) struct Destination {
     pub(crate) rest: Option<i32>,
 }
 
+impl Destination {
+    /// Of a dump that is not launched yet.
+    pub(crate) const NONE: Self = Self { first: -1, limit: 0, rest: None };
+}
+
 /// How long one wait for a slow reader takes at most, in milliseconds. Then the watch is asked.
 const WAIT_MS: i32 = 50;
 

@@ -51,7 +51,7 @@ impl Chunks {
             let wanted = region.used.now() & region.own.load(Ordering::Relaxed) & both(arena) != 0
                 && region.thinned.load(Ordering::Relaxed) & both(arena) == 0;
             match region.address(arena) {
-                Some(page) if wanted && !huge::mend(page) => break,
+                Some(page) if wanted && !huge::mend(page..page + huge::PAGE) => break,
                 Some(_) if wanted => {}
                 _ => continue,
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use neurogc_heap::{DumpStream, Intake};
-use neurogc_wire::control::{Ask, Outcome, dump_pipe};
+use neurogc_wire::control::{Ask, GatheredPages, Outcome, dump_pipe};
 use serde_json::json;
 
 use super::triggers::Triggers;
@@ -26,6 +26,9 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// How often the agent is asked whether there will be a dump, and how long for its figures afterwards.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 const FIGURES: Duration = Duration::from_secs(5);
+
+/// From here on a stop is worth a word about what would make it shorter.
+const LONG_STOP_MS: f64 = 5.0;
 
 /// How much of a dump waits in memory for the disk at most.
 const WAITING: usize = 1 << 30;
@@ -61,10 +64,11 @@ pub(crate) struct Arguments {
 }
 
 /// What the agent says about the dump.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct DumpFigures {
     pause_ms: f64,
     flight_ms: f64,
+    pages: GatheredPages,
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
@@ -101,6 +105,7 @@ fn take(pid: u32, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
         }
         asked = Instant::now();
         nudge.try_now();
+        bar.gathering = if stream.bytes == 0 { rendezvous.gathering(pid, PATIENCE) } else { None };
         match rendezvous.outcome(pid, ticket, PATIENCE)? {
             // The clone has ended. What is still in the pipe is read until it is empty.
             Some(outcome) => {
@@ -159,7 +164,7 @@ fn wait_for_figures(rendezvous: &Rendezvous, pid: u32, ticket: u64, nudge: &mut 
 
 fn figures_of(outcome: Outcome) -> DumpFigures {
     match outcome {
-        Outcome::Dumped { pause_ms, flight_ms, .. } => DumpFigures { pause_ms, flight_ms },
+        Outcome::Dumped { pause_ms, flight_ms, pages, .. } => DumpFigures { pause_ms, flight_ms, pages },
         _ => DumpFigures::default(),
     }
 }
@@ -172,12 +177,13 @@ fn report(
     json: bool,
     out: &mut dyn Write,
 ) -> CommandResult {
-    let DumpFigures { pause_ms, flight_ms } = dumped;
+    let DumpFigures { pause_ms, flight_ms, pages } = dumped;
     if json {
         let file = path.display().to_string();
         let report = json!({
             "pid": pid, "file": file, "objects": stream.objects, "bytes": stream.bytes,
-            "pause_ms": pause_ms, "flight_ms": flight_ms,
+            "pause_ms": pause_ms, "flight_ms": flight_ms, "huge_pages": pages.huge, "huge_pages_ms": pages.took_ms,
+            "huge_pages_why_not": pages.why_not,
         });
         writeln!(out, "{report}")?;
     } else {
@@ -188,6 +194,13 @@ fn report(
             "process {pid}: {objects} objects in {} ({bytes}), stopped for {pause}, cloned for {flight}",
             path.display()
         )?;
+        if pages.huge > 0 {
+            let (huge, took) = (figures::count(pages.huge), figures::ms(pages.took_ms));
+            writeln!(out, "  {huge} huge pages were made of small ones before that, beside the program, in {took}")?;
+        }
+        if let Some(why) = pages.why_not.filter(|_| pause_ms >= LONG_STOP_MS) {
+            writeln!(out, "  on huge pages the stop would be shorter: {why}")?;
+        }
     }
     Ok(())
 }
@@ -213,12 +226,14 @@ struct DumpBar {
     terminal: bool,
     pid: u32,
     next: Instant,
+    /// How far the process is with what it does before the clone.
+    gathering: Option<f64>,
 }
 
 impl DumpBar {
     fn new(pid: u32) -> Self {
         // What is over within a second needs no bar.
-        Self { terminal: io::stderr().is_terminal(), pid, next: Instant::now() + Duration::from_secs(1) }
+        Self { terminal: io::stderr().is_terminal(), pid, next: Instant::now() + Duration::from_secs(1), gathering: None }
     }
 
     fn show(&mut self, stream: &DumpStream) {
@@ -226,9 +241,13 @@ impl DumpBar {
         if Instant::now() < self.next {
             return;
         }
-        let (pid, share) = (self.pid, stream.share());
+        let pid = self.pid;
+        let share = self.gathering.unwrap_or(stream.share());
         // The walk writes nothing before it has found all objects.
         let state = match stream.bytes {
+            0 if self.gathering.is_some() => {
+                format!("{:3.0} %  process {pid} makes huge pages of small ones, for a short stop", share * 100.0)
+            }
             0 => format!("process {pid} has written nothing yet: it does when one of its threads runs Python code"),
             bytes => format!("{:3.0} %  dump of process {pid}, {}", share * 100.0, figures::bytes(bytes)),
         };
