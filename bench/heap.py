@@ -1,11 +1,13 @@
 """What a heap dump costs: the pause, the flight, and bytes per object, for heaps as built and shuffled.
 
-    python bench/heap.py [--objects 1000000,5000000,10000000] [--shuffled] [--runs 3] [--huge]
+    python bench/heap.py [--objects 1000000,5000000,10000000] [--shuffled] [--runs 3] [--huge] [--pyheap FOLDER]
     python bench/heap.py --service [--objects 5000000] [--rate 150] [--seconds 15] [--runs 4] [--huge] [--rest 2]
 
 `--service` measures the latency of a service under load, with dumps and without, in turn. Its client is an open loop (crates/load,
 example `open_loop`). `--save` puts the results into the tables of docs/benchmarks.md. Where guppy3 is installed, its count by type is
-measured on the same heap. Run it on a quiet machine, with `python/` on PYTHONPATH. Each size runs in a process of its own.
+measured on the same heap. `--pyheap FOLDER` measures PyHeap, too, from a checkout of github.com/ivanyu/pyheap (it is in no package
+index, and needs gdb, pyelftools and CPython up to 3.12): choose few objects, it is slow. Run it on a quiet machine, with `python/` on
+PYTHONPATH. Each size runs in a process of its own.
 """
 
 import argparse
@@ -61,7 +63,28 @@ def build(objects, shuffled):
     return orders
 
 
-def one(objects, shuffled, huge):
+def pyheap(checkout, folder):
+    """How long PyHeap takes to dump this process, which stands still meanwhile, and for all retained sizes, in milliseconds."""
+    path = os.path.join(folder, "heap.pyheap")
+    figures = {}
+    for name, words in {
+        "pyheap_dump_ms": ["pyheap/src/pyheap_dump.py", "--pid", str(os.getpid()), "--file", path],
+        "pyheap_show_ms": ["pyheap-ui/src/analyzer.py", "retained-heap", "--file", path],
+    }.items():
+        began = time.perf_counter()
+        with open(os.path.join(folder, "pyheap.log"), "wb") as log:
+            process = subprocess.Popen([sys.executable, os.path.join(checkout, words[0]), *words[1:]], stdout=log, stderr=log)
+        # gdb waits until a function of Python is called.
+        while process.poll() is None:
+            time.sleep(0.01)
+        if process.returncode or not os.path.exists(path):
+            raise SystemExit(Path(folder, "pyheap.log").read_text()[-2000:])
+        figures[name] = (time.perf_counter() - began) * 1e3
+    figures["pyheap_bytes"] = os.path.getsize(path)
+    return figures
+
+
+def one(objects, shuffled, huge, checkout):
     """Measures in this process, and prints the figures as JSON."""
     import neurogc
 
@@ -80,6 +103,8 @@ def one(objects, shuffled, huge):
         began = time.perf_counter()
         subprocess.run([str(BUILT / "neurogc"), "heap", "show", path], check=True, capture_output=True)
         figures["show_ms"] = (time.perf_counter() - began) * 1e3
+        if checkout:
+            figures |= pyheap(checkout, folder)
     with contextlib.suppress(ImportError):
         from guppy import hpy
 
@@ -191,6 +216,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=15, help="of each load, with --service")
     parser.add_argument("--rest", type=float, default=2, help="seconds between dumps, with --service")
     parser.add_argument("--save", action="store_true", help="put the results into the tables of docs/benchmarks.md")
+    parser.add_argument("--pyheap", metavar="FOLDER", help="a checkout of PyHeap, which is measured on the same heap")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -204,12 +230,14 @@ def main():
             results.save("heap-service", "python bench/heap.py --service --save", columns, rows, keys=3, measured=results.today())
         return None
     if options.one:
-        return one(sizes[0], options.shuffled, options.huge)
+        return one(sizes[0], options.shuffled, options.huge, options.pyheap)
     columns = ["objects", "order", "pages", "pause", "dump", "bytes per object on disk", "count by type", "`heap show`", "guppy3's count"]
-    rows = []
+    other = ["objects", "dump", "PyHeap's dump", "all retained sizes", "PyHeap's", "bytes per object", "PyHeap's"]
+    rows, beside = [], []
     for size in sizes:
         command = [sys.executable, __file__, "--one", "--objects", str(size)]
         command += ["--shuffled"] * options.shuffled + ["--huge"] * options.huge
+        command += ["--pyheap", options.pyheap] if options.pyheap else []
         runs = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(options.runs)]
         least, most = ({name: which(run[name] for run in runs) for name in runs[0]} for which in (min, max))
         seconds = lambda name: f"{least[name] / 1e3:.2f} to {most[name] / 1e3:.2f} s"  # noqa: E731
@@ -220,7 +248,16 @@ def main():
             seconds("guppy_ms") if "guppy_ms" in least else "–",
         ])
         print(", ".join(f"{column} {cell}" for column, cell in zip(columns, rows[-1])), flush=True)
+        if options.pyheap:
+            beside.append([
+                f"{size / 1e6:g} M", seconds("whole_ms"), seconds("pyheap_dump_ms"), seconds("show_ms"), seconds("pyheap_show_ms"),
+                f"{least['bytes'] / least['objects']:.1f}", f"{least['pyheap_bytes'] / least['objects']:.1f}",
+            ])
+            print(", ".join(f"{column} {cell}" for column, cell in zip(other, beside[-1])), flush=True)
     if options.save:
+        if beside:
+            results.save("heap-pyheap", "python bench/heap.py --pyheap FOLDER --save", other, beside, keys=1, measured=results.today())
+            return None
         results.save("heap", "python bench/heap.py --save", columns, rows, keys=3, measured=results.today())
     return None
 

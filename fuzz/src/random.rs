@@ -1,4 +1,4 @@
-//! Random changes to well-formed bytes, for machines without libFuzzer: `random SECONDS [SEED]`.
+//! Random changes to well-formed bytes, for machines without libFuzzer: `random SECONDS [TARGET]`.
 //! `random seeds DIR` writes the well-formed bytes as a first corpus for libFuzzer.
 //!
 //! There is no feedback from coverage, so it is weaker than libFuzzer. Checksums are put right after most changes,
@@ -22,10 +22,11 @@ fn main() -> ExitCode {
     }
     let seconds = first.parse().unwrap_or(10);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |it| it.as_nanos() as u64);
-    let seed = arguments.next().and_then(|it| it.parse().ok()).unwrap_or(now) | 1;
-    println!("fuzz: random changes for {seconds} s on each of {} targets, seed {seed}", TARGETS.len());
+    let seed = now | 1;
+    let only = arguments.next();
+    println!("fuzz: random changes for {seconds} s on each target, seed {seed}");
     let mut whole = true;
-    for target in &TARGETS {
+    for target in TARGETS.iter().filter(|target| only.as_deref().is_none_or(|only| only == target.name)) {
         whole &= drive(target, Duration::from_secs(seconds), Random(seed));
     }
     if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }

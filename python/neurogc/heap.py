@@ -15,8 +15,8 @@ _PIECE = 1 << 20
 def dump(path, *, text=True):
     """Write all objects to a file, which `neurogc heap show` reads, and return figures about it as a dict.
 
-    The program stands still only while the process is cloned; this thread waits for the file without the GIL. With
-    `text=False`, values of strings and integers are left out, except for names. Only the user can read the file.
+    The program stands still only while the process is cloned; this thread waits for the file without the GIL. Before that,
+    a thread of the agent may put small pages of memory together, beside the program. With `text=False`, values of strings and integers are left out, except for names. Only the user can read the file.
     Raises `RuntimeError` where there can be no dump, with the reason.
     """
     return _write(path, text)

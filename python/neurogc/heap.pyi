@@ -8,6 +8,9 @@ class DumpFigures(TypedDict):
     bytes: int
     pause_ms: float
     flight_ms: float
+    huge_pages: int
+    huge_pages_ms: float
+    huge_pages_why_not: str | None
 
 class TypeCount(TypedDict):
     count: int

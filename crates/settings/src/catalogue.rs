@@ -277,7 +277,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "huge_arenas",
-        help: "put small objects into huge pages once they take 16 MiB, where a policy acts, which makes clones faster: true or false",
+        help: "put small objects into huge pages, which makes clones faster: once they take 16 MiB where a policy acts, and before a heap dump: true or false",
         kind: SettingKind::Switch,
         apply: |settings, text| {
             settings.huge_arenas = switch(text).unwrap_or(settings.huge_arenas);

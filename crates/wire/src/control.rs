@@ -171,7 +171,7 @@ pub enum Outcome {
 /// Small pages that were put together before a clone, which takes the longer the more pages there are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GatheredPages {
-    /// Huge pages that were made of them.
+    /// Huge pages that small objects lie in since then.
     pub huge: u64,
     /// How long that took, beside the program.
     pub took_ms: f64,

@@ -386,7 +386,9 @@ unsafe extern "C" fn free(_: *mut c_void, arena: *mut c_void, size: usize) {
 /// Its contents must no longer be needed.
 unsafe fn discard(arena: usize, size: usize) {
     // SAFETY: the caller's promise.
-    unsafe { if GATHERED.load(Ordering::Relaxed) { huge::discard_part(arena, size) } else { huge::discard(arena, size) } }
+    unsafe {
+        if GATHERED.load(Ordering::Relaxed) { huge::discard_part(arena, size) } else { huge::discard(arena, size) }
+    }
 }
 
 /// # Safety

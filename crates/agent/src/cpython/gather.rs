@@ -5,7 +5,7 @@
 //! pages. A page that another process shares is left alone: it would be copied. So is one of which a part is not in use.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::arenas;
@@ -29,8 +29,9 @@ const PAUSE: Duration = Duration::from_millis(3);
 /// So many small pages of a huge one may be missing: they get memory.
 const MOST_MISSING: usize = 16;
 
-/// After so many pages in a row for which there was no memory it is given up.
-const MOST_REFUSED: u32 = 3;
+/// After so many pages in a row that the kernel had no huge page for it is given up. Where its memory is in small pieces it
+/// may have some again a moment later.
+const MOST_REFUSED: u32 = 16;
 
 /// Where in a huge page a pool is looked for. Arenas are four times as large, at least.
 const STEP: usize = 256 << 10;
@@ -50,17 +51,19 @@ pub(crate) enum GatherEnd {
     NotOffered,
     OldKernel,
     NoRoom,
+    NoPages,
     OutOfTime,
 }
 
 impl GatherEnd {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Complete,
         Self::Small,
         Self::SwitchedOff,
         Self::NotOffered,
         Self::OldKernel,
         Self::NoRoom,
+        Self::NoPages,
         Self::OutOfTime,
     ];
 
@@ -72,6 +75,7 @@ impl GatherEnd {
             Self::NotOffered => Some("the kernel offers the process no transparent huge pages of 2 MiB"),
             Self::OldKernel => Some("small pages can be put together from Linux 6.1 on"),
             Self::NoRoom => Some("memory is short"),
+            Self::NoPages => Some("the kernel had no huge pages left"),
             Self::OutOfTime => Some("there was no time for more"),
         }
     }
@@ -206,7 +210,7 @@ impl Gatherer {
             Step::Looked => Some(Duration::ZERO),
             Step::Over => {
                 let refused = self.run.as_ref().is_some_and(|run| run.refused >= MOST_REFUSED);
-                self.end(asked, if refused { GatherEnd::NoRoom } else { GatherEnd::Complete });
+                self.end(asked, if refused { GatherEnd::NoPages } else { GatherEnd::Complete });
                 None
             }
         }
@@ -276,18 +280,23 @@ impl Run {
             }
         }
         let Some(found) = found else { return Step::Over };
+        arenas::note_gathered();
         let pages = found.len() / huge::PAGE;
-        if huge::mend(found) {
+        if huge::mend(found.clone()) {
             self.refused = 0;
-            arenas::note_gathered();
             DESK.pages.fetch_add(pages as u64, Ordering::Relaxed);
-        } else {
-            self.refused += 1;
-            if self.refused >= MOST_REFUSED {
-                return Step::Over;
+            return Step::Put(pages);
+        }
+        // One of them may be the reason, and the kernel does not say which.
+        for page in found.step_by(huge::PAGE) {
+            if huge::mend(page..page + huge::PAGE) {
+                self.refused = 0;
+                DESK.pages.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.refused += 1;
             }
         }
-        Step::Put(pages)
+        if self.refused >= MOST_REFUSED { Step::Over } else { Step::Put(pages) }
     }
 
     /// Whether a page has small objects, is in use and is this process's alone. Those that our hook has handed out are

@@ -7,8 +7,8 @@ use neurogc_wire::gpu::GpuReport;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::gather::{self, Gathered};
 use super::Interpreter;
+use super::gather::{self, Gathered};
 use crate::act::vm::Vm;
 use crate::python::gpu::explain;
 use crate::sense::process::{has_room, resident};

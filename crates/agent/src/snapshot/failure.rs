@@ -27,7 +27,9 @@ pub(crate) enum SnapshotFailure {
     Killed(i32),
     #[error("the walk needed memory that had been left out of the snapshot")]
     Missing,
-    #[error("the walk needed memory that had been left out, with a part of the dump written already: the next one has it")]
+    #[error(
+        "the walk needed memory that had been left out, with a part of the dump written already: the next one has it"
+    )]
     CutOff,
     #[error("the snapshot's process ended without a result")]
     Vanished,

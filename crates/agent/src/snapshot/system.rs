@@ -225,3 +225,29 @@ pub(super) fn wait_to_write(file: c_int, milliseconds: c_int) {
 fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::io::{Read, Seek, SeekFrom, Write};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_begun_anew_and_a_pipe_cannot_be() {
+        let path = std::env::temp_dir().join(format!("neurogc-anew-{}", std::process::id()));
+        let mut file =
+            std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        file.write_all(b"a part of the first").unwrap();
+        assert!(empty_file(file.as_raw_fd()));
+        assert_eq!(write(file.as_raw_fd(), b"the second"), Ok(10));
+        let mut found = String::new();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_string(&mut found).unwrap();
+        assert_eq!(found, "the second");
+        std::fs::remove_file(&path).unwrap();
+        let (_reader, writer) = std::io::pipe().unwrap();
+        assert!(!empty_file(writer.as_raw_fd()) && !empty_file(-1));
+    }
+}

@@ -303,6 +303,10 @@ fn garbage(report: &GarbageReport, room: Option<usize>) -> String {
         let title = format!("gc.garbage: {} objects that the collector does not free", count(report.kept_objects));
         text.push('\n');
         text.push_str(&objects(&title, &report.kept, room));
+        text.push_str(
+            "  why: gc.DEBUG_SAVEALL is set, the program has put them there, or their type is of C and has an old finalizer \
+             (tp_del), which no class of Python code has\n",
+        );
     }
     text
 }

@@ -196,7 +196,10 @@ fn report(
         )?;
         if pages.huge > 0 {
             let (huge, took) = (figures::count(pages.huge), figures::ms(pages.took_ms));
-            writeln!(out, "  {huge} huge pages were made of small ones before that, beside the program, in {took}")?;
+            writeln!(
+                out,
+                "  small objects were put into {huge} huge pages before that, beside the program, in {took}"
+            )?;
         }
         if let Some(why) = pages.why_not.filter(|_| pause_ms >= LONG_STOP_MS) {
             writeln!(out, "  on huge pages the stop would be shorter: {why}")?;
@@ -233,7 +236,12 @@ struct DumpBar {
 impl DumpBar {
     fn new(pid: u32) -> Self {
         // What is over within a second needs no bar.
-        Self { terminal: io::stderr().is_terminal(), pid, next: Instant::now() + Duration::from_secs(1), gathering: None }
+        Self {
+            terminal: io::stderr().is_terminal(),
+            pid,
+            next: Instant::now() + Duration::from_secs(1),
+            gathering: None,
+        }
     }
 
     fn show(&mut self, stream: &DumpStream) {
