@@ -44,7 +44,7 @@ def one(objects):
 
 def start(objects, census):
     words = [sys.executable, __file__, "--one", "--objects", str(objects)]
-    environment = os.environ | {"NEUROGC_CENSUS_S": "600" if census else "0", "NEUROGC_MEMORY": "false"}
+    environment = os.environ | {"NEUROGC_CENSUS_S": "600" if census else "0"}
     return subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

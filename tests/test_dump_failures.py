@@ -119,7 +119,7 @@ def test_a_dump_in_a_full_cgroup_ends_the_clone_and_not_the_program(within_300_m
     path = tmp_path / "heap.ngch"
     words = [*within_300_mb, *command(sys.executable, "-c", FULL, path)]
     done = subprocess.run(
-        words, env=environment(NEUROGC_POLICY="observe", NEUROGC_MEMORY="false"), capture_output=True, text=True, timeout=120
+        words, env=environment(NEUROGC_POLICY="observe"), capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, ""), (done.returncode, done.stdout, done.stderr)
     first, *urgent = done.stdout.splitlines()
@@ -205,6 +205,10 @@ while True:
             time.sleep(0.01)
         path = tmp_path / "heap.ngch"
         words = [binary(), "heap", "dump", str(program.pid), "-o", str(path), "--json"]
-        done = subprocess.run(words, capture_output=True, text=True)
+        for _ in range(3):
+            done = subprocess.run(words, capture_output=True, text=True)
+            # A busy machine may have no time for sixty million references.
+            if "did not end in time" not in done.stderr:
+                break
         assert done.returncode == 0, done.stderr
     check_whole(path, json.loads(done.stdout)["bytes"])

@@ -94,6 +94,9 @@ const PATIENCE_PER_OBJECT_NS: u64 = 5_000;
 const DUMP_NS: u64 = 10_000_000_000;
 const DUMP_PER_OBJECT_NS: u64 = 20_000;
 
+/// A few long lists have as many references as many objects.
+const DUMP_PER_KILOBYTE_NS: u64 = 20_000;
+
 /// The walk looks at the clock itself. One that does not get there is killed a little later.
 const GRACE_NS: u64 = 300_000_000;
 
@@ -114,7 +117,11 @@ impl Flight {
         let before = system::now();
         let (patience, per_object) =
             if errand.collects() { (PATIENCE_NS, PATIENCE_PER_OBJECT_NS) } else { (DUMP_NS, DUMP_PER_OBJECT_NS) };
-        let deadline = before + patience + per_object * plan.objects as u64;
+        let for_memory = match &errand {
+            FlightErrand::Dump { facts, .. } => DUMP_PER_KILOBYTE_NS * (facts.resident >> 10),
+            _ => 0,
+        };
+        let deadline = before + patience + per_object * plan.objects as u64 + for_memory;
         let guard = apart.set();
         let mission = child::Mission {
             errand: match &errand {

@@ -237,6 +237,10 @@ fn threads_show_what_their_variables_retain() {
     sample.module("app", &[("config", config)]);
     let worker = sample.thread("worker-1");
     sample.frame(worker, code, &[None, Some(rows), Some(config)]);
+    // As in CPython 3.10, where a frame is an object that refers to its variables.
+    let frames = sample.plain_type("frame", Kind::Frame, 0, &[]);
+    let frame = sample.object(frames, 400, vec![ReferenceRun::Fields(vec![(9, rows)])]);
+    sample.hold(frame);
     let coroutine_code = sample.code("poll", &["buffer"]);
     let buffer = sample.object(types::BYTES, 400, vec![]);
     let runs = vec![ReferenceRun::Fields(vec![(5, coroutine_code), (8, buffer)])];

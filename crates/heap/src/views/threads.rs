@@ -133,12 +133,13 @@ fn of_frame(heap: &Heap, names: &Names<'_>, frame: u32, elsewhere: &FxHashSet<u3
         .collect()
 }
 
-/// Variables of frames that an object refers to which they do not hold themselves.
+/// Variables of frames that an object refers to which they do not hold themselves. Until CPython 3.10 a frame is an object,
+/// and later one may be; that is the frame itself.
 fn held_elsewhere(heap: &Heap) -> FxHashSet<u32> {
     let roots = heap.dump.tables.roots.iter().filter(|root| root.kind == RootKind::Local);
     let locals: FxHashSet<u32> = roots.map(|root| root.object).collect();
     let mut found = FxHashSet::default();
-    for object in 0..heap.graph.objects() as u32 {
+    for object in (0..heap.graph.objects() as u32).filter(|object| heap.kind(*object) != Kind::Frame) {
         for target in heap.graph.links.of(object) {
             if locals.contains(target) && !found.contains(target) && !is_below(heap, object, *target) {
                 found.insert(*target);
