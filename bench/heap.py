@@ -1,9 +1,10 @@
 """What a heap dump costs: the pause, the flight, and bytes per object, for heaps as built and shuffled.
 
-    python bench/heap.py [--objects 1000000,5000000,10000000] [--shuffled] [--runs 3] [--huge] [--pyheap FOLDER]
-    python bench/heap.py --service [--objects 5000000] [--rate 150] [--seconds 15] [--runs 4] [--huge] [--rest 2]
+    python bench/heap.py [--objects 1000000,5000000,10000000] [--shuffled] [--runs 3] [--pages huge] [--pyheap FOLDER]
+    python bench/heap.py --service [--objects 5000000] [--rate 150] [--seconds 15] [--runs 4] [--pages gathered] [--rest 2]
 
-`--service` measures the latency of a service under load, with dumps and without, in turn. Its client is an open loop (crates/load,
+`--pages`: `huge` is what the policy auto has from the beginning, `gathered` are small pages that the agent puts together before each dump,
+as under `observe`, `small` are such that it leaves alone. `--service` measures the latency of a service under load, with dumps and without, in turn. Its client is an open loop (crates/load,
 example `open_loop`). `--save` puts the results into the tables of docs/benchmarks.md. Where guppy3 is installed, its count by type is
 measured on the same heap. `--pyheap FOLDER` measures PyHeap, too, from a checkout of github.com/ivanyu/pyheap (it is in no package
 index, and needs gdb, pyelftools and CPython up to 3.12): choose few objects, it is slow. Run it on a quiet machine, with `python/` on
@@ -30,6 +31,15 @@ BUILT = HERE.parent / "target" / "fast"
 sys.path.insert(0, str(HERE))
 
 import results  # noqa: E402
+
+
+# What the agent is installed with, for each kind of pages, and how the tables call them.
+PAGES = {
+    "huge": {"policy": "auto"},
+    "gathered": {"policy": "observe"},
+    "small": {"policy": "observe", "huge_arenas": "false"},
+}
+LABELS = {"huge": "huge", "gathered": "4 KiB, put together first", "small": "4 KiB"}
 
 
 class Order:
@@ -84,14 +94,14 @@ def pyheap(checkout, folder):
     return figures
 
 
-def one(objects, shuffled, huge, checkout):
+def one(objects, shuffled, pages, checkout):
     """Measures in this process, and prints the figures as JSON."""
     import neurogc
 
-    neurogc.install(policy="auto" if huge else "observe", adapters=False)
+    neurogc.install(adapters=False, **PAGES[pages])
     gc.disable()
     kept = build(objects, shuffled)
-    time.sleep(2 if huge else 0)
+    time.sleep(2 if pages == "huge" else 0)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "heap.ngch")
         began = time.perf_counter()
@@ -141,11 +151,11 @@ async def listen(orders):
     await server.serve_forever()
 
 
-def serve(objects, shuffled, huge):
+def serve(objects, shuffled, pages):
     """The service."""
     import neurogc
 
-    neurogc.install(policy="auto" if huge else "observe", adapters=False)
+    neurogc.install(adapters=False, **PAGES[pages])
     orders = build(objects, shuffled)
     gc.freeze()
     asyncio.run(listen(orders))
@@ -173,7 +183,7 @@ def dumping(pid, folder, ended, done, rest):
 def service(options, objects):
     """One service, with dumps and without, in turn."""
     command = [sys.executable, __file__, "--serve", "--objects", str(objects)]
-    command += ["--shuffled"] * options.shuffled + ["--huge"] * options.huge
+    command += ["--shuffled"] * options.shuffled + ["--pages", options.pages]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     rows = []
     try:
@@ -200,7 +210,7 @@ def service(options, objects):
     ratio = statistics.median(ratios)
     print(f"p99.9 with ÷ without: median {ratio:.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
     middle = [statistics.median(row[which]["p999_ms"] for row in rows) for which in (0, 1)]
-    pages = "huge" if options.huge else "4 KiB"
+    pages = LABELS[options.pages]
     every = options.seconds * options.runs / max(1, sum(row[2] for row in rows))
     return [f"{objects / 1e6:.0f} M", pages, f"{every:.1f} s", f"{middle[0]:.1f} ms", f"{middle[1]:.1f} ms", results.bold(f"{ratio:.2f}", ratio > 1.3)]
 
@@ -209,7 +219,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--objects", default="1000000,5000000,10000000")
     parser.add_argument("--shuffled", action="store_true")
-    parser.add_argument("--huge", action="store_true", help="small objects on huge pages, as under the policy auto")
+    parser.add_argument("--pages", choices=PAGES, default="gathered", help="what small objects lie in")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--service", action="store_true", help="the latency of a service while it is dumped")
     parser.add_argument("--rate", type=float, default=150, help="requests a second, with --service")
@@ -222,7 +232,7 @@ def main():
     options = parser.parse_args()
     sizes = [int(size) for size in options.objects.split(",")]
     if options.serve:
-        return serve(sizes[0], options.shuffled, options.huge)
+        return serve(sizes[0], options.shuffled, options.pages)
     if options.service:
         rows = [service(options, size) for size in sizes]
         if options.save:
@@ -230,19 +240,19 @@ def main():
             results.save("heap-service", "python bench/heap.py --service --save", columns, rows, keys=3, measured=results.today())
         return None
     if options.one:
-        return one(sizes[0], options.shuffled, options.huge, options.pyheap)
+        return one(sizes[0], options.shuffled, options.pages, options.pyheap)
     columns = ["objects", "order", "pages", "pause", "dump", "bytes per object on disk", "count by type", "`heap show`", "guppy3's count"]
     other = ["objects", "dump", "PyHeap's dump", "all retained sizes", "PyHeap's", "bytes per object", "PyHeap's"]
     rows, beside = [], []
     for size in sizes:
         command = [sys.executable, __file__, "--one", "--objects", str(size)]
-        command += ["--shuffled"] * options.shuffled + ["--huge"] * options.huge
+        command += ["--shuffled"] * options.shuffled + ["--pages", options.pages]
         command += ["--pyheap", options.pyheap] if options.pyheap else []
         runs = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(options.runs)]
         least, most = ({name: which(run[name] for run in runs) for name in runs[0]} for which in (min, max))
         seconds = lambda name: f"{least[name] / 1e3:.2f} to {most[name] / 1e3:.2f} s"  # noqa: E731
         rows.append([
-            f"{size / 1e6:.0f} M", "shuffled" if options.shuffled else "as built", "huge" if options.huge else "4 KiB",
+            f"{size / 1e6:.0f} M", "shuffled" if options.shuffled else "as built", LABELS[options.pages],
             f"{least['pause_ms']:.1f} to {most['pause_ms']:.1f} ms", seconds("whole_ms"),
             f"{least['bytes'] / least['objects']:.1f}", seconds("count_ms"), seconds("show_ms"),
             seconds("guppy_ms") if "guppy_ms" in least else "–",

@@ -177,6 +177,7 @@ def check_whole(path, size):
     assert (done.returncode, done.stderr) == (0, ""), done
 
 
+@pytest.mark.timing
 @pytest.mark.skipif(not binary(), reason="the command is not built")
 def test_a_dump_that_misses_memory_is_taken_again(tmp_path):
     path = tmp_path / "heap.ngch"
@@ -192,6 +193,7 @@ print(figures["bytes"])
 
 
 @pytest.mark.twice
+@pytest.mark.timing
 @pytest.mark.skipif(not binary(), reason="the command is not built")
 def test_the_command_gets_the_second_one(tmp_path):
     code = PRELUDE + LEFT_OUT + """
