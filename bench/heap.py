@@ -7,7 +7,7 @@
 as under `observe`, `small` are such that it leaves alone. `--service` measures the latency of a service under load, with dumps and without, in turn. Its client is an open loop (crates/load,
 example `open_loop`). `--save` puts the results into the tables of docs/benchmarks.md. Where guppy3 is installed, its count by type is
 measured on the same heap. `--pyheap FOLDER` measures PyHeap, too, from a checkout of github.com/ivanyu/pyheap (it is in no package
-index, and needs gdb, pyelftools and CPython up to 3.12): choose few objects, it is slow. Run it on a quiet machine, with `python/` on
+index, and needs gdb, pyelftools, tqdm and CPython up to 3.12): choose few objects, it is slow. Run it on a quiet machine, with `python/` on
 PYTHONPATH. Each size runs in a process of its own.
 """
 
@@ -84,9 +84,9 @@ def pyheap(checkout, folder):
         began = time.perf_counter()
         with open(os.path.join(folder, "pyheap.log"), "wb") as log:
             process = subprocess.Popen([sys.executable, os.path.join(checkout, words[0]), *words[1:]], stdout=log, stderr=log)
-        # gdb waits until a function of Python is called.
+        # gdb waits until C code calls a function of Python's.
         while process.poll() is None:
-            time.sleep(0.01)
+            list(map(lambda _: time.sleep(0.01), [None]))
         if process.returncode or not os.path.exists(path):
             raise SystemExit(Path(folder, "pyheap.log").read_text()[-2000:])
         figures[name] = (time.perf_counter() - began) * 1e3
