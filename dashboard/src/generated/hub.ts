@@ -168,7 +168,7 @@ export type ContenderTrials = {
 export type Courses = {
   /** Resident memory of the process itself. */
   rss: [number, number][];
-  /** The process and its children, with shared pages counted once: the usage of the cgroup where the trial had one of its own, else the proportional memory of the tree. */
+  /** The process and its children, with shared pages counted once: what the processes of its cgroup have mapped, or the proportional memory of the tree where it has no cgroup of its own. */
   tree: [number, number][];
 };
 

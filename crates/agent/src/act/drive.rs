@@ -9,7 +9,7 @@ use neurogc_policy::{Decision, Order};
 
 use super::actor::{ASKED, Actor};
 use super::vm::Vm;
-use crate::cpython::gather::Gathered;
+use crate::cpython::gather::GatheredArenas;
 use crate::sense::hooks::{Hooks, Ordered};
 use crate::snapshot::{HeapErrand, HeapReport, SnapshotFailure, SnapshotProgress};
 
@@ -38,7 +38,7 @@ pub(crate) struct RequestedSnapshot {
     stage: Stage,
     /// What was asked of the uplink before the clone, and what has become of it.
     gathering: Option<u64>,
-    gathered: Gathered,
+    gathered: GatheredArenas,
     /// Since when another thread has been in the way.
     held_up_since: Option<u64>,
     /// Flights that had landed when its own was launched.
@@ -107,7 +107,7 @@ impl RequestedSnapshot {
             flight: 0,
             stage: Stage::Earlier,
             gathering: None,
-            gathered: Gathered::default(),
+            gathered: GatheredArenas::default(),
             held_up_since: None,
             landings: 0,
             tries: 0,
@@ -368,7 +368,7 @@ mod tests {
     /// What a count tells here.
     fn told() -> Next {
         Next::Told(Box::new(HeapReport {
-            gathered: Gathered { pages: 1, ..Gathered::default() },
+            gathered: GatheredArenas { pages: 1, ..GatheredArenas::default() },
             ..HeapReport::default()
         }))
     }

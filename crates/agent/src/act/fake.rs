@@ -14,7 +14,7 @@ use super::actor::Actor;
 use super::loans::Loans;
 use super::remote::Remote;
 use super::vm::Vm;
-use crate::cpython::gather::Gathered;
+use crate::cpython::gather::GatheredArenas;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
 use crate::snapshot::{HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
@@ -469,9 +469,9 @@ impl Vm for Fake<'_> {
         1
     }
 
-    fn gathered(&self, number: u64) -> Option<Gathered> {
+    fn gathered(&self, number: u64) -> Option<GatheredArenas> {
         let pages = self.call(|collector| (collector.now >= collector.gathered_at).then_some(number))?;
-        Some(Gathered { pages, ..Gathered::default() })
+        Some(GatheredArenas { pages, ..GatheredArenas::default() })
     }
 
     fn look(&self) -> SnapshotProgress {

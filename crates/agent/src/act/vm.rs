@@ -9,7 +9,7 @@ use std::time::Duration;
 use neurogc_policy::Thresholds;
 use neurogc_wire::gpu::GpuReport;
 
-use crate::cpython::gather::Gathered;
+use crate::cpython::gather::GatheredArenas;
 use crate::snapshot::{HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
 
 /// An interpreter.
@@ -69,7 +69,7 @@ pub(crate) trait Vm {
     fn gather(&self) -> u64;
 
     /// What has become of that; nothing while it is under way, which it is for a few seconds at most.
-    fn gathered(&self, number: u64) -> Option<Gathered>;
+    fn gathered(&self, number: u64) -> Option<GatheredArenas>;
 
     /// How the snapshot stands.
     fn look(&self) -> SnapshotProgress;

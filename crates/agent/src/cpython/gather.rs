@@ -83,7 +83,7 @@ impl GatherEnd {
 
 /// What has become of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gathered {
+pub(crate) struct GatheredArenas {
     pub(crate) pages: u64,
     pub(crate) took: Duration,
     pub(crate) end: GatherEnd,
@@ -127,17 +127,21 @@ pub(crate) fn ask() -> u64 {
 }
 
 /// What has become of it; nothing while it is under way.
-pub(crate) fn told(number: u64) -> Option<Gathered> {
+pub(crate) fn told(number: u64) -> Option<GatheredArenas> {
     let is_done = DESK.done.load(Ordering::Acquire) >= number;
     let took = Duration::from_nanos(DESK.took_ns.load(Ordering::Relaxed));
     let pages = DESK.pages.load(Ordering::Relaxed);
     if !is_done {
         // The uplink may have been lost.
         let late = !is_in_time(monotonic_ns());
-        return late.then_some(Gathered { pages, took: Duration::from_nanos(LONGEST_NS), end: GatherEnd::OutOfTime });
+        return late.then_some(GatheredArenas {
+            pages,
+            took: Duration::from_nanos(LONGEST_NS),
+            end: GatherEnd::OutOfTime,
+        });
     }
     let end = GatherEnd::ALL.get(usize::from(DESK.end.load(Ordering::Relaxed))).copied().unwrap_or_default();
-    Some(Gathered { pages, took, end })
+    Some(GatheredArenas { pages, took, end })
 }
 
 /// How far it is, while it is under way.

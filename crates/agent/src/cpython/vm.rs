@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::Interpreter;
-use super::gather::{self, Gathered};
+use super::gather::{self, GatheredArenas};
 use crate::act::vm::Vm;
 use crate::python::gpu::explain;
 use crate::sense::process::{has_room, resident};
@@ -163,7 +163,7 @@ impl Vm for ThisProcess<'_, '_> {
         gather::ask()
     }
 
-    fn gathered(&self, number: u64) -> Option<Gathered> {
+    fn gathered(&self, number: u64) -> Option<GatheredArenas> {
         gather::told(number)
     }
 

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use super::flight::FlightErrand;
 use super::heap::{ArrowLayout, Builtins, Counted, Destination, HeapFacts, TallyRoom, TensorLayout, images};
 use super::{Phase, SnapshotFailure, SnapshotRunner, Sortie, State, system};
-use crate::cpython::gather::Gathered;
+use crate::cpython::gather::GatheredArenas;
 use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::modules::loaded;
 use crate::cpython::{Interpreter, arenas};
@@ -51,7 +51,7 @@ pub(crate) struct HeapReport {
     /// The counts by type.
     pub(crate) counted: Vec<Counted>,
     /// What was done before the clone so that it is short.
-    pub(crate) gathered: Gathered,
+    pub(crate) gathered: GatheredArenas,
 }
 
 /// The outcome of the flight with this number.
@@ -146,7 +146,7 @@ impl State {
             objects: read(&control.objects).max(counted.iter().map(|row| row.objects).sum()),
             written: read(&control.written),
             counted,
-            gathered: Gathered::default(),
+            gathered: GatheredArenas::default(),
         };
         self.told = Some(HeapTold { number: self.heap_flights, outcome: Ok(report) });
         self.retired = Some(flight.shared);
