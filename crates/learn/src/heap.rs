@@ -281,6 +281,11 @@ impl SimulatedHeap {
         [self.births[0], self.births[1]]
     }
 
+    /// What decides what a walk of new objects sees: for the next one, and for the one after a walk of everything.
+    pub(crate) fn newness(&self) -> [f64; 6] {
+        [self.seen, self.new, self.new_garbage, self.launched, self.recent, self.recent_garbage]
+    }
+
     /// Objects and garbage by generation: what decides what collections cost and bring from here on.
     pub(crate) fn shape(&self) -> [f64; 6] {
         let ([a, b, c], [d, e, f]) = (self.objects, self.garbage);

@@ -1,5 +1,5 @@
 //! From traces to better policies: what a program does and what its collections cost (`fit`), played again under any
-//! policy (`simulate`), and the best that could have been done (`oracle`).
+//! policy (`simulate`), the best schedule that is known (`oracle`), and what no schedule can be below (`bound`).
 //!
 //! A simulated program is a `Workload` (what is asked of it) and a `HeapModel` (what its heap is like). Both come from a
 //! recorded trace, or are made up. Nothing here opens a file or reads a clock; the same seed gives the same figures.
@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod bound;
 mod cost;
 pub mod course;
 mod fit;
@@ -24,13 +25,14 @@ mod simulate;
 mod visits;
 mod workload;
 
+pub use bound::lower_bound;
 pub use cost::{DEFAULT_LAMBDA, cost};
-pub use fit::{Fit, FitError, fit, fit_with};
+pub use fit::{Fit, FitError, Unseen, fit, fit_with};
 pub use generate::{ShapeError, TrafficShape, imagined};
 pub use lessons::Lesson;
 pub use line::Line;
 pub use model::{Costs, Disturbed, HeapModel, Lifetimes, ObjectSizes, Sweep};
 pub use oracle::{BestSchedule, Planned, Resolution, oracle};
 pub use outcome::{SimulatedPauses, SimulationOutcome};
-pub use simulate::{Scene, lessons, never, record, simulate, simulate_policy};
+pub use simulate::{Scene, lessons, never, record, record_arrivals, simulate, simulate_policy};
 pub use workload::{Pace, Request, Start, Workload};

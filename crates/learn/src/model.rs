@@ -121,6 +121,13 @@ impl Disturbed {
         self.factors[kind].push((at, factor));
     }
 
+    /// The lowest factor that there can be.
+    #[must_use]
+    pub fn least(&self, kind: StopKind) -> f64 {
+        let factors = self.factors[kind].iter().map(|factor| factor.1);
+        factors.reduce(f64::min).unwrap_or(1.0)
+    }
+
     /// The factor that was seen nearest to a time. After the end it begins anew.
     #[must_use]
     pub fn factor(&self, kind: StopKind, at: u64) -> f64 {

@@ -67,10 +67,11 @@ const MOST_SLICES: u32 = 4;
 /// Where no gap comes, a collection may begin at each so many requests.
 const BUSY_EVERY: u32 = 8;
 
-/// Finds the best schedule. There is none for users who wait for their answers: what they ask next depends on it.
+/// Finds the best schedule. There is none for users who wait for their answers, nor for requests that queue again: who comes
+/// next depends on it.
 #[must_use]
 pub fn oracle(scene: &Scene<'_>, lambda: f64, resolution: Resolution) -> Option<BestSchedule> {
-    if scene.workload.pace != Pace::Open {
+    if scene.workload.pace != Pace::Open || scene.workload.requests.iter().any(|request| request.visits > 1) {
         return None;
     }
     let mut search = Search::new(scene, lambda, resolution);
@@ -185,7 +186,7 @@ impl<'s> Search<'s> {
 
     /// The collections that may bring something. A young one that frees nothing makes later ones shorter, which only an
     /// exact search looks into.
-    fn worthwhile(&self, machine: &SimulatedProgram<'_>) -> [Option<Decision>; 4] {
+    fn worthwhile(&self, machine: &SimulatedProgram<'_>) -> [Option<Decision>; 5] {
         let [young, middle, _, young_garbage, middle_garbage, _] = machine.heap.shape();
         let some = machine.heap.findable() >= 1.0;
         let (young, middle) = match self.resolution {
@@ -198,6 +199,7 @@ impl<'s> Search<'s> {
             middle.then_some(Decision::Middle),
             some.then_some(Decision::Full),
             snapshot.then_some(Decision::Snapshot { scope: Scope::All }),
+            snapshot.then_some(Decision::Snapshot { scope: Scope::New }),
         ]
     }
 
@@ -221,7 +223,25 @@ impl<'s> Search<'s> {
         };
         match self.resolution {
             Resolution::Exact => {
-                let all = [young, middle, old, young_garbage, middle_garbage, old_garbage, first, second, late, found];
+                let [seen, new, new_garbage, launched, recent, recent_garbage] = machine.heap.newness();
+                let all = [
+                    young,
+                    middle,
+                    old,
+                    young_garbage,
+                    middle_garbage,
+                    old_garbage,
+                    first,
+                    second,
+                    late,
+                    found,
+                    seen,
+                    new,
+                    new_garbage,
+                    launched,
+                    recent,
+                    recent_garbage,
+                ];
                 (out, all.map(f64::to_bits))
             }
             Resolution::Steps(steps) => {
@@ -230,7 +250,11 @@ impl<'s> Search<'s> {
                 let found = step(found, if out == 1 { objects } else { 50.0 * time });
                 let garbage = step(old_garbage, objects);
                 let (young, middle) = (step(young, objects), step(middle, objects));
-                (out, [young, middle, garbage, step(late, time), found, 0, 0, 0, 0, 0])
+                // Garbage that walks of new objects leave out needs one of everything.
+                let left_out = step((old_garbage - machine.heap.newness()[2]).max(0.0), objects);
+                let mut key = [0; 16];
+                key[..6].copy_from_slice(&[young, middle, garbage, step(late, time), found, left_out]);
+                (out, key)
             }
         }
     }
@@ -262,7 +286,7 @@ impl<'s> Search<'s> {
     }
 }
 
-type Key = (u8, [u64; 10]);
+type Key = (u8, [u64; 16]);
 
 /// Whether nothing speaks for the other state but what it has cost.
 fn is_cleaner(one: &SimulatedProgram<'_>, other: &SimulatedProgram<'_>) -> bool {
@@ -322,7 +346,7 @@ fn play(scene: &Scene<'_>, decisions: &[Planned]) -> SimulationOutcome {
     }
     outcome.count_latencies(&latencies, sum);
     outcome.count_memory(&machine, scene.workload);
-    outcome.delay_ms = outcome.mean_ms - never(scene).mean_ms;
+    outcome.count_delay(never(scene).mean_ms);
     outcome
 }
 

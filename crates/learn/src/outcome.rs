@@ -53,7 +53,8 @@ pub struct SimulationOutcome {
     pub mean_mb: f64,
     /// The mean of the memory that was held in vain.
     pub held_mb: f64,
-    /// The mean delay that collections caused a request.
+    /// The mean delay that collections caused a request. Where a stop changes who is served first, the mean latency can fall
+    /// by chance; that is no merit, and counts as zero.
     pub delay_ms: f64,
     /// Pauses while a request was being served.
     pub in_request: SimulatedPauses,
@@ -74,6 +75,11 @@ impl SimulationOutcome {
     #[must_use]
     pub fn cost(&self, lambda: f64) -> f64 {
         cost(self.delay_ms, self.held_mb, lambda)
+    }
+
+    /// What collections delayed a request by, where the mean without any is known.
+    pub(crate) fn count_delay(&mut self, never_ms: f64) {
+        self.delay_ms = (self.mean_ms - never_ms).max(0.0);
     }
 
     pub(crate) fn pause(&mut self, nanoseconds: u64, place: Place) {

@@ -2,7 +2,7 @@
 
 use neurogc_policy::Flown;
 use neurogc_wire::stop::StopKind;
-use neurogc_wire::trace::{Header, Place, Record, Trace};
+use neurogc_wire::trace::{Header, Place, Record, Trace, WaitSource};
 
 use crate::machine::{SimulatedProgram, SimulatedStop};
 use crate::workload::Workload;
@@ -16,13 +16,26 @@ pub(crate) struct Recorder {
     records: Vec<Record>,
     served: u64,
     next_look: u64,
+    /// Whether the kernel says when a request came.
+    arrivals: bool,
 }
 
 impl Recorder {
-    pub(crate) fn request(&mut self, began: u64, ended: u64) {
+    /// On a machine whose kernel says when a request came, or does not.
+    pub(crate) fn new(arrivals: bool) -> Self {
+        Self { arrivals, ..Self::default() }
+    }
+
+    /// A request that came, began and ended; when it came is recorded where the kernel says so.
+    pub(crate) fn request(&mut self, came: u64, began: u64, ended: u64) {
         let id = self.served;
         self.served += 1;
-        self.records.extend([Record::RequestStart { at: began, id }, Record::RequestEnd { at: ended, id }]);
+        self.records.push(Record::RequestStart { at: began, id });
+        if self.arrivals {
+            let (wait, source) = (began.saturating_sub(came), WaitSource::Socket);
+            self.records.push(Record::RequestWait { at: began, id, wait, source });
+        }
+        self.records.push(Record::RequestEnd { at: ended, id });
     }
 
     /// A stop that is just over.

@@ -76,11 +76,21 @@ pub fn never(scene: &Scene<'_>) -> SimulationOutcome {
     run.report()
 }
 
-/// Plays a scene, and gives the trace that an agent would have recorded.
+/// Plays a scene, and gives the trace that an agent would have recorded that is not told when requests come.
 #[must_use]
 pub fn record(scene: &Scene<'_>, name: Name) -> Trace {
+    recorded(scene, name, false)
+}
+
+/// The same where the kernel says when requests come.
+#[must_use]
+pub fn record_arrivals(scene: &Scene<'_>, name: Name) -> Trace {
+    recorded(scene, name, true)
+}
+
+fn recorded(scene: &Scene<'_>, name: Name, arrivals: bool) -> Trace {
     let mut run = Run::new(scene, guarded(scene, policy(name.clone(), scene.tuning)), name.acts());
-    run.recorder = Some(Recorder::default());
+    run.recorder = Some(Recorder::new(arrivals));
     run.play();
     run.recorder.unwrap_or_default().trace(scene.workload, &name.to_string())
 }
@@ -185,7 +195,7 @@ impl<'s> Run<'s> {
     fn answer(&mut self, came: u64, began: u64, ended: u64) {
         self.served += 1;
         if let Some(recorder) = &mut self.recorder {
-            recorder.request(began, ended);
+            recorder.request(came, began, ended);
             recorder.look(&self.machine, self.worked);
         }
         if self.scene.workload.counts(came) {
@@ -419,7 +429,7 @@ impl<'s> Run<'s> {
     fn finish(self) -> SimulationOutcome {
         let scene = self.scene;
         let mut outcome = self.report();
-        outcome.delay_ms = outcome.mean_ms - never(scene).mean_ms;
+        outcome.count_delay(never(scene).mean_ms);
         outcome
     }
 }

@@ -67,13 +67,6 @@ impl Workload {
         Self { start, counted_from: start.at, thresholds: CPYTHON_THRESHOLDS, ..Self::default() }
     }
 
-    /// The same with requests that come once, and then wait for everything that they wait for: what the oracle can plan.
-    #[must_use]
-    pub fn undivided(&self) -> Self {
-        let requests = self.requests.iter().map(|request| Request { visits: 1, ..*request }).collect();
-        Self { requests, ..self.clone() }
-    }
-
     /// How long requests come, in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use neurogc_learn::{
-    FitError, HeapModel, Lifetimes, Pace, Scene, Start, TrafficShape, Workload, fit, fit_with, imagined, record,
-    simulate,
+    FitError, HeapModel, Lifetimes, Pace, Scene, Start, TrafficShape, Unseen, Workload, fit, fit_with, imagined,
+    record, record_arrivals, simulate,
 };
 use neurogc_policy::Name;
 use neurogc_wire::trace::{Record, Trace};
@@ -76,12 +76,12 @@ fn another_trace_shows_what_one_does_not() {
     let (model, _, cpython) = recorded(Name::Cpython);
     let (_, _, gap) = recorded(Name::Gap);
     let alone = fit(&gap, 0, 1).unwrap();
-    assert!(alone.assumed.contains(&"the cost of a full collection"), "{:?}", alone.assumed);
+    assert!(alone.assumed.contains(&Unseen::Full), "{:?}", alone.assumed);
     let helped = fit_with(&gap, std::slice::from_ref(&cpython), 0, 1).unwrap();
-    assert_eq!(helped.assumed, Vec::<&str>::new());
+    assert_eq!(helped.assumed, Vec::<Unseen>::new());
     near(helped.model.costs.full.at(5e5, 8e4), model.costs.full.at(5e5, 8e4), 0.05, "full");
     let other_way = fit_with(&cpython, &[gap], 0, 1).unwrap();
-    assert_eq!(other_way.assumed, Vec::<&str>::new());
+    assert_eq!(other_way.assumed, Vec::<Unseen>::new());
     near(other_way.model.costs.walk.at(5e5), model.costs.walk.at(5e5), 0.1, "walk");
 }
 

@@ -11,12 +11,13 @@ use crate::failure::{CommandResult, Failure};
 use crate::simulation::{Comparison, Rules};
 use crate::trace::load;
 
-/// Replay a trace under other policies, and show how far each is from the best schedule
+/// Replay a trace under other policies, and show how far each is from what no schedule can be below
 ///
 /// The simulator plays the requests of the trace in a program whose heap behaves as in the trace: lifetime and size of
-/// objects, cost of collections. Policies run the same code as in the agent. The oracle knows every request in advance;
-/// regret is how much more a policy costs than the oracle's schedule. The cost is the mean delay of a request caused by
-/// collections, in milliseconds, plus lambda times the megabytes of garbage held on average.
+/// objects, cost of collections. Policies run the same code as in the agent. The cost is the mean delay of a
+/// request caused by collections, in milliseconds, plus lambda times the megabytes of garbage held on average. Regret is how
+/// much more a policy costs than the lower bound, which no schedule can be below. The plan is a schedule that was made with
+/// every request known in advance.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  neurogc run --trace service.ngct -- python app.py\n  neurogc simulate service.ngct\n  \
@@ -59,9 +60,12 @@ pub(crate) struct Arguments {
     /// Simulate a machine on which snapshots are impossible
     #[arg(long)]
     no_snapshots: bool,
-    /// Leave out the oracle, which takes the longest
+    /// Leave out the plan, which takes the longest
     #[arg(long)]
     no_oracle: bool,
+    /// Show every column
+    #[arg(long)]
+    wide: bool,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
@@ -105,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&comparisons)?)?;
     } else {
-        let texts: Vec<String> = comparisons.iter().map(Comparison::text).collect();
+        let texts: Vec<String> = comparisons.iter().map(|comparison| comparison.text(arguments.wide)).collect();
         write!(out, "{}", texts.join("\n"))?;
     }
     Ok(())

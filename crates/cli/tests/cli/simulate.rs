@@ -29,15 +29,29 @@ fn a_trace_is_played_under_every_policy() {
     let scene = CliScene::new();
     scene.file("t.ngct", trace(|_| true));
     let output = text(&scene.check(&["simulate", "t.ngct", "--policies", "cpython,gap"], 0, ""));
-    for word in ["1,500 requests", "(oracle)", "(never)", "cpython", "gap", "REGRET", "not in the trace"] {
+    for word in [
+        "1,500 requests",
+        "(plan)",
+        "(never)",
+        "cpython",
+        "gap ?",
+        "lower bound: 0.",
+        "best known schedule",
+        "not in the trace",
+    ] {
         assert!(output.contains(word), "{word}: {output}");
     }
     let json = scene.check(&["simulate", "t.ngct", "--policy", "gap", "--json"], 0, "");
     let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let rows = value[0]["rows"].as_array().unwrap();
     let regret = |policy: &str| rows.iter().find(|row| row["policy"] == policy).and_then(|row| row["regret"].as_f64());
-    assert_eq!(regret("(oracle)"), Some(0.0));
-    assert!(regret("gap").unwrap() >= 0.0 && regret("(never)").unwrap() >= 0.0);
+    for policy in ["(plan)", "gap", "(never)"] {
+        assert!(regret(policy).unwrap() >= 0.0, "{policy}");
+    }
+    let (bound, best) = (value[0]["lower_bound"].as_f64().unwrap(), value[0]["best_known"]["cost"].as_f64().unwrap());
+    assert!(bound > 0.0 && bound <= best, "{bound} {best}");
+    let wide = text(&scene.check(&["simulate", "t.ngct", "--policies", "gap", "--wide"], 0, ""));
+    assert!(wide.contains("SNAPSHOTS") && !output.contains("SNAPSHOTS"), "{wide}");
 }
 
 #[test]
@@ -83,7 +97,7 @@ fn a_made_up_workload_repeats_itself() {
     assert_eq!(played("4"), played("4"));
     assert_ne!(played("4"), played("5"));
     let users = text(&scene.check(&["simulate", "--workload", "closed:20", "--requests", "500"], 0, ""));
-    assert!(users.contains("no oracle"), "{users}");
+    assert!(users.contains("lower bound: none; users wait") && users.contains("–"), "{users}");
 }
 
 #[test]

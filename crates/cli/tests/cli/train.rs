@@ -13,7 +13,7 @@ fn a_model_is_trained_and_can_be_used() {
     scene.file("t.ngct", trace_of(12_000, Name::Gap, |_| true));
     let arguments = ["train", "t.ngct", "--model", "linear", "--epochs", "2", "-o", "m.safetensors"];
     let output = text(&scene.check(&arguments, 0, ""));
-    for word in ["(oracle)", "gap", "linear", "REGRET", "CALIBRATION", "linear is written to m.safetensors"] {
+    for word in ["(plan)", "gap", "linear", "REGRET", "CALIBRATION", "linear is written to m.safetensors"] {
         assert!(output.contains(word), "{word}: {output}");
     }
     let plot = fs::read_to_string(scene.work().join("m.calibration.svg")).unwrap();

@@ -2,6 +2,7 @@
 
 use neurogc_wire::stop::StopKind;
 
+use super::Unseen;
 use super::seen::{RecordedStop, TraceContents};
 use crate::line::{Line, median};
 use crate::machine::PAGE;
@@ -18,18 +19,18 @@ const LIGHTEST: f64 = 16.0;
 
 impl TraceContents {
     /// What collections cost here, and where there were none, in other traces.
-    pub(super) fn costs(&self, others: &[Self], busy: f64, assumed: &mut Vec<&'static str>) -> Costs {
+    pub(super) fn costs(&self, others: &[Self], busy: f64, assumed: &mut Vec<Unseen>) -> Costs {
         let usual = Costs::default();
         let points = StopKind::GENERATIONS.map(|kind| self.sweeps(kind, others));
-        let through = |kind: usize, usual: Sweep, what: &'static str, assumed: &mut Vec<&'static str>| {
+        let through = |kind: usize, usual: Sweep, what: Unseen, assumed: &mut Vec<Unseen>| {
             Sweep::through(&points[kind]).unwrap_or_else(|| {
                 assumed.push(what);
                 usual
             })
         };
-        let young = through(0, usual.young, "the cost of a young collection", assumed);
-        let middle = through(1, young, "the cost of a middle collection", assumed);
-        let full = through(2, usual.full, "the cost of a full collection", assumed);
+        let young = through(0, usual.young, Unseen::Young, assumed);
+        let middle = through(1, young, Unseen::Middle, assumed);
+        let full = through(2, usual.full, Unseen::Full, assumed);
         // What it costs to free an object is seen where most were freed.
         let sum = |kind: usize, of: fn(&(f64, f64, f64)) -> f64| points[kind].iter().map(of).sum::<f64>();
         let freed = [0, 1, 2].map(|kind| sum(kind, |point| point.1));
@@ -41,16 +42,16 @@ impl TraceContents {
         });
         let all = || std::iter::once(self).chain(others);
         let reap = all().find_map(Self::reap).unwrap_or_else(|| {
-            assumed.push("the cost of freeing what a snapshot found");
+            assumed.push(Unseen::Reap);
             usual.reap
         });
         let clone = all().find_map(Self::clone_cost).unwrap_or_else(|| {
-            assumed.push("the cost of a clone");
+            assumed.push(Unseen::Clone);
             usual.clone
         });
         let costs = Costs { young, middle, full, clone, reap, ..usual };
         all().find_map(|seen| seen.walks(costs, busy)).unwrap_or_else(|| {
-            assumed.push("how long a snapshot is walked, and what is copied meanwhile");
+            assumed.push(Unseen::Walk);
             costs
         })
     }
@@ -94,7 +95,7 @@ impl TraceContents {
     }
 
     /// Resident memory follows the objects that there are, and those that there have been.
-    pub(super) fn memory(&self, assumed: &mut Vec<&'static str>) -> ObjectSizes {
+    pub(super) fn memory(&self, assumed: &mut Vec<Unseen>) -> ObjectSizes {
         let usual = ObjectSizes::default();
         let mut stops = self.stops.iter().filter_map(|stop| Some((stop.at, stop.heap?.left))).peekable();
         let (mut objects, mut most) = (0.0, 0.0_f64);
@@ -125,7 +126,7 @@ impl TraceContents {
         let object = if told_apart { (mr * ff - fr * mf) / spread } else { mr / mm };
         let drop = if told_apart { (mr * mf - fr * mm) / spread } else { 0.0 };
         if most - points.first().map_or(0.0, |first| first.1) < GROWTH * most || object.is_nan() || object < LIGHTEST {
-            assumed.push("the bytes of an object");
+            assumed.push(Unseen::Object);
             return ObjectSizes { base: resident_mean - usual.object * most_mean, ..usual };
         }
         let base = resident_mean - object * most_mean + drop * fewer_mean;

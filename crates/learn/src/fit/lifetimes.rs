@@ -2,6 +2,7 @@
 
 use neurogc_wire::stop::StopKind;
 
+use super::Unseen;
 use super::seen::{HeapThen, RecordedStop, TraceContents};
 use crate::line::median;
 use crate::model::Lifetimes;
@@ -10,7 +11,7 @@ use crate::model::Lifetimes;
 const SOON: f64 = 20.0;
 
 impl TraceContents {
-    pub(super) fn lifetimes(&self, assumed: &mut Vec<&'static str>) -> Lifetimes {
+    pub(super) fn lifetimes(&self, assumed: &mut Vec<Unseen>) -> Lifetimes {
         // Where collections are as small as a few requests, the middle ones find the rest of what has died young: young
         // ones in the middle of a request leave what that still holds.
         let small = SOON * self.objects.iter().sum::<f64>() / self.served.len() as f64;
@@ -61,7 +62,7 @@ impl TraceContents {
         let most = (1.0 - die_young - by_reference).max(0.0);
         points.retain(|(_, old)| *old > 0.0);
         let Some(&(last_clock, last_old)) = points.last() else {
-            assumed.push("what dies old: no collection of the old heap has freed anything");
+            assumed.push(Unseen::DyingLate);
             return Lifetimes { die_young, by_reference, held: 0.0, die_old: 0.0, lag: 0.0 };
         };
         // With one point only, everything that survives is taken to die some time.

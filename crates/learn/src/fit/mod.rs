@@ -32,7 +32,51 @@ pub struct Fit {
     #[serde(skip)]
     pub workload: Workload,
     /// What the trace does not show, so that it was taken from other programs.
-    pub assumed: Vec<&'static str>,
+    pub assumed: Vec<Unseen>,
+}
+
+/// Something that a trace may not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// What a young collection costs.
+    Young,
+    /// What a middle one costs.
+    Middle,
+    /// What a full one costs.
+    Full,
+    /// What freeing what a snapshot found costs.
+    Reap,
+    /// What a clone costs.
+    Clone,
+    /// How long a snapshot is walked, and what is copied meanwhile.
+    Walk,
+    /// The bytes of an object.
+    Object,
+    /// What dies late, and when.
+    DyingLate,
+}
+
+impl Unseen {
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Young => "the cost of a young collection",
+            Self::Middle => "the cost of a middle collection",
+            Self::Full => "the cost of a full collection",
+            Self::Reap => "the cost of freeing what a snapshot found",
+            Self::Clone => "the cost of a clone",
+            Self::Walk => "how long a snapshot is walked, and what is copied meanwhile",
+            Self::Object => "the bytes of an object",
+            Self::DyingLate => "what dies old: no collection of the old heap has freed anything",
+        }
+    }
+}
+
+impl Serialize for Unseen {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.text())
+    }
 }
 
 /// Why a trace says too little.
