@@ -3,7 +3,8 @@
 //! A program that is busy does not see who waits: the mark of a request is set when its turn comes. But who began right
 //! after another, or right after a pause, had waited. Such requests came at some moment of the busy stretch, and the
 //! trace does not say at which: their times are drawn evenly, so that each came after the one before it and before its
-//! own turn (Gibbs sampling from a spread over the whole stretch; the seed decides).
+//! own turn (Gibbs sampling from a spread over the whole stretch; the seed decides). Where the kernel or a proxy has said when
+//! a request came, that is when.
 
 use neurogc_load::Chance;
 
@@ -15,6 +16,8 @@ const SWEEPS: usize = 20;
 pub(crate) struct ServiceTurn {
     pub(crate) earliest: u64,
     pub(crate) began: u64,
+    /// When it came, where that was recorded.
+    pub(crate) came: Option<u64>,
 }
 
 /// The times at which requests came.
@@ -27,8 +30,12 @@ pub(crate) fn arrivals(turns: &[ServiceTurn], seed: u64) -> Vec<u64> {
         came.extend(spread(stretch, before, &mut chance));
         before = came.last().copied().unwrap_or(0);
     }
+    let known = |index: usize| turns[index].came;
+    for (index, came) in came.iter_mut().enumerate() {
+        *came = known(index).unwrap_or(*came);
+    }
     for _ in 0..SWEEPS {
-        for index in (0..came.len()).rev() {
+        for index in (0..came.len()).rev().filter(|&index| known(index).is_none()) {
             let latest = came.get(index + 1).map_or(turns[index].began, |next| turns[index].began.min(*next));
             let before = index.checked_sub(1).map_or(0, |before| came[before]);
             let earliest = before.max(turns[index].earliest).min(latest);
@@ -57,7 +64,7 @@ mod tests {
         let mut free = 0;
         let turn = |at: &u64| {
             let began = free.max(*at);
-            let turn = ServiceTurn { earliest: if free < *at { began } else { 0 }, began };
+            let turn = ServiceTurn { earliest: if free < *at { began } else { 0 }, began, came: None };
             free = began + service;
             turn
         };
@@ -106,12 +113,25 @@ mod tests {
             }
             // A request that is served at once shows that no other waits.
             idle = if began == *at { began } else { idle };
-            let turn = ServiceTurn { earliest: idle, began };
+            let turn = ServiceTurn { earliest: idle, began, came: None };
             free = began + 2_000_000;
             turn
         };
         let turns: Vec<ServiceTurn> = came.iter().map(turn).collect();
         check(&came, &turns);
+    }
+
+    #[test]
+    fn what_was_recorded_is_taken() {
+        let came = clients(100.0);
+        let mut turns = serve(&came, 9_500_000);
+        for (index, (turn, at)) in turns.iter_mut().zip(&came).enumerate() {
+            turn.came = (index % 4 != 3).then_some(*at);
+        }
+        let found = arrivals(&turns, 1);
+        let known = found.iter().zip(&turns).filter(|(_, turn)| turn.came.is_some());
+        assert!(known.into_iter().all(|(found, turn)| Some(*found) == turn.came));
+        assert!(found.is_sorted(), "those between are between");
     }
 
     proptest! {

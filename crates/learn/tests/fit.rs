@@ -136,6 +136,41 @@ fn a_service_that_is_hardly_ever_idle_is_no_loop() {
     assert_eq!(fit(&trace, 0, 1).unwrap().workload.pace, Pace::Open);
 }
 
+/// What a trace that says when requests came foretells about both policies, within a share.
+fn check_foretold(workload: &Workload, share: f64) -> Pace {
+    let model = model();
+    let trace = record_arrivals(&Scene::new(&model, workload), Name::Cpython);
+    let found = fit(&trace, 0, 1).unwrap();
+    for (name, share) in [(Name::Cpython, share), (Name::Gap, 2.0 * share)] {
+        let real = simulate(&Scene::new(&model, workload), name.clone());
+        let again = simulate(&Scene::new(&found.model, &found.workload), name.clone());
+        near(again.p50_ms, real.p50_ms, share, &format!("p50 of {name}"));
+        near(again.p99_ms, real.p99_ms, share, &format!("p99 of {name}"));
+    }
+    found.workload.pace
+}
+
+#[test]
+fn users_who_wait_for_their_answers_are_found_again() {
+    for users in [8, 64] {
+        let mut workload = workload(TrafficShape::Closed { users });
+        workload.requests.iter_mut().for_each(|request| request.at = 200_000 + request.at % 100_000);
+        assert_eq!(check_foretold(&workload, 0.1), Pace::Closed(users));
+    }
+}
+
+#[test]
+fn overload_is_found_again_where_arrivals_are_recorded() {
+    // One and a half times as much as can be served for a second in three, and a third of it otherwise.
+    let mut workload = workload(TrafficShape::Poisson { rate: 375.0 });
+    let squeezed = |at: u64| {
+        let (second, within) = (at / 1_000_000_000 / 3 * 3_000_000_000, at % 3_000_000_000);
+        second + if within < 2_000_000_000 { within / 2 } else { 1_000_000_000 + (within - 2_000_000_000) * 2 }
+    };
+    workload.requests.iter_mut().for_each(|request| request.at = squeezed(request.at));
+    assert_eq!(check_foretold(&workload, 0.1), Pace::Open);
+}
+
 #[test]
 fn a_trace_that_says_too_little_is_refused_with_what_is_missing() {
     let without = |keep: fn(&Record) -> bool| {

@@ -28,6 +28,12 @@ const BUSY_SLACK_NS: u64 = 3_000_000;
 /// A stretch with the GIL held, so long and before the first request, is a program that loads.
 const LOADING_NS: u64 = 50_000_000;
 
+/// Users who wait for their answers are told from other clients where there are so many, and where nearly all of them are
+/// there for this share of the time. The first part in so many of it is left out.
+const FEWEST_USERS: usize = 3;
+const NEARLY_ALWAYS: f64 = 0.9;
+const RAMP: u64 = 10;
+
 /// The share of a process's time that the agent takes, about.
 const AGENT: f64 = 0.04;
 
@@ -144,15 +150,19 @@ impl TraceContents {
     /// The requests, and the heap that they begin with.
     pub(super) fn workload(&self, objects: &[f64], seed: u64) -> Workload {
         let mut workload = Workload::new(self.start(self.window.0));
-        let came = match self.thoughts(workload.start.at) {
-            Some(thoughts) => {
+        let came = match (self.users(workload.start.at), self.thoughts(workload.start.at)) {
+            (Some((users, thoughts)), _) => {
+                workload.pace = Pace::Closed(users);
+                thoughts
+            }
+            (None, Some(thoughts)) => {
                 workload.pace = Pace::Closed(1);
                 thoughts
             }
-            None => arrivals(&self.turns(), seed),
+            (None, None) => arrivals(&self.turns(), seed),
         };
         // In a loop, what is done around a step is part of the time until the next.
-        let around = if workload.pace == Pace::Open { self.around } else { 0.0 };
+        let around = if workload.pace == Pace::Closed(1) { 0.0 } else { self.around };
         let requests = self.served.iter().zip(came).zip(objects).map(|((served, at), &objects)| {
             let rest = if served.shared { served.share * self.resting } else { 0.0 };
             let service = (served.share - rest + around) as u64;
@@ -163,6 +173,51 @@ impl TraceContents {
             workload.requests.sort_by_key(|request| request.at);
         }
         workload
+    }
+
+    /// Users who wait for their answers, and how long each thinks before a request: nothing where requests come from
+    /// clients that do not wait for each other. Of users, nearly all wait for an answer nearly all of the time, and there are
+    /// never more.
+    fn users(&self, start: u64) -> Option<(u32, Vec<u64>)> {
+        let came: Vec<u64> = self.served.iter().filter_map(|served| served.came).collect();
+        if came.len() < self.served.len() {
+            return None;
+        }
+        let mut ends: Vec<u64> = self.served.iter().map(|served| served.ended).collect();
+        ends.sort_unstable();
+        let comings = came.iter().map(|at| (*at, true));
+        let mut edges: Vec<(u64, bool)> = comings.chain(ends.iter().map(|at| (*at, false))).collect();
+        // Ends before beginnings at the same moment.
+        edges.sort_unstable();
+        // How long there were so many, without the time in which the first come and the last go.
+        let last = came.iter().max()?;
+        let settled = self.window.0 + (last.saturating_sub(self.window.0)) / RAMP;
+        let mut long = vec![0_u64; 1];
+        let (mut there, mut before) = (0, 0);
+        for (at, comes) in edges {
+            let (from, to) = (settled.max(before), at.min(*last));
+            if long.len() <= there {
+                long.resize(there + 1, 0);
+            }
+            long[there] += to.saturating_sub(from);
+            before = at;
+            there = if comes { there + 1 } else { there.saturating_sub(1) };
+        }
+        let users = long.iter().rposition(|long| *long > 0)?;
+        let nearly: u64 = long[users - (users / 10).max(1).min(users)..].iter().sum();
+        let whole: u64 = long.iter().sum();
+        if users < FEWEST_USERS || (nearly as f64) < NEARLY_ALWAYS * whole as f64 {
+            return None;
+        }
+        // Who comes next has got the oldest answer that none has followed yet.
+        let mut order: Vec<u64> = came.clone();
+        order.sort_unstable();
+        let thinks = |index: usize| match index.checked_sub(users) {
+            None => order[index].saturating_sub(start),
+            Some(answer) => order[index].saturating_sub(ends[answer]),
+        };
+        let ranks = came.iter().map(|at| order.partition_point(|other| other < at));
+        Some((users as u32, ranks.map(thinks).collect()))
     }
 
     /// How long a program that steps in a loop waits before each step; nothing where requests come from outside. In a loop
@@ -209,7 +264,7 @@ impl TraceContents {
             }
             seen = served.began;
             in_flight += 1;
-            ServiceTurn { earliest: idle.min(served.began), began: served.began }
+            ServiceTurn { earliest: idle.min(served.began), began: served.began, came: served.came }
         };
         self.served.iter().map(turn).collect()
     }

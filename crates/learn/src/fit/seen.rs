@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use neurogc_wire::stop::StopKind;
-use neurogc_wire::trace::{Record, Trace};
+use neurogc_wire::trace::{Record, Trace, WaitSource};
 
 use super::{FitError, LEAST_COLLECTIONS, LEAST_REQUESTS};
 
@@ -35,6 +35,8 @@ pub(super) struct HeapThen {
 pub(super) struct ServedRequest {
     pub(super) began: u64,
     pub(super) ended: u64,
+    /// When it came, where the kernel or a proxy has said so.
+    pub(super) came: Option<u64>,
     /// Its share of the time that it was in flight, without pauses.
     pub(super) share: f64,
     /// Whether another one began meanwhile.
@@ -110,11 +112,18 @@ impl TraceContents {
         let mut heaps = HashMap::new();
         for record in &trace.records {
             match *record {
-                Record::RequestStart { at, id } => drop(open.insert(id, at)),
+                Record::RequestStart { at, id } => drop(open.insert(id, (at, None))),
+                Record::RequestWait { id, wait, source, .. } => {
+                    // What was estimated from a stop is estimated better here, from all that there is.
+                    if let (Some((at, came)), true) = (open.get_mut(&id), source != WaitSource::Estimated) {
+                        *came = Some(at.saturating_sub(wait));
+                    }
+                }
                 Record::RequestEnd { at, id } => {
-                    let served = open.remove(&id).map(|began| ServedRequest {
+                    let served = open.remove(&id).map(|(began, came)| ServedRequest {
                         began,
                         ended: at.max(began),
+                        came,
                         ..ServedRequest::default()
                     });
                     seen.served.extend(served);
