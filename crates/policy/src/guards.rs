@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::bytes::Bytes;
+use crate::forecast::{Forecast, RouteTables};
 use crate::observation::{Collected, Decision, Flown, Moment, Observation, Order, Scope, Snapshot};
 use crate::pacer::{Pacer, PacerBound};
 use crate::policies::neural::Trust;
@@ -49,6 +50,8 @@ pub struct Guarded {
     limits: Limits,
     /// Since when the program has waited for a full collection that it asked for.
     overdue_since: Option<Duration>,
+    /// What requests leave behind, where the policy wants the pacer to know.
+    routes: Option<Box<RouteTables>>,
 }
 
 impl Guarded {
@@ -56,7 +59,10 @@ impl Guarded {
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, limits: Limits, tuning: Tuning, own: Thresholds) -> Self {
         let pacer = Pacer::new(limits, own, tuning.pause_budget);
-        Self { policy, pacer, limits, overdue_since: None }
+        let routes = policy.foretells().then(Box::default);
+        let mut guarded = Self { policy, pacer, limits, overdue_since: None, routes };
+        guarded.foretell();
+        guarded
     }
 
     /// The program begins with so much memory and so many objects.
@@ -77,8 +83,31 @@ impl Guarded {
         }
     }
 
+    /// The pacer is told what to expect; before that is known, that it is not known.
+    fn foretell(&mut self) {
+        let unknown = Forecast { promoted: f64::INFINITY, dead: None };
+        let forecast = self.routes.as_ref().map(|routes| routes.forecast().unwrap_or(unknown));
+        self.pacer.foretell(forecast);
+    }
+
+    /// The pacer is told something, right or wrong.
+    #[cfg(test)]
+    pub(crate) fn expect(&mut self, forecast: Option<Forecast>) {
+        self.pacer.foretell(forecast);
+    }
+
+    /// A request of a route has ended, where routes are numbered.
+    pub fn ended(&mut self, route: u8) {
+        if let Some(routes) = &mut self.routes {
+            routes.ended(route);
+        }
+    }
+
     /// What to do now.
     pub fn decide(&mut self, observation: &Observation) -> Order {
+        if let Some(routes) = &mut self.routes {
+            routes.served(observation.requests);
+        }
         // The pacer knows by itself whether snapshots rest.
         let snapshot = observation.snapshot;
         let observation = &self.seen_by_policy(observation);
@@ -104,8 +133,17 @@ impl Guarded {
     /// Takes note of a collection; `before` is resident memory when it began.
     pub fn learn(&mut self, collected: &Collected, before: Bytes) {
         self.pacer.collected(collected, before);
-        if collected.generation == crate::Generation::Full {
+        let full = collected.generation == crate::Generation::Full;
+        if full {
             self.overdue_since = None;
+        }
+        if let Some(routes) = &mut self.routes {
+            if full {
+                routes.cycle(collected.freed as f64);
+            } else {
+                routes.became_old(collected.at, f64::from(collected.gathered) - collected.freed as f64);
+            }
+            self.foretell();
         }
         self.policy.learn(collected);
     }
@@ -120,6 +158,10 @@ impl Guarded {
     pub fn landed(&mut self, flown: &Flown) {
         self.pacer.landed(flown);
         self.policy.landed(flown);
+        if let Some(routes) = &mut self.routes {
+            routes.cycle(flown.found as f64);
+            self.foretell();
+        }
     }
 
     /// A slice has freed so many objects, and took so long.

@@ -8,6 +8,7 @@
 //!
 //! All numbers come from the caller: no clock, no memory is read here.
 
+mod foretold;
 mod new_walks;
 mod objects;
 mod orders;
@@ -21,6 +22,7 @@ use self::new_walks::NewWalks;
 use self::objects::Objects;
 use self::young::Young;
 use crate::bytes::Bytes;
+use crate::forecast::Forecast;
 use crate::guards::Limits;
 use crate::observation::{Collected, Decision, Flown, Generation, Observation, Order, Scope, Snapshot};
 use crate::policies::Thresholds;
@@ -185,6 +187,7 @@ pub struct Pacer {
     growth_in_flight: f64,
     poor: bool,
     new_walks: NewWalks,
+    forecast: Option<Forecast>,
     /// What a walk takes for each object, in seconds.
     walk_cost: f64,
     /// The share of a processor that walks get.
@@ -222,6 +225,7 @@ impl Pacer {
             growth_in_flight: 0.0,
             poor: false,
             new_walks: NewWalks::default(),
+            forecast: None,
             walk_cost: WALK.0.as_secs_f64(),
             processor: 1.0,
             copying: 0.0,
@@ -511,7 +515,7 @@ impl Pacer {
     /// Whether there is enough new to look at.
     fn is_worth(&self) -> bool {
         let new = self.objects.now() - self.live;
-        !self.known || new >= (WORTH * self.live).max(LEAST_ROOM.0 / 2.0)
+        (!self.known && !self.may_wait_for_growth()) || new >= (WORTH * self.live).max(LEAST_ROOM.0 / 2.0)
     }
 
     fn flight_time(&self, scope: Scope) -> Duration {
@@ -524,13 +528,14 @@ impl Pacer {
 
     /// What will become old until a snapshot that is launched now is back.
     fn expected_growth(&self, scope: Scope) -> f64 {
-        if self.poor {
+        if self.poor || self.is_foretold_poor() {
             return 0.0;
         }
         // Where it is open whether a walk of new objects will do, one of everything must still be possible after it.
         let scope = if self.new_walks.has_paid() { scope } else { Scope::All };
-        let by_rate = self.objects.rate() * self.flight_time(scope).as_secs_f64();
+        let seconds = self.flight_time(scope).as_secs_f64();
+        let by_rate = self.objects.rate() * seconds;
         let last = if scope == Scope::All { self.growth_in_flight.min(by_rate * 2.0) } else { 0.0 };
-        (SURPRISE * last.max(by_rate)).min(0.9 * self.room())
+        self.foretold_growth(SURPRISE * last.max(by_rate), seconds).min(0.9 * self.room())
     }
 }

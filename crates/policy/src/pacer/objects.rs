@@ -90,6 +90,11 @@ impl Objects {
         self.rate
     }
 
+    /// Tracked objects for each that was counted.
+    pub(super) fn tracked_share(&self) -> f64 {
+        self.factor
+    }
+
     /// Growth since the launch of the snapshot that is out, without what was freed.
     pub(super) fn grown_since_launch(&self) -> f64 {
         (self.factor * (self.counted - self.launched.counted)).max(0.0)

@@ -46,7 +46,8 @@ impl Pacer {
         if can_fly && !small {
             let scope = self.scope();
             let near = self.objects.now() + self.expected_growth(scope) >= self.live + self.room();
-            if self.is_worth() && (near || bytes || !self.known) {
+            let first = !self.known && !self.may_wait_for_growth();
+            if self.is_worth() && (near || bytes || first) {
                 return Some(Order::at_once(Decision::Snapshot { scope }, "the heap will reach its goal"));
             }
             let reason = "memory has grown since the last cycle";

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::Pacer;
 use crate::bytes::Bytes;
+use crate::forecast::Forecast;
 use crate::guards::Limits;
 use crate::name::Name;
 use crate::observation::{Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot};
@@ -74,6 +75,20 @@ fn play(name: Name, live: u64, nature: Nature, phases: &[Phase]) -> Rehearsal {
     Rehearsal::new(RehearsalHeap::new(live, nature), name, Limits::default(), None).play(ticks)
 }
 
+/// Forecasts that are wrong in every way, none among them.
+fn any_forecast() -> impl Strategy<Value = Option<Forecast>> {
+    let promoted = prop_oneof![
+        Just(0.0),
+        Just(f64::INFINITY),
+        Just(f64::NAN),
+        Just(-1e9),
+        (0.0..9.0_f64).prop_map(|log| 10.0_f64.powf(log)),
+    ];
+    let dead =
+        prop_oneof![Just(None), Just(Some(0.0)), Just(Some(f64::NAN)), Just(Some(7.0)), (0.0..1.0_f64).prop_map(Some)];
+    proptest::option::weighted(0.9, (promoted, dead).prop_map(|(promoted, dead)| Forecast { promoted, dead }))
+}
+
 fn is_full(decision: &Decision) -> bool {
     *decision == Decision::Full
 }
@@ -121,6 +136,32 @@ proptest! {
     ) {
         let rehearsal = play(Name::Gap, live, nature, &phases);
         prop_assert!(rehearsal.rooms <= 3.0 + rehearsal.slack(), "{} {}", rehearsal.rooms, rehearsal.slack());
+    }
+
+    #[test]
+    fn whatever_is_foretold_the_heap_never_exceeds_three_rooms(
+        live in any_live(), nature in any_nature(), phases in vec(any_phase().prop_flat_map(hard), 1..8),
+        forecasts in vec(any_forecast(), 1..50), name in prop_oneof![Just(Name::Gap), Just(Name::Neural(None))],
+    ) {
+        let ticks = phases.iter().flat_map(|phase| phase.ticks());
+        let mut rehearsal = Rehearsal::new(RehearsalHeap::new(live, nature), name, Limits::default(), None);
+        rehearsal.forecasts = forecasts;
+        let rehearsal = rehearsal.play(ticks);
+        prop_assert!(rehearsal.rooms <= 3.0 + rehearsal.slack(), "{} {}", rehearsal.rooms, rehearsal.slack());
+        let (spent, first) = (rehearsal.spent(is_full), Duration::from_millis(300));
+        prop_assert!(spent <= rehearsal.heap.now / 2 + first, "{spent:?} of {:?}", rehearsal.heap.now);
+    }
+
+    #[test]
+    fn whatever_is_foretold_the_goal_is_nearly_held_where_the_walk_has_a_core(
+        live in 100_000..2_000_000_u64, phases in vec(any_phase(), 1..8), forecasts in vec(any_forecast(), 1..50),
+    ) {
+        let phases: Vec<Phase> = phases.into_iter().map(|phase| benign(phase, live)).collect();
+        let ticks = phases.iter().flat_map(|phase| phase.ticks());
+        let mut rehearsal = Rehearsal::new(RehearsalHeap::new(live, Nature::default()), Name::Gap, Limits::default(), None);
+        rehearsal.forecasts = forecasts;
+        let rehearsal = rehearsal.play(ticks);
+        prop_assert!(rehearsal.beyond <= 0.2, "{}", rehearsal.beyond);
     }
 
     #[test]
@@ -299,6 +340,35 @@ fn freed_in_a_second(new: u32, grown: u64) -> u64 {
         }
     }
     found - left
+}
+
+/// Launches up to the moment at which the heap of a million objects has filled so much of its room, of which nothing is
+/// known to be dead; with a forecast or without.
+fn launches_until(filled: f64, forecast: Option<Forecast>) -> usize {
+    let kept = 250.0;
+    let ticks = (filled * 250_000.0 / kept) as usize;
+    let tick = RehearsalTick { kept, ..RehearsalTick::default() };
+    let heap = RehearsalHeap::new(1_000_000, Nature::default());
+    let mut rehearsal = Rehearsal::new(heap, Name::Gap, Limits::default(), None);
+    rehearsal.forecasts = vec![forecast];
+    let rehearsal = rehearsal.play(std::iter::repeat_n(tick, ticks));
+    rehearsal.count(|it| matches!(it, Decision::Snapshot { .. }))
+}
+
+#[test]
+fn the_first_flight_waits_until_it_can_find_something_where_a_forecast_is_there() {
+    let unknown = Some(Forecast { promoted: f64::INFINITY, dead: None });
+    assert_eq!(launches_until(0.5, None), 1, "it looks at what there is");
+    assert_eq!(launches_until(0.5, unknown), 0);
+    assert_eq!(launches_until(1.1, unknown), 1);
+}
+
+#[test]
+fn a_flight_that_would_find_nothing_is_launched_no_earlier_than_at_the_goal() {
+    let nothing = Some(Forecast { promoted: 125_000.0, dead: Some(0.0) });
+    let much = Some(Forecast { promoted: 125_000.0, dead: Some(1.0) });
+    assert_eq!((launches_until(0.97, nothing), launches_until(0.97, much)), (0, 1));
+    assert_eq!(launches_until(1.1, nothing), 1);
 }
 
 #[test]

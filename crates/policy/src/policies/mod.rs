@@ -55,6 +55,11 @@ pub trait Policy: std::fmt::Debug + Send {
     /// Takes note of a snapshot that has been walked.
     fn landed(&mut self, _flown: &Flown) {}
 
+    /// Whether the pacer is told what to expect, from what the program's requests have left behind so far.
+    fn foretells(&self) -> bool {
+        false
+    }
+
     /// How far its model can be relied on, where it has one.
     fn trust(&self) -> Option<Trust> {
         None

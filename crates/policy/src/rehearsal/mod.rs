@@ -10,6 +10,7 @@ use std::time::Duration;
 
 pub(crate) use self::heap::{Nature, RehearsalHeap};
 use crate::bytes::Bytes;
+use crate::forecast::Forecast;
 use crate::guards::{Guarded, Limits};
 use crate::name::Name;
 use crate::observation::{Decision, Generation, Moment, Observation, Order};
@@ -93,6 +94,9 @@ pub(crate) struct Rehearsal {
     /// Until then no plain collection may run: they take half of the time at most.
     plain_again: Duration,
     urgent: Option<(Order, Observation)>,
+    /// What the pacer is told to expect at each tick, one after the other, right or wrong.
+    pub(crate) forecasts: Vec<Option<Forecast>>,
+    ticks: usize,
 }
 
 impl Rehearsal {
@@ -116,6 +120,8 @@ impl Rehearsal {
             crowded: false,
             plain_again: Duration::ZERO,
             urgent: None,
+            forecasts: Vec::new(),
+            ticks: 0,
         };
         rehearsal.set_thresholds();
         rehearsal
@@ -129,6 +135,10 @@ impl Rehearsal {
     }
 
     fn tick(&mut self, tick: &RehearsalTick) {
+        if let Some(forecast) = self.forecasts.get(self.ticks % self.forecasts.len().max(1)) {
+            self.guarded.expect(*forecast);
+        }
+        self.ticks += 1;
         if tick.busy {
             self.idle_since = None;
             self.work(tick);

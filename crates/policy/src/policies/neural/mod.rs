@@ -207,6 +207,10 @@ impl Policy for Neural {
         CollectionControl::Paced
     }
 
+    fn foretells(&self) -> bool {
+        true
+    }
+
     fn wants_looks(&self) -> bool {
         true
     }
