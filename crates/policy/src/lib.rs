@@ -2,19 +2,21 @@
 //!
 //! No Python, no clock, no files, no threads: time and randomness are arguments, so that the same code runs in the
 //! agent, in a simulator and in tests. `policies` holds one file per policy; `pacer` keeps memory within its goal
-//! above them all, and `guards` puts both together.
+//! above them all, and `guards` puts both together. `forecast` and `phase` learn from the program while it runs.
 
 #![forbid(unsafe_code)]
 
 mod bytes;
 mod catalogue;
 pub mod features;
+pub mod forecast;
 mod guards;
 pub mod metrics;
 mod name;
 mod near;
 mod observation;
 mod pacer;
+pub mod phase;
 mod policies;
 #[cfg(test)]
 mod rehearsal;

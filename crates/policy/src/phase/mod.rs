@@ -1,0 +1,33 @@
+//! What repeats: steps, batches, and jobs that come by the clock.
+//!
+//! Two views of the same program, each of fixed size and cost: [`Steps`] sees that every tenth gap is long, however long the
+//! steps between take, and [`Rhythm`] sees that something comes every two seconds, whatever else comes meanwhile. Neither says
+//! anything about a program in which nothing repeats.
+
+mod rhythm;
+mod steps;
+
+pub use rhythm::Rhythm;
+pub use steps::Steps;
+
+#[cfg(test)]
+mod chance {
+    //! Numbers that look random, the same each time.
+
+    pub(super) struct Chance(pub(super) u64);
+
+    impl Chance {
+        /// Between zero and one.
+        pub(super) fn share(&mut self) -> f64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+        }
+
+        /// A time until the next of independent events that come at a rate.
+        pub(super) fn exponential(&mut self, rate: f64) -> f64 {
+            -(1.0 - self.share()).ln() / rate
+        }
+    }
+}
