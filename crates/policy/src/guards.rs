@@ -96,13 +96,6 @@ impl Guarded {
         self.pacer.foretell(forecast);
     }
 
-    /// A request of a route has ended, where routes are numbered.
-    pub fn ended(&mut self, route: u8) {
-        if let Some(routes) = &mut self.routes {
-            routes.ended(route);
-        }
-    }
-
     /// What to do now.
     pub fn decide(&mut self, observation: &Observation) -> Order {
         if let Some(routes) = &mut self.routes {

@@ -55,8 +55,8 @@ use crate::workload::{Pace, Workload};
 use optimum::{Optimum, Stops};
 use timeline::Timeline;
 
-/// Numbers with fractions are exact to so many parts.
-const EXACT: f64 = 1.0 - 1e-6;
+/// What rounding may add to the bound at most: a part of it, and so many milliseconds where large sums cancel.
+const ROUNDED: (f64, f64) = (1e-6, 1e-9);
 
 /// What no schedule of a scene costs less than, in the unit of [`cost`](crate::cost); zero where nothing is known.
 #[must_use]
@@ -70,7 +70,7 @@ pub fn lower_bound(scene: &Scene<'_>, lambda: f64) -> f64 {
             bound_over(scene, lambda, &timeline, timeline.seconds + delays / 1e9)
         }
     };
-    (bound * EXACT).max(0.0)
+    (bound * (1.0 - ROUNDED.0) - ROUNDED.1).max(0.0)
 }
 
 /// The bound, with memory as a mean over so many seconds.
