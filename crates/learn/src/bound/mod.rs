@@ -52,7 +52,7 @@ use neurogc_wire::stop::StopKind;
 use crate::model::Sweep;
 use crate::simulate::Scene;
 use crate::workload::{Pace, Workload};
-use optimum::{Optimum, Stops};
+use optimum::{Optimum, StopCosts};
 use timeline::Timeline;
 
 /// What rounding may add to the bound at most: a part of it, and so many milliseconds where large sums cancel.
@@ -81,7 +81,7 @@ fn bound_over(scene: &Scene<'_>, lambda: f64, timeline: &Timeline, seconds: f64)
 }
 
 /// What stops cost at least.
-fn stops(scene: &Scene<'_>) -> Stops {
+fn stops(scene: &Scene<'_>) -> StopCosts {
     let (model, costs) = (scene.model, &scene.model.costs);
     let lifetimes = &model.lifetimes;
     let alive = lifetimes.lag * (1.0 - lifetimes.die_young - lifetimes.by_reference).max(0.0);
@@ -95,7 +95,7 @@ fn stops(scene: &Scene<'_>) -> Stops {
     if scene.snapshots {
         each = each.min(costs.reap.each);
     }
-    Stops {
+    StopCosts {
         sweeps: sweeps.map(|sweep| sweep.looked * alive),
         clone: scene.snapshots.then_some((costs.clone, model.memory)),
         walk: costs.walk.at(alive).floor().max(0.0),

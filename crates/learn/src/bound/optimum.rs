@@ -6,7 +6,7 @@ use crate::model::ObjectSizes;
 
 /// What stops cost at least, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stops {
+pub(super) struct StopCosts {
     /// A young, a middle and a full collection that frees something that died late.
     pub(super) sweeps: [f64; 3],
     /// The clone of a snapshot by resident bytes, and what objects weigh; nothing where there are no snapshots.
@@ -24,7 +24,7 @@ pub(super) struct Stops {
 /// The simpler problem, with prices in milliseconds of cost.
 pub(super) struct Optimum<'t> {
     timeline: &'t Timeline,
-    stops: Stops,
+    stops: StopCosts,
     /// What holding an object for a nanosecond costs.
     hold: f64,
     /// What delaying each turn by a nanosecond costs, beyond what its own garbage takes of it; the sum before each; and the
@@ -43,7 +43,7 @@ pub(super) struct Optimum<'t> {
 }
 
 impl<'t> Optimum<'t> {
-    pub(super) fn new(timeline: &'t Timeline, stops: Stops, delay: f64, hold: f64) -> Self {
+    pub(super) fn new(timeline: &'t Timeline, stops: StopCosts, delay: f64, hold: f64) -> Self {
         let turns = &timeline.turns;
         let (mut late, mut young, mut old) = (Vec::new(), Vec::new(), Vec::new());
         for turn in turns {

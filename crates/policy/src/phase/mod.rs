@@ -1,6 +1,6 @@
 //! What repeats: steps, batches, and jobs that come by the clock.
 //!
-//! Two views of the same program, each of fixed size and cost: [`Steps`] sees that every tenth gap is long, however long the
+//! Two views of the same program, each of fixed size and cost: [`StepPattern`] sees that every tenth gap is long, however long the
 //! steps between take, and [`Rhythm`] sees that something comes every two seconds, whatever else comes meanwhile. Neither says
 //! anything about a program in which nothing repeats.
 
@@ -8,15 +8,15 @@ mod rhythm;
 mod steps;
 
 pub use rhythm::Rhythm;
-pub use steps::Steps;
+pub use steps::StepPattern;
 
 #[cfg(test)]
 mod chance {
     //! Numbers that look random, the same each time.
 
-    pub(super) struct Chance(pub(super) u64);
+    pub(super) struct Jitter(pub(super) u64);
 
-    impl Chance {
+    impl Jitter {
         /// Between zero and one.
         pub(super) fn share(&mut self) -> f64 {
             self.0 ^= self.0 << 13;

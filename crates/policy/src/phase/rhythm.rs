@@ -207,12 +207,12 @@ impl Rhythm {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chance::Chance;
+    use super::super::chance::Jitter;
     use super::*;
 
     /// Moments of independent arrivals at a rate, and of `crowd` at once every `period` seconds.
     fn arrivals(rate: f64, period: f64, crowd: usize, seconds: f64) -> Vec<f64> {
-        let mut chance = Chance(5);
+        let mut chance = Jitter(5);
         let mut times = Vec::new();
         let mut at = 0.0;
         while at < seconds {

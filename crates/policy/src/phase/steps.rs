@@ -27,7 +27,7 @@ const SHORTEST: f32 = 0.05e-3;
 
 /// The gaps of a program, one after the other.
 #[derive(Clone, Debug)]
-pub struct Steps {
+pub struct StepPattern {
     /// The last gaps, as logarithms, and how many there have been.
     lengths: [f32; KEPT],
     seen: usize,
@@ -35,13 +35,13 @@ pub struct Steps {
     differences: [f32; MOST],
 }
 
-impl Default for Steps {
+impl Default for StepPattern {
     fn default() -> Self {
         Self { lengths: [0.0; KEPT], seen: 0, differences: [0.0; MOST] }
     }
 }
 
-impl Steps {
+impl StepPattern {
     /// A gap has ended that lasted so long.
     pub fn gap(&mut self, lasted: Duration) {
         let length = lasted.as_secs_f32().max(SHORTEST).log2();
@@ -106,12 +106,12 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chance::Chance;
+    use super::super::chance::Jitter;
     use super::*;
 
     /// Waits of a millisecond, and a long one at each so many; each up to so much longer or shorter.
     fn waits(every: usize, jitter: f64, count: usize) -> Vec<(bool, Duration)> {
-        let mut chance = Chance(7);
+        let mut chance = Jitter(7);
         let wait = |index: usize| {
             let long = index % every == every - 1;
             let factor = 1.0 + jitter * (2.0 * chance.share() - 1.0);
@@ -123,7 +123,7 @@ mod tests {
     /// The share of long gaps that were foretold within a fifth, after so many periods, and of short ones that were said to be
     /// long.
     fn foretold(every: usize, jitter: f64, after: usize) -> (f64, f64) {
-        let mut steps = Steps::default();
+        let mut steps = StepPattern::default();
         let (mut long, mut right, mut short, mut wrong) = (0.0, 0.0, 0.0, 0.0);
         for (index, (is_long, wait)) in waits(every, jitter, (after + 200) * every).into_iter().enumerate() {
             if index >= after * every {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_longest_gap_of_a_period_is_known_before_it_comes() {
-        let mut steps = Steps::default();
+        let mut steps = StepPattern::default();
         for (_, wait) in waits(10, 0.1, 503) {
             steps.gap(wait);
         }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_gap_that_comes_in_between_is_forgotten_within_a_few_periods() {
-        let mut steps = Steps::default();
+        let mut steps = StepPattern::default();
         for (_, wait) in waits(10, 0.1, 500) {
             steps.gap(wait);
         }
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn gaps_that_are_all_alike_are_foretold_by_the_last_ones() {
-        let mut steps = Steps::default();
-        let mut chance = Chance(3);
+        let mut steps = StepPattern::default();
+        let mut chance = Jitter(3);
         for _ in 0..100 {
             steps.gap(Duration::from_secs_f64(15e-3 * (0.95 + 0.1 * chance.share())));
         }
@@ -192,14 +192,14 @@ mod tests {
 
     #[test]
     fn independent_gaps_do_not_repeat() {
-        let mut chance = Chance(11);
-        let mut steps = Steps::default();
+        let mut chance = Jitter(11);
+        let mut steps = StepPattern::default();
         let mut said = 0;
         for index in 0..20_000 {
             steps.gap(Duration::from_secs_f64(chance.exponential(200.0)));
             said += u32::from(index > 100 && steps.period().is_some());
         }
         assert!(said < 20, "{said}");
-        assert_eq!(Steps::default().next_gap(), None);
+        assert_eq!(StepPattern::default().next_gap(), None);
     }
 }
