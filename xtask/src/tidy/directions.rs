@@ -20,12 +20,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("neurogc-settings", &["neurogc-policy"]),
     ("neurogc-agent", &["neurogc-diagnose", "neurogc-ngch", "neurogc-policy", "neurogc-settings", "neurogc-wire"]),
     ("neurogc-learn", &["neurogc-load", "neurogc-neural", "neurogc-policy", "neurogc-wire"]),
+    ("neurogc-gpu", &[]),
     ("neurogc-heap", &["neurogc-ngch"]),
-    ("neurogc-hub", &["neurogc-heap", "neurogc-policy", "neurogc-sites", "neurogc-wire"]),
+    ("neurogc-hub", &["neurogc-gpu", "neurogc-heap", "neurogc-policy", "neurogc-sites", "neurogc-wire"]),
     (
         "neurogc-cli",
         &[
             "neurogc-diagnose",
+            "neurogc-gpu",
             "neurogc-heap",
             "neurogc-hub",
             "neurogc-learn",

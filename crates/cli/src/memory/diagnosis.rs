@@ -121,7 +121,7 @@ pub(crate) fn why(it: &ExplainedFinding) -> String {
             unit => format!("{} {unit}", count(value.max(0.0) as u64)),
         };
         let first = series.points.first().map_or(0.0, |point| point.1);
-        let (drawn, lasted) = draw(series);
+        let (drawn, lasted) = draw(&series.points);
         let _ = writeln!(text, "  {drawn}");
         let _ =
             writeln!(text, "  {} {} ago, {} now; {}", shown(first), span(lasted), shown(series.now), rate_text(series));
@@ -142,13 +142,13 @@ fn rate_text(series: &EvidenceSeries) -> String {
 }
 
 /// A series as a row of columns, by time, and how long it is.
-fn draw(series: &EvidenceSeries) -> (String, f64) {
-    let values = || series.points.iter().map(|point| point.1);
+pub(crate) fn draw(points: &[(f64, f64)]) -> (String, f64) {
+    let values = || points.iter().map(|point| point.1);
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-    let start = series.points.first().map_or(0.0, |point| point.0);
-    let lasted = series.points.last().map_or(0.0, |point| point.0) - start;
+    let start = points.first().map_or(0.0, |point| point.0);
+    let lasted = points.last().map_or(0.0, |point| point.0) - start;
     let mut columns = [None; COLUMNS];
-    for (at, value) in &series.points {
+    for (at, value) in points {
         let column = ((at - start) / lasted.max(1e-9) * (COLUMNS - 1) as f64) as usize;
         columns[column.min(COLUMNS - 1)] = Some(*value);
     }

@@ -43,12 +43,15 @@ struct PlotData<'p> {
 
 /// The file. Names come from the program: nothing in them can end the element that the data are in.
 pub(crate) fn encode(head: &PlotHead, course: &PlotCourse, marks: &Marks) -> Result<String, serde_json::Error> {
-    // JSON has `<` and the two line separators within strings only, where they may be written as numbers.
-    let data = serde_json::to_string(&PlotData { head, course, marks })?
-        .replace('<', "\\u003c")
-        .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029");
+    let data = inside_script(&PlotData { head, course, marks })?;
     Ok(PAGE.replacen(MARK, &data, 1))
+}
+
+/// Data as JSON that can stand inside an element `script`.
+pub(crate) fn inside_script(data: &impl Serialize) -> Result<String, serde_json::Error> {
+    // JSON has `<` and the two line separators within strings only, where they may be written as numbers.
+    let text = serde_json::to_string(data)?;
+    Ok(text.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! `neurogc gpu`: who holds the memory of GPUs.
 
+pub(crate) mod show;
+
 use std::io::Write;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use neurogc_wire::control::{Ask, Outcome};
 use neurogc_wire::finding::Finding;
 use neurogc_wire::gpu::GpuReport;
@@ -24,14 +26,25 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// saved, other tensors, what the allocator keeps), the Python paths that hold other tensors, and the verdict on growth
 /// from step to step. The main thread of the program looks at its tensors for that, which takes some hundred milliseconds.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  neurogc gpu 4242\n  neurogc gpu 4242 --json")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  neurogc gpu 4242\n  neurogc gpu 4242 --json\n  neurogc gpu show snapshot.pickle"
+)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Option<Verb>,
     /// The process, as listed by `neurogc ps`
-    #[arg(value_parser = process::number)]
-    pid: u32,
+    #[arg(value_parser = process::number, required = true)]
+    pid: Option<u32>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Show(show::Arguments),
 }
 
 /// The report and the verdict, as JSON.
@@ -43,8 +56,11 @@ struct GpuLook<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
+    if let Some(Verb::Show(arguments)) = &arguments.verb {
+        return show::run(arguments, out);
+    }
+    let pid = arguments.pid.ok_or_else(|| Failure::usage("name a process"))?;
     let agents = Rendezvous::of_this_machine();
-    let pid = arguments.pid;
     let report = match agents.have_done(pid, Ask::Gpu, PATIENCE, LONGEST).map_err(Failure::failed)? {
         Outcome::Gpu(report) => report,
         other => return Err(Failure::failed(format!("process {pid} gave an unexpected answer: {other:?}"))),

@@ -1,0 +1,76 @@
+//! Call stacks of a snapshot: the frames of Python code, as text, each stack once.
+
+use rustc_hash::FxHashMap;
+
+use crate::pickle::{Value, Values};
+use crate::snapshot::{field, whole};
+
+/// Frames of a stack that are kept, and frames that are looked at.
+const FRAMES: usize = 12;
+const LOOKED_AT: usize = 400;
+
+/// Letters of a name.
+const NAME: usize = 300;
+
+/// A stack of no frames: nothing was recorded.
+pub(crate) const NO_STACK: u32 = 0;
+
+/// All stacks that were asked for, by number.
+#[derive(Debug)]
+pub(crate) struct Stacks<'p> {
+    values: &'p Values,
+    keys: [Option<u32>; 3],
+    by_list: FxHashMap<u32, u32>,
+    by_frames: FxHashMap<Vec<String>, u32>,
+    frames: Vec<Vec<String>>,
+}
+
+impl<'p> Stacks<'p> {
+    pub(crate) fn new(values: &'p Values) -> Self {
+        let keys = ["filename", "line", "name"].map(|key| values.number(key));
+        let by_frames = FxHashMap::from_iter([(Vec::new(), NO_STACK)]);
+        Self { values, keys, by_list: FxHashMap::default(), by_frames, frames: vec![Vec::new()] }
+    }
+
+    /// The number of a stack. Lists with the same frames have the same.
+    pub(crate) fn number(&mut self, frames: Value) -> u32 {
+        let Value::Container(list) = frames else { return NO_STACK };
+        if let Some(known) = self.by_list.get(&list) {
+            return *known;
+        }
+        let frames = self.written(frames);
+        let next = self.frames.len() as u32;
+        let number = *self.by_frames.entry(frames).or_insert_with_key(|frames| {
+            self.frames.push(frames.clone());
+            next
+        });
+        self.by_list.insert(list, number);
+        number
+    }
+
+    /// The frames of a stack, the innermost first.
+    pub(crate) fn frames(&self, number: u32) -> &[String] {
+        self.frames.get(number as usize).map_or(&[], |frames| frames)
+    }
+
+    fn written(&self, list: Value) -> Vec<String> {
+        let (mut python, mut native) = (Vec::new(), Vec::new());
+        for frame in self.values.list(list).iter().take(LOOKED_AT) {
+            let [file, line, name] = self.keys.map(|key| field(self.values, *frame, key).unwrap_or(Value::None));
+            let (file, name) = (self.values.said(file).unwrap_or("?"), self.values.said(name).unwrap_or("?"));
+            let line = whole(line).unwrap_or(0);
+            let is_python = file.ends_with(".py") || file.starts_with('<');
+            let of = if is_python { &mut python } else { &mut native };
+            if of.len() < FRAMES {
+                of.push(format!("{file}:{line} in {name}").chars().take(NAME).collect());
+            }
+        }
+        if python.is_empty() { native } else { python }
+    }
+}
+
+/// The first frame that is no part of PyTorch or of another installed package; otherwise the innermost.
+pub(crate) fn own_frame(frames: &[String]) -> Option<&String> {
+    let installed = |frame: &&String| ["/site-packages/", "/dist-packages/", "/torch/"].iter().any(|it| frame.contains(it));
+    frames.iter().find(|frame| !installed(frame) && !frame.starts_with('<')).or_else(|| frames.first())
+}
