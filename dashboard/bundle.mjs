@@ -1,4 +1,4 @@
-// Bundles the page into the folder that is named: index.html, app.js, app.css, the icon, and the flame graph and the memory plot as files of their own.
+// Bundles the page into the folder that is named: index.html, app.js, app.css, the icon, and the flame graph, the memory plot and the snapshot as files of their own.
 
 import { copyFile, mkdir, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -16,7 +16,7 @@ const shared = { absWorkingDir: here, outdir: out, bundle: true, minify: true, t
 await build({ ...shared, entryPoints: { app: "src/main.ts" }, format: "esm" });
 
 // Pages in one file, into which the command, and for flame graphs the dashboard, put the data.
-for (const name of ["flame", "plot"]) {
+for (const name of ["flame", "plot", "snapshot"]) {
   const page = await build({ ...shared, entryPoints: { [name]: `src/${name}/page.ts` }, format: "iife", write: false });
   const built = (end) => page.outputFiles.find((file) => file.path.endsWith(end)).text.trim();
   const [style, script] = [built(".css"), built(".js")];
@@ -31,10 +31,10 @@ await copyFile(join(here, "src/icon.svg"), join(out, "icon.svg"));
 const uplot = await readFile(join(here, "node_modules/uplot/LICENSE"), "utf8");
 await writeFile(join(out, "LICENSES.txt"), `uPlot\n\n${uplot}`);
 
-// The memory plot is the command's alone: the dashboard does not load it.
+// The memory plot and the snapshot's file are the command's alone: the dashboard does not load them.
 let plain = 0;
 let packed = 0;
-for (const name of (await readdir(out)).filter((name) => name !== "plot.html")) {
+for (const name of (await readdir(out)).filter((name) => !["plot.html", "snapshot.html"].includes(name))) {
   plain += (await stat(join(out, name))).size;
   packed += gzipSync(await readFile(join(out, name))).length;
 }

@@ -273,6 +273,72 @@ torch.Tensor(100 << 20)
 
 
 @pytest.mark.needs_agent
+def test_the_report_on_an_error_names_what_was_allocated_since_the_last_step(tmp_path):
+    report, text = oom(tmp_path, """
+from neurogc._gpu import steps
+before = [torch.Tensor(200 << 20)]
+small = [torch.Tensor(64 * KB) for _ in range(50)]
+for _ in range(3):
+    steps._due = 0.0
+    step()
+batch = [torch.Tensor((100 + 10 * number) << 20) for number in range(3)]
+def forward():
+    hidden = torch.Tensor(90 << 20)
+    graph = torch.Tensor(KB, torch.Node(20 << 20))
+    torch.Tensor(500 << 20)
+forward()
+""")
+    since = report["since"]
+    assert (since["step"], since["steps"], since["least_bytes"]) == (3, 3, 1 << 20)
+    # What was there at the end of the step is not among them, nor are small blocks.
+    assert [row["bytes"] >> 20 for row in since["largest"]] == [120, 110, 100, 90, 20, 20]
+    assert since["blocks"] == 6 and since["bytes"] == 460 << 20
+    assert [row["path"] for row in since["largest"][:4]] == ["__main__.batch[…]"] * 3 + ["forward(): hidden"]
+    assert [row["use"] for row in since["largest"]] == ["other"] * 4 + ["activations"] * 2
+    assert "Allocated since the end of step 3: 6 blocks of at least 1.0 MB, together 460.0 MB" in text
+    assert "  120.0 MB other __main__.batch[…]" in text
+
+
+@pytest.mark.needs_agent
+def test_blocks_of_steps_are_read_seldom_and_not_beside_a_history():
+    told = train("""
+from neurogc._gpu import steps
+for _ in range(3000): step()
+# The first step, and then one in five hundred of the time.
+assert 1 <= torch.card.snapshots < 60, torch.card.snapshots
+kept, ended = steps.kept()
+assert ended == 3000 and 1 <= kept.step <= 3000
+torch.card.history, before = True, torch.card.snapshots
+steps._due = 0.0
+step()
+assert torch.card.snapshots == before and steps.kept()[0] is kept
+del torch._C._cuda_isHistoryEnabled
+step()
+assert torch.card.snapshots == before
+told()
+""")
+    assert told["degraded"] == []
+
+
+@pytest.mark.needs_agent
+def test_of_very_many_blocks_the_largest_are_kept():
+    python(MODEL + """
+from neurogc._gpu import steps
+from neurogc._gpu.blocks import Blocks
+def segments(many, extra=()):
+    blocks = [{"address": n << 32, "size": (n + 1) << 20, "state": "active_allocated"} for n in range(many)]
+    return [{"device": 0, "address": 0, "total_size": 0, "blocks": [*blocks, *extra]}]
+kept = steps.Kept(7, Blocks(segments(5000)))
+assert len(kept.sizes) == 4095 and kept.least == (905 << 20) + 1, (len(kept.sizes), kept.least)
+new = {"address": 1 << 50, "size": 950 << 20, "state": "active_allocated"}
+again = {"address": 1 << 51, "size": 800 << 20, "state": "active_allocated"}
+rows = Blocks(segments(5000, [new, again])).since(kept.sizes, kept.least, 0)
+assert [size for size, _ in rows] == [950 << 20], rows
+assert Blocks(segments(5000)).since(kept.sizes, kept.least, 0) == []
+""", PYTHONPATH=TORCH, NEUROGC_POLICY="observe")
+
+
+@pytest.mark.needs_agent
 def test_errors_that_the_program_handles_are_counted_and_not_told_again(tmp_path):
     code = MODEL + FILLED + """
 for _ in range(4):

@@ -1,4 +1,4 @@
-// Written by `cargo run -p xtask -- docs` from crates/hub, crates/heap, crates/sites and crates/cli: what the hub answers. Change it there.
+// Written by `cargo run -p xtask -- docs` from crates/hub, crates/gpu, crates/heap, crates/sites and crates/cli: what the hub answers. Change it there.
 
 import type { Cause, Conduct, Status } from "./status";
 
@@ -70,6 +70,26 @@ export type AlertsReport = {
   resolved: AlertReport[];
   /** Alerts that there was no room for. */
   dropped: number;
+};
+
+/** One block. */
+export type BlockLine = {
+  /** PyTorch's number for the device. */
+  device: number;
+  /** The stream that it is for. */
+  stream: number;
+  /** Its address, in hexadecimal. */
+  address: string;
+  /** Its size. */
+  bytes: number;
+  /** What was asked for. */
+  requested_bytes: number;
+  /** Whether the program has freed it, and another stream may still use it. */
+  pending: boolean;
+  /** The line of the program that is nearest; empty where no stack was recorded. */
+  site: string;
+  /** All frames, the innermost first. */
+  frames: string[];
 };
 
 /** Each is an object of numbers, by the names of budgets. */
@@ -164,12 +184,98 @@ export type ContenderTrials = {
   failed: string | null;
 };
 
+/** A moment. Of the events that it stands for, the one with the most in use. */
+export type CoursePoint = {
+  /** The number of the event, from 1. */
+  event: number;
+  /** Seconds since the first event. */
+  at_s: number;
+  /** In use after it. */
+  allocated_bytes: number;
+  /** Taken from the device after it. */
+  reserved_bytes: number;
+};
+
 /** The memory of one trial over time. */
 export type Courses = {
   /** Resident memory of the process itself. */
   rss: [number, number][];
   /** The process and its children, with shared pages counted once: what the processes of its cgroup have mapped, or the proportional memory of the tree where it has no cgroup of its own. */
   tree: [number, number][];
+};
+
+/** The events of one device. Sizes are as they were asked for, before rounding. */
+export type DeviceHistory = {
+  /** PyTorch's number for the device. */
+  device: number;
+  /** How many events there are. */
+  events: number;
+  /** Seconds from the first to the last; 0 where the times are not recorded. */
+  seconds: number;
+  /** Blocks that the program got. */
+  allocs: number;
+  /** Blocks that it freed. */
+  frees: number;
+  /** How often memory was taken from the device. */
+  segment_allocs: number;
+  /** How often memory was given back to it. */
+  segment_frees: number;
+  /** Errors "CUDA out of memory". */
+  ooms: number;
+  /** In use before the first event. */
+  start_bytes: number;
+  /** In use after the last. */
+  end_bytes: number;
+  /** The most that was in use, and after how many events. */
+  peak_bytes: number;
+  /** See `peak_bytes`. */
+  peak_event: number;
+  /** Whether sizes are known from what is in use at the end; otherwise they count from the lowest. */
+  anchored: boolean;
+  /** In use and reserved over the events. */
+  course: CoursePoint[];
+  /** The first errors. */
+  errors: OutOfMemory[];
+  /** What had been allocated since the first event and was in use at the peak, by call stack. */
+  at_peak: SiteLine[];
+  /** The same at the end. */
+  at_end: SiteLine[];
+};
+
+/** The memory of one device. Allocated, pending, inactive and cached add up to reserved. */
+export type DeviceMemory = {
+  /** PyTorch's number for it. */
+  device: number;
+  /** What the allocator has taken, in how many segments. */
+  reserved_bytes: number;
+  /** See `reserved_bytes`. */
+  segments: number;
+  /** Blocks in use. */
+  allocated_bytes: number;
+  /** How many. */
+  blocks: number;
+  /** What was asked for; the rest of the blocks in use is rounding. */
+  requested_bytes: number;
+  /** Blocks in use and those that another stream may still use. */
+  active_bytes: number;
+  /** Those that another stream may still use. */
+  pending_bytes: number;
+  /** Free pieces of segments that are in use in part. */
+  inactive_bytes: number;
+  /** Segments without a block in use: `torch.cuda.empty_cache()` gives them back. */
+  cached_bytes: number;
+  /** Free blocks, and the largest of them. */
+  free_blocks: number;
+  /** See `free_blocks`. */
+  largest_free_bytes: number;
+  /** The share of the free memory that is not in the largest free block, from 0 to 1. */
+  fragmentation: number;
+  /** Segments that can grow (`expandable_segments`), and bytes of pools of their own, such as those of CUDA graphs. */
+  expandable_segments: number;
+  /** See `expandable_segments`. */
+  private_bytes: number;
+  /** The same by stream, the largest first. */
+  streams: StreamMemory[];
 };
 
 /** One event. `t` is in milliseconds since 1970, or whatever the epoch was that the records count from. */
@@ -222,6 +328,30 @@ export type FlameNode = {
   blocks: number;
   /** By how many bytes the live memory has changed since the moment of comparison; 0 without one. */
   change: number;
+};
+
+/** A snapshot of PyTorch's allocator, summed up. */
+export type GpuSnapshot = {
+  /** The size of the file. */
+  file_bytes: number;
+  /** The protocol of its pickle. */
+  protocol: number;
+  /** Whether all of it was read. */
+  complete: boolean;
+  /** What could not be read, and what is strange about the file. */
+  remarks: string[];
+  /** Settings of the allocator. */
+  settings: Record<string, string>;
+  /** The devices. */
+  devices: DeviceMemory[];
+  /** Blocks in use by the call stack that allocated them, the largest sums first. */
+  sites: SiteLine[];
+  /** The largest blocks in use. */
+  largest: BlockLine[];
+  /** What the allocator did before, for each device with recorded events. */
+  history: DeviceHistory[];
+  /** Segments and blocks for a drawing. */
+  map: SegmentMap;
 };
 
 /** What sites of one group have in common. */
@@ -483,6 +613,36 @@ export type MachineFacts = {
   virtual_machine: boolean;
 };
 
+/** A block, or several small ones beside each other. */
+export type MapBlock = {
+  /** Where it begins in its segment. */
+  offset: number;
+  /** Its size. */
+  bytes: number;
+  /** What is in use of it. */
+  used_bytes: number;
+  /** What another stream may still use of it. */
+  pending_bytes: number;
+  /** How many blocks it is. */
+  blocks: number;
+  /** Where it was allocated, as a number in `stacks`; `None` for several, or where that is not recorded. */
+  stack: number | null;
+};
+
+/** One segment. */
+export type MapSegment = {
+  /** PyTorch's number for the device. */
+  device: number;
+  /** The stream that it is for. */
+  stream: number;
+  /** Its address, in hexadecimal: it may be larger than a page's numbers. */
+  address: string;
+  /** Its size. */
+  bytes: number;
+  /** Its blocks, in their order. */
+  blocks: MapBlock[];
+};
+
 /** A way to look at the counts of a site. */
 export type Measure = "live" | "growth" | "rate";
 
@@ -560,6 +720,24 @@ export type ObjectPath = {
 export type One = ProcessSummary & {
   status: Status | null;
   status_ms: number | null;
+};
+
+/** An error "CUDA out of memory". */
+export type OutOfMemory = {
+  /** The number of the event, from 1. */
+  event: number;
+  /** Seconds since the first event. */
+  at_s: number;
+  /** What was asked for. */
+  asked_bytes: number;
+  /** What was free on the device. */
+  device_free_bytes: number;
+  /** What was in use. */
+  allocated_bytes: number;
+  /** The line of the program that asked; empty where it is not recorded. */
+  site: string;
+  /** All frames, the innermost first. */
+  frames: string[];
 };
 
 export type Pair<T> = {
@@ -664,6 +842,18 @@ export type Run = {
   scenarios: Measured[];
 };
 
+/** What a page draws. */
+export type SegmentMap = {
+  /** The largest segments, by device, stream and address. */
+  segments: MapSegment[];
+  /** How many others there are, and what they take. */
+  left_out: number;
+  /** See `left_out`. */
+  left_out_bytes: number;
+  /** Call stacks that blocks refer to, the innermost frame first. */
+  stacks: string[][];
+};
+
 /** Series as they are told, of processes and of recordings. */
 export type SeriesAnswer = Chart & {
   id: string;
@@ -700,6 +890,18 @@ export type SiteFigures = {
   rate_bytes_s: number;
   /** The same in blocks. */
   rate_blocks_s: number;
+};
+
+/** Blocks that one call stack allocated. */
+export type SiteLine = {
+  /** Their bytes. */
+  bytes: number;
+  /** How many. */
+  blocks: number;
+  /** The line of the program that is nearest; empty where no stack was recorded. */
+  site: string;
+  /** All frames, the innermost first. */
+  frames: string[];
 };
 
 /** Groups of sites, the largest first. */
@@ -746,6 +948,24 @@ export type StoreReport = {
   /** What happened to the history at the start, in words. */
   notice: string | null;
   tiers: Tier[];
+};
+
+/** The memory that is for one stream. */
+export type StreamMemory = {
+  /** Its number; 0 is the default stream. */
+  stream: number;
+  /** See `DeviceMemory`. */
+  segments: number;
+  /** See `DeviceMemory`. */
+  reserved_bytes: number;
+  /** See `DeviceMemory`. */
+  allocated_bytes: number;
+  /** See `DeviceMemory`. */
+  active_bytes: number;
+  /** See `DeviceMemory`. */
+  inactive_bytes: number;
+  /** See `DeviceMemory`. */
+  cached_bytes: number;
 };
 
 /** Something that holds much. */

@@ -337,7 +337,7 @@ export interface GpuDevice {
   blocks: number;
   /** How often the allocator had to give its cache back and try again. */
   retries: number;
-  /** Errors "CUDA out of memory" on this device. */
+  /** Errors "CUDA out of memory" on this device, as PyTorch counts them. */
   ooms: number;
   /** Memory of the whole card. */
   card_bytes: number;

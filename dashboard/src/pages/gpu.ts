@@ -1,4 +1,4 @@
-// GPU: memory in use, reserved and in pieces over time, the latest steps, and the verdict on growth.
+// GPU: memory in use, reserved and in pieces over time, the latest steps, the verdict on growth, and snapshot files.
 
 import { get, part } from "../api";
 import { GPU, GPU_STEPS } from "../charts/catalogue";
@@ -12,6 +12,7 @@ import { brief } from "../format";
 import { deviceTable, gpuVerdict } from "../gpu/devices";
 import { stepTimeline } from "../gpu/steps";
 import { Picker, favourite } from "../picker";
+import { snapshotOpener } from "../snapshot/opener";
 import { Toolbar } from "../toolbar";
 import type { One } from "../types";
 import { link } from "../view";
@@ -22,7 +23,7 @@ function mount(root: HTMLElement, context: Context): () => void {
   const { view, live, processes, announce, onTheme } = context;
   const given = view.get("id");
   if (!given) {
-    root.append(h("div", { class: "title" }, h("h1", {}, "GPU")), h("p", { class: "nothing" }, "Waiting for a process…"));
+    root.append(h("div", { class: "title" }, h("h1", {}, "GPU")), h("p", { class: "nothing" }, "Waiting for a process…"), snapshotOpener());
     return processes.on(() => {
       const first = favourite(processes.list);
       if (first) location.replace(link("gpu", { id: first.id }));
@@ -45,6 +46,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     section("Latest steps", "At the end of each optimizer step.", steps.element),
     toolbar.element,
     ...charts.map((chart) => chart.element),
+    snapshotOpener(),
   );
 
   function name(): void {

@@ -3,6 +3,7 @@
 import { aborted, file, get, message, part, remove, upload } from "../api";
 import type { Context, Page } from "../context";
 import { h, left, say, table } from "../dom";
+import { dropZone } from "../drop";
 import { download } from "../export";
 import { bytes, moment } from "../format";
 import { playBench } from "../replay/bench";
@@ -44,34 +45,19 @@ function shelf(root: HTMLElement, { live }: Context, announce: Context["announce
   const stop = new AbortController();
   const shown = table("Recordings", [left("Name"), left("Kind"), "Size", "Added", ""], "recordings");
   const none = h("p", { class: "note" }, "Nothing here yet.");
-  const input = h("input", { type: "file", class: "unseen", accept: ".ngct,.json", multiple: true, onchange: () => void take(input.files) });
-  const drop = h(
-    "label",
-    {
-      class: "drop",
-      ondragover: (event: DragEvent) => (event.preventDefault(), drop.classList.add("over")),
-      ondragleave: () => drop.classList.remove("over"),
-      ondrop: (event: DragEvent) => {
-        event.preventDefault();
-        drop.classList.remove("over");
-        void take(event.dataTransfer?.files ?? null);
-      },
-    },
-    input,
-    h("b", {}, "Choose a file or drop it here"),
-    h("span", {}, "A trace of neurogc run --trace FILE (.ngct), or run.json of neurogc bench or demo"),
-  );
+  const note = "A trace of neurogc run --trace FILE (.ngct), or run.json of neurogc bench or demo";
+  const drop = dropZone({ accept: ".ngct,.json", multiple: true, note }, (files) => void take(files));
   const status = h("p", { class: "note", role: "status" });
   root.append(h("div", { class: "title" }, h("h1", {}, "Replay")), drop, status, h("div", { class: "table-frame" }, shown.element, none));
 
-  async function take(files: FileList | null): Promise<void> {
-    for (const each of files ?? []) {
+  async function take(files: File[]): Promise<void> {
+    for (const each of files) {
       say(status, `Loading ${each.name}…`);
       try {
         const kept = await upload<Recording>("recordings", { name: each.name }, each);
         say(status, "");
         announce(`${kept.name} is there`, "good");
-        if (files?.length === 1) {
+        if (files.length === 1) {
           location.hash = link("replay", { rec: kept.id });
           return;
         }
@@ -79,7 +65,6 @@ function shelf(root: HTMLElement, { live }: Context, announce: Context["announce
         say(status, `${each.name} was refused: ${message(error)}`);
       }
     }
-    input.value = "";
     await list();
   }
 

@@ -5,6 +5,7 @@ import "../flame/page.css";
 import "./plot.css";
 import { h, say } from "../dom";
 import { bytes, count, ms, span } from "../format";
+import { draw } from "../svg";
 import { Theme } from "../theme";
 import { type PlotData, bands, lanes, largest, nearest, sums } from "./data";
 
@@ -37,13 +38,6 @@ const y = (size: number) => floor - (size / top()) * HEIGHT;
 function niceTop(value: number): number {
   const unit = 2 ** Math.floor(Math.log2(value));
   return [1, 1.25, 1.5, 1.75, 2].map((times) => times * unit).find((limit) => limit >= value * 1.04) ?? 2.5 * unit;
-}
-
-function draw<K extends keyof SVGElementTagNameMap>(tag: K, attributes: Record<string, string | number>, text = ""): SVGElementTagNameMap[K] {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  if (text) element.textContent = text;
-  return element;
 }
 
 const svg = draw("svg", { tabindex: 0, role: "img", "aria-label": `Memory over ${seconds(whole)}, peak ${bytes(most)}. Arrow keys move through it.` });

@@ -9,7 +9,7 @@ import json
 from time import monotonic, perf_counter
 
 from .._native import agent
-from . import allocator
+from . import allocator, steps
 
 # Figures of all devices, and of their cards, are read no more often than this, in seconds.
 _EVERY = 1.0
@@ -54,6 +54,7 @@ def step_ended():
         began = perf_counter()
         if _left <= 0 and began < _due:
             agent.gpu_step(False)
+            steps.ended()
             return
         if monotonic() - _looked >= _EVERY:
             look()
@@ -66,6 +67,7 @@ def step_ended():
         _left = max(_left - 1, 16 if grows else 0)
         now = perf_counter()
         _due = now + _RARITY * (now - began)
+        steps.ended()
         if is_wanted:
             agent.gpu_holders(_look_at_holders(_OWN, False))
     except Exception as error:

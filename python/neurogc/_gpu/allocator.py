@@ -47,6 +47,12 @@ def is_capturing():
     return capturing is not None and capturing()
 
 
+def has_history():
+    """Whether the program has the allocator record events: all of them, with their stacks, come with its blocks then."""
+    enabled = getattr(_torch()._C, "_cuda_isHistoryEnabled", None)
+    return enabled is None or enabled()
+
+
 def card(device):
     """The memory of the whole card and what is free of it; None while a CUDA graph is being recorded."""
     if is_capturing():

@@ -64,6 +64,19 @@ class Blocks:
             of_device[self.claimed.get(number, "unseen")] += size
         return found
 
+    def at_least(self, least):
+        """Blocks of at least a size, the largest first: (bytes, address)."""
+        return sorted(((size, start) for start, size, _ in self._blocks if size >= least), reverse=True)
+
+    def since(self, sizes, least, device):
+        """Blocks of a device that are not among these sizes by address, the largest first: (bytes, number)."""
+        rows = (
+            (size, number)
+            for number, (start, size, of) in enumerate(self._blocks)
+            if of == device and size >= least and sizes.get(start) != size
+        )
+        return sorted(rows, reverse=True)
+
     def largest(self, most):
         """The largest blocks: (bytes, device, use)."""
         use = self.claimed.get

@@ -7,15 +7,18 @@ at most two seconds, and where errors follow each other quickly they are only co
 import json
 import os
 import sys
-from time import monotonic
+from time import monotonic, perf_counter
 
 from .._limits import size
 from .._native import agent
-from . import allocator, holders
+from . import allocator, holders, steps
 
 # How long the look at the holders may take, and how many times as long there is no other report.
 _SECONDS = 1.5
 _RARITY = 50
+
+# How long the look for the paths of the largest new blocks may take after it.
+_MORE_SECONDS = 0.2
 
 _HOLDERS = 12
 _BLOCKS = 8
@@ -62,6 +65,7 @@ def _report(device, asked, limit, free, count, growth):
             {"bytes": taken, "use": use} for taken, of, use in look.blocks.largest(4 * _BLOCKS) if of == device
         ][:_BLOCKS]
         wide = look.graphs.wide
+        since = _since(look, device)
         del look
     reserved, allocated = figures.get("reserved_bytes", 0), figures.get("allocated_bytes", 0)
     room = max(min(free, limit - reserved), 0)
@@ -78,11 +82,40 @@ def _report(device, asked, limit, free, count, growth):
         "held": figures,
         "holders": rows,
         "largest": largest,
+        "since": since,
         "growth": growth[:5],
         "stack": stack,
     }
     report["remedies"] = remedies(report, wide, allocator.world_size())
     return report
+
+
+def _since(look, device):
+    """The largest blocks that were not there at the end of the latest step for which blocks are known; None before the first."""
+    kept, ended = steps.kept()
+    if kept is None:
+        return None
+    rows = look.blocks.since(kept.sizes, kept.least, device)
+    wanted, paths = {number for _, number in rows[:_BLOCKS]}, {}
+    until = perf_counter() + _MORE_SECONDS
+    for holder in look.holders:
+        for tensor in holder.tensors:
+            number = look.blocks.at(allocator.address(tensor))
+            if number in wanted:
+                paths.setdefault(number, holder.path)
+        if len(paths) == len(wanted) or perf_counter() > until:
+            break
+    use = look.blocks.claimed.get
+    return {
+        "step": kept.step,
+        "steps": ended,
+        "blocks": len(rows),
+        "bytes": sum(taken for taken, _ in rows),
+        "least_bytes": kept.least,
+        "largest": [
+            {"bytes": taken, "use": use(number, "unseen"), "path": paths.get(number, "")} for taken, number in rows[:_BLOCKS]
+        ],
+    }
 
 
 def _stack():
@@ -150,8 +183,10 @@ def written(report):
     for row in report["holders"]:
         graph = f", its graph {size(row['graph_bytes'])}" if row["graph_bytes"] else ""
         lines.append(f"  {size(row['bytes']):>10}  {row['tensors']} x {row['path'] or '(not held by Python code)'}{graph}")
+    since = report["since"]
     for title, rows in (
         ("Growth so far", report["growth"]),
+        *(((_since_title(since), _since_rows(since)),) if since else ()),
         ("Largest blocks", [f"{size(row['bytes'])} {row['use']}" for row in report["largest"]]),
         ("What would have fitted", report["remedies"]),
         ("Asked by", report["stack"]),
@@ -159,6 +194,20 @@ def written(report):
         if rows:
             lines += ["", title, *(f"  {row}" for row in rows)]
     return "\n".join(lines) + "\n"
+
+
+def _since_title(since):
+    """What the section on new blocks says: since which step, and how many."""
+    ago = since["steps"] - since["step"]
+    earlier = f" ({ago} before the last)" if ago else ""
+    return (
+        f"Allocated since the end of step {since['step']}{earlier}: {since['blocks']} blocks of at least "
+        f"{size(since['least_bytes'])}, together {size(since['bytes'])}"
+    )
+
+
+def _since_rows(since):
+    return [f"{size(row['bytes'])} {row['use']} {row['path']}".rstrip() for row in since["largest"]]
 
 
 def _write(report):

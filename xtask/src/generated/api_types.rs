@@ -14,6 +14,9 @@ pub(crate) const SOURCES: &[&str] = &[
     "crates/cli/src/bench/course.rs",
     "crates/cli/src/bench/machine.rs",
     "crates/cli/src/bench/record.rs",
+    "crates/gpu/src/history.rs",
+    "crates/gpu/src/map.rs",
+    "crates/gpu/src/report.rs",
     "crates/heap/src/views/diff.rs",
     "crates/heap/src/views/merged.rs",
     "crates/heap/src/views/mod.rs",
@@ -70,6 +73,7 @@ const ANSWERS: &[&str] = &[
     "HeapPaths",
     "HeapGrowth",
     "AlertsReport",
+    "GpuSnapshot",
 ];
 
 /// Types that write themselves as values by the names of series.
@@ -95,7 +99,7 @@ pub(super) fn types(now: impl Fn(&str) -> Option<String>) -> Result<String, Stri
             place.insert(text);
         }
     }
-    let mut text = "// Written by `cargo run -p xtask -- docs` from crates/hub, crates/heap, crates/sites and crates/cli: what the hub answers. Change it there.\n\n".to_owned();
+    let mut text = "// Written by `cargo run -p xtask -- docs` from crates/hub, crates/gpu, crates/heap, crates/sites and crates/cli: what the hub answers. Change it there.\n\n".to_owned();
     let imports: Vec<_> = writer.imports.into_iter().collect();
     let _ = writeln!(text, "import type {{ {} }} from \"./status\";", imports.join(", "));
     let _ =

@@ -3,6 +3,7 @@
 mod chart;
 mod compare;
 mod error;
+mod gpu;
 mod heaps;
 mod heat;
 mod orders;
@@ -53,6 +54,7 @@ pub(crate) struct App {
     pub(crate) dumping: Semaphore,
     pub(crate) analysing: Arc<Semaphore>,
     pub(crate) reading: Arc<Semaphore>,
+    pub(crate) reading_snapshot: Arc<Semaphore>,
     pub(crate) uploading: Semaphore,
     pub(crate) downloading: Arc<Semaphore>,
     pub(crate) asking_sites: Semaphore,
@@ -70,6 +72,7 @@ impl App {
             dumping: Semaphore::new(1),
             analysing: Arc::new(Semaphore::new(1)),
             reading: Arc::new(Semaphore::new(1)),
+            reading_snapshot: Arc::new(Semaphore::new(1)),
             uploading: Semaphore::new(1),
             downloading: Arc::new(Semaphore::new(2)),
             asking_sites: Semaphore::new(4),
@@ -123,6 +126,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .merge(one_heap())
         .layer(DefaultBodyLimit::max(SHORT_BODY))
         .route("/api/v1/recordings", get(recordings::list).post(recordings::add))
+        .route("/api/v1/gpu/snapshot", post(gpu::snapshot))
         .route(INGEST_PATH, post(own::ingest))
         .route("/metrics", get(prometheus::metrics))
         .route("/debug/pprof/heap", get(sites::heap))

@@ -196,11 +196,14 @@ struct Points {
 
 impl Points {
     fn all(&self, sample: &Sample) -> Vec<ExportedMetric> {
-        let metrics = METRICS.iter().map(|metric| {
+        let metrics = METRICS.iter().filter_map(|metric| {
             let mut data_points = Vec::new();
             metric.read(sample, |value, attribute| {
                 data_points.push(self.point(value, attribute.map(written).into_iter().collect()));
             });
+            if data_points.is_empty() {
+                return None;
+            }
             let sum = |data_points, is_monotonic| {
                 MetricData::Sum(OtlpSum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic })
             };
@@ -209,7 +212,7 @@ impl Points {
                 Form::UpDownCounter => sum(data_points, false),
                 Form::Gauge => MetricData::Gauge(Gauge { data_points }),
             };
-            named(metric.name, metric.unit, data)
+            Some(named(metric.name, metric.unit, data))
         });
         let histograms = HISTOGRAMS.iter().map(|it| {
             let mut data_points = Vec::new();
@@ -246,7 +249,7 @@ fn named(name: &str, unit: &str, data: MetricData) -> ExportedMetric {
     ExportedMetric { name: name.to_owned(), unit: unit.to_owned(), data: Some(data) }
 }
 
-fn written((key, value): (&str, Attribute)) -> KeyValue {
+fn written((key, value): (&str, Attribute<'_>)) -> KeyValue {
     match value {
         Attribute::Text(text) => KeyValue::text(key, text),
         Attribute::Integer(number) => KeyValue::new(key, AttributeValue::Integer(number.into())),
@@ -307,6 +310,23 @@ mod tests {
         assert_eq!(pid, serde_json::json!({"key": "p", "value": {"intValue": "7"}}));
         let again = ExportedMetric::decode(metric.encode_to_vec().as_slice()).unwrap();
         assert_eq!(again, metric, "zero is sent too");
+    }
+
+    #[test]
+    fn devices_are_points_of_one_metric() {
+        let mut sample = Sample::default();
+        let has = |sample: &Sample| {
+            let all = Points { started: 1, now: 2 }.all(sample);
+            all.into_iter().find(|metric| metric.name == "neurogc.gpu.memory.allocated")
+        };
+        assert_eq!(has(&sample), None, "nothing is sent where there is nothing");
+        let device = |device, allocated_bytes| neurogc_wire::gpu::GpuDevice { device, allocated_bytes, ..Default::default() };
+        sample.status.gpu.devices = vec![device(0, 5), device(2, 7)];
+        let Some(MetricData::Sum(sum)) = has(&sample).unwrap().data else { panic!("a sum of two points") };
+        let points: Vec<_> = sum.data_points.iter().map(|it| (it.attributes.clone(), it.as_double)).collect();
+        let of = |number| vec![KeyValue::new("neurogc.gpu.device", AttributeValue::Integer(number))];
+        assert_eq!(points, [(of(0), Some(5.0)), (of(2), Some(7.0))]);
+        assert!(!sum.is_monotonic);
     }
 
     #[test]

@@ -159,9 +159,9 @@ impl Metric {
 
 /// The value of an attribute of OpenTelemetry.
 #[derive(Clone, Copy, Debug)]
-pub enum Attribute {
+pub enum Attribute<'t> {
     /// A text.
-    Text(&'static str),
+    Text(&'t str),
     /// A whole number.
     Integer(u32),
 }
@@ -174,7 +174,9 @@ pub struct Otlp {
     /// Its unit, as OpenTelemetry writes units.
     pub unit: &'static str,
     /// What tells its points apart.
-    pub attribute: Option<(&'static str, Attribute)>,
+    pub attribute: Option<(&'static str, Attribute<'static>)>,
+    /// The key for the label that tells several values of one figure apart.
+    pub label: Option<&'static str>,
 }
 
 /// One figure of the status report.
@@ -304,7 +306,7 @@ impl Figure {
 
     /// Its name and unit for OpenTelemetry.
     pub(super) const fn otlp(self, name: &'static str, unit: &'static str) -> Self {
-        Self { otlp: Some(Otlp { name, unit, attribute: None }), ..self }
+        Self { otlp: Some(Otlp { name, unit, attribute: None, label: None }), ..self }
     }
 
     /// Its part of a metric for OpenTelemetry.
@@ -313,9 +315,14 @@ impl Figure {
         name: &'static str,
         unit: &'static str,
         key: &'static str,
-        value: Attribute,
+        value: Attribute<'static>,
     ) -> Self {
-        Self { otlp: Some(Otlp { name, unit, attribute: Some((key, value)) }), ..self }
+        Self { otlp: Some(Otlp { name, unit, attribute: Some((key, value)), label: None }), ..self }
+    }
+
+    /// Its name and unit for OpenTelemetry, and the key of what tells its values apart.
+    pub(super) const fn otlp_each(self, name: &'static str, unit: &'static str, key: &'static str) -> Self {
+        Self { otlp: Some(Otlp { name, unit, attribute: None, label: Some(key) }), ..self }
     }
 
     /// Prometheus gets it as this label of `neurogc_process_info`.

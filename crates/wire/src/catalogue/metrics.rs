@@ -107,9 +107,15 @@ pub struct OtlpMetric {
 
 impl OtlpMetric {
     /// All its values, each with what tells it apart.
-    pub fn read(&self, sample: &Sample, mut to: impl FnMut(f64, Option<(&'static str, Attribute)>)) {
+    pub fn read(&self, sample: &Sample, mut to: impl FnMut(f64, Option<(&'static str, Attribute<'_>)>)) {
         for figure in &self.figures {
-            if let Some(value) = (figure.read)(sample) {
+            if let (Some((_, each)), Some(key)) = (figure.each, figure.otlp.and_then(|it| it.label)) {
+                each(sample, &mut |labels, value| {
+                    // A label is a text; a number is told as one.
+                    let told = |text| str::parse(text).map_or(Attribute::Text(text), Attribute::Integer);
+                    to(value * figure.unit.to_base(), labels.first().map(|(_, text)| (key, told(*text))));
+                });
+            } else if let Some(value) = (figure.read)(sample) {
                 to(value * figure.unit.to_base(), figure.otlp.and_then(|it| it.attribute));
             }
         }
@@ -163,5 +169,79 @@ mod tests {
         assert_eq!(form("process.memory.usage"), Some(Form::UpDownCounter));
         assert_eq!(form("process.cpu.utilization"), Some(Form::Gauge));
         assert_eq!(form("process.uptime"), Some(Form::Gauge));
+    }
+
+    /// Two devices, of which every figure has another value.
+    fn with_two_gpus() -> Sample {
+        let mut sample = Sample::default();
+        let device = |device: u32| crate::gpu::GpuDevice {
+            device,
+            allocated_bytes: 1,
+            peak_bytes: 2,
+            reserved_bytes: 3,
+            active_bytes: 4,
+            inactive_bytes: 5,
+            blocks: 6,
+            retries: 7,
+            ooms: 8,
+            card_bytes: 9,
+            card_free_bytes: 10 + u64::from(device),
+        };
+        sample.status.gpu = crate::gpu::Gpu {
+            steps: 11,
+            pinned_bytes: Some(12),
+            ooms: 13,
+            ooms_handled: 14,
+            devices: vec![device(0), device(3)],
+            ..crate::gpu::Gpu::default()
+        };
+        sample
+    }
+
+    #[test]
+    fn every_figure_of_gpus_has_its_name_in_prometheus_and_in_opentelemetry() {
+        let own = |figure: &&&Figure| {
+            let is_number = matches!(figure.kind, FigureKind::Counter | FigureKind::Gauge(_) | FigureKind::Largest);
+            let is_moment = figure.path.starts_with("gpu.recent") || figure.path == "gpu.at_s";
+            figure.path.starts_with("gpu.") && is_number && !is_moment && figure.path != "gpu.devices[].device"
+        };
+        let all: Vec<_> = figures().collect();
+        // What is there for each device is not told as a sum, too.
+        let sums = ["gpu.allocated_bytes", "gpu.reserved_bytes", "gpu.inactive_bytes"];
+        for figure in all.iter().filter(own).filter(|figure| !sums.contains(&figure.path)) {
+            assert!(figure.prometheus.is_some() && figure.otlp.is_some(), "{} has no name", figure.path);
+        }
+        assert_eq!(all.iter().filter(own).count(), 17);
+    }
+
+    #[test]
+    fn both_ways_tell_the_same_of_every_device() {
+        let sample = with_two_gpus();
+        let mut told: Vec<(Option<u32>, u64)> = Vec::new();
+        for metric in otlp().iter().filter(|metric| metric.name.starts_with("neurogc.gpu.")) {
+            metric.read(&sample, |value, attribute| {
+                let device = attribute.map(|it| match it {
+                    ("neurogc.gpu.device", Attribute::Integer(number)) => number,
+                    other => panic!("{other:?} of {}", metric.name),
+                });
+                told.push((device, value as u64));
+            });
+        }
+        let mut scraped: Vec<(Option<u32>, u64)> = Vec::new();
+        for metric in prometheus().iter().filter(|metric| metric.name.starts_with("neurogc_gpu_")) {
+            metric.read(&sample, &mut |labels, value| {
+                scraped.push((labels.first().and_then(|(_, number)| number.parse().ok()), value as u64));
+            });
+        }
+        told.sort_unstable();
+        scraped.sort_unstable();
+        let of = |device: u32| (1..=9).chain([10 + u64::from(device)]).map(move |value| (Some(device), value));
+        let process = (11..=14).map(|value| (None, value));
+        assert_eq!(told, process.chain(of(0)).chain(of(3)).collect::<Vec<_>>());
+        assert_eq!(scraped, told);
+        // A process without a GPU has no values of devices.
+        for metric in otlp().iter().filter(|metric| metric.name.starts_with("neurogc.gpu.memory")) {
+            metric.read(&Sample::default(), |value, _| panic!("{value} of {}", metric.name));
+        }
     }
 }

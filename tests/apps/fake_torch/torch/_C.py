@@ -9,7 +9,8 @@ class Card:
     def __init__(self, total):
         self.total = total
         self.segments, self.blocks = [], {}
-        self.peak = self.retries = self.ooms = self.asked = 0
+        self.peak = self.retries = self.ooms = self.asked = self.snapshots = 0
+        self.history = False
         self.next = 0x7F0000000000
         self.observers = []
 
@@ -102,11 +103,16 @@ def _cuda_isCurrentStreamCapturing():
     return False
 
 
+def _cuda_isHistoryEnabled():
+    return card.history
+
+
 def _cuda_getMemoryFraction(device):
     return 1.0
 
 
 def _cuda_memorySnapshot(pool):
+    card.snapshots += 1
     return {"segments": card.segments}
 
 
