@@ -11,6 +11,7 @@ import { parseArgs } from "node:util";
 import { WebSocketServer } from "ws";
 import { census, course, leaks } from "./census.mjs";
 import * as heaps from "./heaps.mjs";
+import * as snapshot from "./snapshot.mjs";
 import { sites } from "./sites.mjs";
 import { EMPTY, POLICIES, SERIES, events, fold, processes, services, values } from "./data.mjs";
 
@@ -260,6 +261,12 @@ function play(id, rest, query) {
   return { id, name: entry.name, kind: "trace", process: { pid, command, python, neurogc, policy }, from_ms: life[0], to_ms: life[1], damage: [] };
 }
 
+function read(body) {
+  const found = snapshot.told(body);
+  if (!found) throw new Refused(400, "bad_request", "this is no snapshot of PyTorch's allocator");
+  return found;
+}
+
 function opened(method, id, rest, query) {
   const dump = heaps.find(id);
   if (!dump) throw new Refused(404, "not_found", "there is no such heap dump; GET /api/v1/heaps lists them");
@@ -299,6 +306,7 @@ async function answer(request, url) {
   if (what === "series") return { series: SERIES };
   if (what === "policies") return { policies: POLICIES };
   if (what === "compare") return compare(query);
+  if (what === "gpu") return read(body);
   if (what === "recordings" && request.method === "POST") return keep(query.get("name"), body, true);
   if (what === "recordings" && request.method === "DELETE") return void recordings.splice(recordings.indexOf(recording(id)), 1);
   if (what === "recordings") return id ? play(id, rest, query) : { recordings: recordings.map((each) => each.entry) };

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod gpu;
 mod heap;
 mod mend;
 
@@ -12,6 +13,8 @@ use neurogc_wire::status::Cause;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{self, BlockWriter, Header, OrderKind, Place, Record};
 
+pub use gpu::check_gpu;
+use gpu::gpu_seeds;
 pub use heap::check_heap;
 use heap::heap_seeds;
 pub use mend::put_right;
@@ -27,8 +30,9 @@ pub struct FuzzTarget {
 }
 
 /// All readers.
-pub const TARGETS: [FuzzTarget; 4] = [
+pub const TARGETS: [FuzzTarget; 5] = [
     FuzzTarget { name: "control", check: check_control, seeds: control_seeds },
+    FuzzTarget { name: "gpu", check: check_gpu, seeds: gpu_seeds },
     FuzzTarget { name: "heap", check: check_heap, seeds: heap_seeds },
     FuzzTarget { name: "report", check: check_report, seeds: report_seeds },
     FuzzTarget { name: "trace", check: check_trace, seeds: trace_seeds },

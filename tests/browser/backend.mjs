@@ -153,6 +153,15 @@ export class Backend {
     await fetch(`${this.base}/api/v1/processes/${this.with}/policy`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ policy }) });
   }
 
+  /** Starts a training loop on a made-up card; real hubs only. Gives its id, and what ends it. */
+  async training() {
+    const words = ["run", "--policy", "observe", "--", this.python, join(here, "training.py")];
+    const env = { ...process.env, PYTHONPATH: join(here, "../apps/fake_torch") };
+    const program = spawn(this.command, words, { cwd: this.#home, env, stdio: ["ignore", "ignore", "inherit"] });
+    this.#services.push(program);
+    return { id: await this.#seen(program.pid), end: () => end(program) };
+  }
+
   /** Ends the process without NeuroGC's conductor, and returns its id. */
   async finish() {
     if (!this.real) return (await this.get("processes", { gone: "true" })).processes.find((process) => process.state === "gone").id;

@@ -3,7 +3,7 @@
     python tests/gpu/check.py [--out FOLDER] [PART…]
 
 It needs PyTorch with CUDA and the built agent (`make build`), and takes some minutes on an H200. PART is one of models, leaks,
-healthy, ooms, cost; all if none is named. It prints a report, writes it to FOLDER (bench/results if it is not named) as gpu.json and
+healthy, ooms, files, cost; all if none is named. It prints a report, writes it to FOLDER (bench/results if it is not named) as gpu.json and
 gpu.md, and fails if something is not as it should be. On a machine without a GPU it says so.
 """
 
@@ -229,6 +229,56 @@ def role_oom(kind, number):
     torch.empty((200 + 20 * number) * unit, dtype=torch.uint8, device="cuda")
 
 
+# Snapshot files.
+
+
+def files():
+    """Real files, with and without history, against what PyTorch itself says at the same moment."""
+    command = os.environ.get("NEUROGC_BIN") or str(ROOT / "target" / "fast" / "neurogc")
+
+    def one(history):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "snapshot.pickle"
+            told = observed("file", path, history, agent=False)
+            if "error" in told:
+                return {"name": history, "ok": False, **told}
+            done = subprocess.run([command, "gpu", "show", path, "--json"], capture_output=True, text=True, timeout=60)
+            size = path.stat().st_size
+        if done.returncode:
+            return {"name": history, "ok": False, "error": done.stderr[-800:]}
+        report = json.loads(done.stdout)
+        device, past = report["devices"][0], (report["history"] or [None])[0]
+        same = [device[name] == told[name] for name in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")]
+        ok = report["complete"] and not report["remarks"] and all(same) and bool(past) == (history == "all")
+        if past:
+            ok = ok and past["end_bytes"] == told["requested_bytes"] and any("check.py" in line["site"] for line in report["sites"])
+        return {"name": history, "ok": ok, "file_bytes": size, "told": told, "device": device, "events": past and past["events"]}
+
+    return [one("all"), one("none")]
+
+
+def role_file(path, history):
+    """Trains for some steps and writes a snapshot."""
+    import torch
+
+    if history == "all":
+        torch.cuda.memory._record_memory_history()
+    model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(6))).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    kept = []
+    for _ in range(50):
+        loss = model(torch.randn(64, 512, device="cuda")).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        kept.append(loss.detach())
+    torch.cuda.synchronize()
+    stats = torch.cuda.memory_stats()
+    torch.cuda.memory._dump_snapshot(path)
+    names = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
+    print(json.dumps({name: stats[f"{name}.all.current"] for name in names}))
+
+
 # What it costs.
 
 
@@ -304,8 +354,8 @@ def role_pairs():
     print(json.dumps({**told, "read_us": read, "hook_us": statistics.median(hook)}))
 
 
-ROLES = {"model": role_model, "loop": role_loop, "oom": role_oom, "steps": role_steps, "pairs": role_pairs}
-PARTS = {"models": models, "leaks": leaks, "healthy": healthy, "ooms": ooms, "cost": cost}
+ROLES = {"model": role_model, "loop": role_loop, "oom": role_oom, "file": role_file, "steps": role_steps, "pairs": role_pairs}
+PARTS = {"models": models, "leaks": leaks, "healthy": healthy, "ooms": ooms, "files": files, "cost": cost}
 
 
 def written(report):
@@ -340,6 +390,10 @@ def written(report):
         for kind in ("genuine", "fragmented"):
             rows = [row for row in report["ooms"] if row["name"].startswith(kind)]
             lines.append(f"| {kind} | {sum(row['ok'] for row in rows)} of {len(rows)} |")
+    if "files" in report:
+        lines += ["", "| snapshot file | bytes | events | as PyTorch says |", "|---|---|---|---|"]
+        for row in report["files"]:
+            lines.append(f"| history {row['name']} | {row.get('file_bytes')} | {row.get('events')} | {'yes' if row['ok'] else 'NO'} |")
     if "cost" in report:
         lines += ["", "| step time | pairs | on ms | off ms | median of ratios |", "|---|---|---|---|---|"]
         for row in report["cost"]:

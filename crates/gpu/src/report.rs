@@ -158,7 +158,9 @@ pub(crate) fn of(file_bytes: usize, file: &Pickle, snapshot: &Snapshot<'_>) -> G
 fn remarks(file_bytes: usize, file: &Pickle, snapshot: &Snapshot<'_>) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(error) = &file.error {
-        remarks.push(format!("Not all of the file ({file_bytes} bytes) could be read: {error}. This is what comes before."));
+        remarks.push(format!(
+            "Not all of the file ({file_bytes} bytes) could be read: {error}. This is what comes before."
+        ));
     }
     if snapshot.unreadable > 0 {
         remarks.push(format!("{} segments or blocks could not be read and are left out.", snapshot.unreadable));
@@ -240,7 +242,8 @@ pub(crate) fn by_site(sizes: impl Iterator<Item = (u32, u64)>, stacks: &Stacks<'
         let (bytes, blocks) = sums.entry(stack).or_default();
         (*bytes, *blocks) = (bytes.saturating_add(size), *blocks + 1);
     }
-    let mut rows: Vec<(u32, u64, u64)> = sums.into_iter().map(|(stack, (bytes, blocks))| (stack, bytes, blocks)).collect();
+    let mut rows: Vec<(u32, u64, u64)> =
+        sums.into_iter().map(|(stack, (bytes, blocks))| (stack, bytes, blocks)).collect();
     // Equal sums are in the order of the file.
     rows.sort_by_key(|(stack, bytes, _)| (std::cmp::Reverse(*bytes), *stack));
     rows.truncate(most);

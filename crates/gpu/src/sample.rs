@@ -148,7 +148,8 @@ pub fn snapshot(segments: Vec<Plain>, traces: Vec<Plain>) -> Plain {
 pub fn training() -> Plain {
     const BASE: u64 = 0x7f00_0000_0000;
     let linear = ("/venv/site-packages/torch/nn/modules/linear.py", 134, "forward");
-    let weights = frames(&[("/venv/site-packages/torch/nn/modules/linear.py", 109, "__init__"), ("/srv/train.py", 12, "build")]);
+    let weights =
+        frames(&[("/venv/site-packages/torch/nn/modules/linear.py", 109, "__init__"), ("/srv/train.py", 12, "build")]);
     let kept = frames(&[linear, ("/srv/train.py", 40, "step"), ("/srv/train.py", 61, "main")]);
     let batch = frames(&[("/srv/data.py", 7, "load"), ("/srv/train.py", 60, "main")]);
     let none = || Plain::List(Vec::new());

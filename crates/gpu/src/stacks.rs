@@ -69,8 +69,36 @@ impl<'p> Stacks<'p> {
     }
 }
 
-/// The first frame that is no part of PyTorch or of another installed package; otherwise the innermost.
+/// Where code is that the program has not written itself: installed packages, Python's library, PyTorch's own source, generated code.
+const NOT_OWN: [&str; 6] =
+    ["/site-packages/", "/dist-packages/", "/lib/python3.", "/pytorch/torch/", "<frozen ", "<eval_with_key>"];
+
+/// The first frame of the program's own code; otherwise the innermost.
 pub(crate) fn own_frame(frames: &[String]) -> Option<&String> {
-    let installed = |frame: &&String| ["/site-packages/", "/dist-packages/", "/torch/"].iter().any(|it| frame.contains(it));
-    frames.iter().find(|frame| !installed(frame) && !frame.starts_with('<')).or_else(|| frames.first())
+    let is_own = |frame: &&String| !NOT_OWN.iter().any(|part| frame.contains(part));
+    frames.iter().find(is_own).or_else(|| frames.first())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_program_is_the_first_of_its_own_code() {
+        let check = |frames: &[&str], expected: usize| {
+            let frames: Vec<_> = frames.iter().map(ToString::to_string).collect();
+            assert_eq!(own_frame(&frames), frames.get(expected));
+        };
+        check(
+            &[
+                "/v/lib/python3.12/site-packages/torch/x.py:1 in f",
+                "<eval_with_key>.3:2 in forward",
+                "/srv/a.py:3 in main",
+            ],
+            2,
+        );
+        check(&["<ipython-input-3-ab>:1 in <module>", "/srv/a.py:3 in main"], 0);
+        check(&["/usr/lib/python3.12/contextlib.py:5 in inner"], 0);
+        check(&[], 0);
+    }
 }

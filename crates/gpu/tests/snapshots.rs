@@ -23,7 +23,10 @@ fn a_training_loop_is_told_by_device_stream_site_and_event() {
     assert_eq!((first.inactive_bytes, first.cached_bytes, first.requested_bytes), (42 * MIB, 0, 40 * MIB - 100));
     assert_eq!((first.free_blocks, first.largest_free_bytes), (7, 18 * MIB));
     assert!((first.fragmentation - 24.0 / 42.0).abs() < 1e-9);
-    assert_eq!(first.streams.iter().map(|it| (it.stream, it.allocated_bytes)).collect::<Vec<_>>(), [(0, 40 * MIB), (0x5566_7788, 0)]);
+    assert_eq!(
+        first.streams.iter().map(|it| (it.stream, it.allocated_bytes)).collect::<Vec<_>>(),
+        [(0, 40 * MIB), (0x5566_7788, 0)]
+    );
     assert_eq!((second.device, second.cached_bytes, second.inactive_bytes), (1, 2 * MIB, 0));
     // Frames of installed packages are not where the program asked.
     let site = &report.sites[0];
@@ -37,7 +40,10 @@ fn a_training_loop_is_told_by_device_stream_site_and_event() {
     assert!(history.anchored && (history.seconds - 0.07).abs() < 1e-9);
     assert_eq!((history.course.len(), history.course[0].reserved_bytes), (27, 84 * MIB));
     let error = &history.errors[0];
-    assert_eq!((error.asked_bytes, error.device_free_bytes, error.allocated_bytes), (32 * MIB, 5 * MIB, 40 * MIB - 100));
+    assert_eq!(
+        (error.asked_bytes, error.device_free_bytes, error.allocated_bytes),
+        (32 * MIB, 5 * MIB, 40 * MIB - 100)
+    );
     assert_eq!(error.site, "/srv/data.py:7 in load");
     let sums = |sites: &[neurogc_gpu::SiteLine]| sites.iter().map(|it| it.bytes).sum::<u64>();
     assert_eq!((sums(&history.at_peak), sums(&history.at_end)), (27 * MIB, 24 * MIB));
@@ -75,7 +81,11 @@ fn a_file_that_was_cut_off_gives_what_comes_before() {
             assert!(length < 60, "nothing is read of the first {length} bytes");
             continue;
         };
-        assert!(!report.complete && report.remarks[0].contains(&format!("cut off at byte {length}")), "{:?}", report.remarks);
+        assert!(
+            !report.complete && report.remarks[0].contains(&format!("cut off at byte {length}")),
+            "{:?}",
+            report.remarks
+        );
         let now: u64 = report.devices.iter().map(|it| it.blocks).sum();
         assert!(now >= blocks, "more bytes give no less");
         blocks = now;

@@ -34,7 +34,9 @@ mod tests {
     fn nothing_in_a_name_ends_the_element() {
         let report = neurogc_gpu::read(&sample::training().pickle(), ReadLimits::default()).unwrap();
         let page = encode("</script><b>.pickle", &report).unwrap();
-        assert!(page.contains(r#""name":"\u003c/script>\u003cb>.pickle""#) && page.contains("/srv/train.py:40 in step"));
+        assert!(
+            page.contains(r#""name":"\u003c/script>\u003cb>.pickle""#) && page.contains("/srv/train.py:40 in step")
+        );
         assert_eq!((page.matches("</script>").count(), page.matches(MARK).count()), (2, 0));
         let loaded = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!loaded.contains("http://") && !loaded.contains("https://"));

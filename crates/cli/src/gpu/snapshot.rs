@@ -70,7 +70,8 @@ fn of_device(to: &mut String, device: &DeviceMemory) {
         );
     }
     if device.private_bytes > 0 {
-        let _ = writeln!(to, "  {} are of pools of their own, such as those of CUDA graphs", bytes(device.private_bytes));
+        let _ =
+            writeln!(to, "  {} are of pools of their own, such as those of CUDA graphs", bytes(device.private_bytes));
     }
     if device.streams.len() > 1 {
         streams(to, device);
@@ -130,7 +131,13 @@ fn largest(to: &mut String, blocks: &[BlockLine], top: usize, room: Option<usize
     for block in blocks.iter().take(top) {
         let freed = if block.pending { "(freed) " } else { "" };
         let at = format!("{freed}{}", stack(&block.site, &block.frames));
-        table.row([block.device.to_string(), bytes(block.bytes), bytes(block.requested_bytes), block.address.clone(), at]);
+        table.row([
+            block.device.to_string(),
+            bytes(block.bytes),
+            bytes(block.requested_bytes),
+            block.address.clone(),
+            at,
+        ]);
     }
     table.fit_last(2, room, shorten_front);
     to.push_str(&table.render(2));
@@ -159,7 +166,8 @@ fn of_history(to: &mut String, history: &DeviceHistory, top: usize, room: Option
         count(history.segment_allocs),
         count(history.segment_frees)
     );
-    let points: Vec<_> = history.course.iter().map(|point| (point.event as f64, point.allocated_bytes as f64)).collect();
+    let points: Vec<_> =
+        history.course.iter().map(|point| (point.event as f64, point.allocated_bytes as f64)).collect();
     if points.len() > 1 {
         let _ = writeln!(to, "  {}", draw(&points).0);
     }
@@ -175,7 +183,8 @@ fn of_history(to: &mut String, history: &DeviceHistory, top: usize, room: Option
         to.push_str("  What was in use before is not known: these sizes are above it.\n");
     }
     for error in &history.errors {
-        let by = if error.site.is_empty() { String::new() } else { format!(", by {}", stack(&error.site, &error.frames)) };
+        let by =
+            if error.site.is_empty() { String::new() } else { format!(", by {}", stack(&error.site, &error.frames)) };
         let _ = writeln!(
             to,
             "  out of memory at event {}: {} asked for, {} in use, {} free on the card{by}",
@@ -230,7 +239,8 @@ mod tests {
     fn what_is_not_recorded_is_told() {
         let none = || Plain::List(Vec::new());
         let block = sample::block(1 << 30, 1 << 20, 1000, "active_allocated", none());
-        let text = told(&sample::snapshot(vec![sample::segment(0, 0, 1 << 30, 1 << 20, vec![block])], Vec::new()).pickle());
+        let text =
+            told(&sample::snapshot(vec![sample::segment(0, 0, 1 << 30, 1 << 20, vec![block])], Vec::new()).pickle());
         assert!(text.contains("No call stacks are recorded") && text.contains("(not recorded)"), "{text}");
         assert!(told(&sample::snapshot(Vec::new(), Vec::new()).pickle()).contains("has taken no memory"));
     }

@@ -72,7 +72,10 @@ mod tests {
         assert_eq!(long(&[0, 0, 0, 0, 0, 0, 0, 0x80, 0]), i64::MAX);
         assert_eq!((long(&[1; 20]), long(&[0x81; 20])), (i64::MAX, i64::MIN));
         assert_eq!(long(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), -2);
-        assert_eq!((decimal(b"-12L"), decimal(b"99999999999999999999"), decimal(b"x")), (Some(-12), Some(i64::MAX), None));
+        assert_eq!(
+            (decimal(b"-12L"), decimal(b"99999999999999999999"), decimal(b"x")),
+            (Some(-12), Some(i64::MAX), None)
+        );
     }
 
     #[test]

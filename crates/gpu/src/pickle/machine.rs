@@ -443,7 +443,8 @@ mod tests {
                 Value::Opaque(it) => format!("<{}>", values.text(it)),
                 Value::Container(_) => match values.contents(value) {
                     Some(Contents::Dict(pairs)) => {
-                        let pairs = pairs.iter().map(|(key, it)| (of(values, *key, depth - 1), of(values, *it, depth - 1)));
+                        let pairs =
+                            pairs.iter().map(|(key, it)| (of(values, *key, depth - 1), of(values, *it, depth - 1)));
                         format!("{{{}}}", pairs.map(|(key, it)| format!("{key}: {it}")).collect::<Vec<_>>().join(", "))
                     }
                     _ => {
@@ -465,10 +466,7 @@ mod tests {
     #[test]
     fn every_protocol_is_read() {
         let expected = r#"{"a": [1, 2.5, None, true, [1, -70000]], "b": "a"}"#;
-        check(
-            b"(dp0\nVa\np1\n(lp2\nI1\naF2.5\naNaI01\na(I1\nI-70000\ntp3\nasVb\np4\ng1\ns.",
-            expected,
-        );
+        check(b"(dp0\nVa\np1\n(lp2\nI1\naF2.5\naNaI01\na(I1\nI-70000\ntp3\nasVb\np4\ng1\ns.", expected);
         check(
             b"}q\0(X\x01\0\0\0aq\x01]q\x02(K\x01G@\x04\0\0\0\0\0\0NI01\n(K\x01J\x90\xee\xfe\xfftq\x03eX\x01\0\0\0bq\x04h\x01u.",
             expected,
@@ -486,7 +484,10 @@ mod tests {
     #[test]
     fn what_would_be_called_is_named_and_opaque() {
         let pickle = read(b"cposix\nsystem\n(S'touch /tmp/x'\ntR.", MUCH);
-        assert_eq!((shown(&pickle).as_str(), pickle.named.as_slice()), ("<posix.system>", &["posix.system".to_owned()][..]));
+        assert_eq!(
+            (shown(&pickle).as_str(), pickle.named.as_slice()),
+            ("<posix.system>", &["posix.system".to_owned()][..])
+        );
         let pickle = read(b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02id\x85R}b.", MUCH);
         assert_eq!((shown(&pickle).as_str(), pickle.named.len()), ("<posix.system>", 1));
         check(b"\x80\x02ccollections\nOrderedDict\n)R(K\x01K\x02u.", "<collections.OrderedDict>");
@@ -522,7 +523,10 @@ mod tests {
         assert_eq!(error(b"\x80\x02]K\x01s."), "it is damaged at byte 5: a value is missing");
         assert_eq!(error(b"\x80\x02]K\x01\xff."), "byte 5 (0xff) is no instruction of a pickle");
         assert_eq!(error(b"h\x07."), "it is damaged at byte 0: a value is used that was not remembered");
-        assert_eq!(error(b"Nr\xff\xff\xff\x7f."), "it is damaged at byte 1: a value is remembered under a number far ahead of the others");
+        assert_eq!(
+            error(b"Nr\xff\xff\xff\x7f."),
+            "it is damaged at byte 1: a value is remembered under a number far ahead of the others"
+        );
         assert_eq!(error(b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff"), "it is cut off at byte 9");
         assert_eq!(error(b"N(0."), "it is damaged at byte 2: a value is missing");
     }

@@ -20,7 +20,9 @@ pub(super) async fn snapshot(State(app): State<Arc<App>>, request: Request) -> R
     let turn = Arc::clone(&app.reading_snapshot).try_acquire_owned();
     let turn = turn.map_err(|_| ApiError::busy("another snapshot is being read"))?;
     let bytes = to_bytes(request.into_body(), MOST_BYTES).await.map_err(|_| {
-        ApiError::too_large("a snapshot may have 64 MiB here, and must come whole; `neurogc gpu show FILE` reads larger ones")
+        ApiError::too_large(
+            "a snapshot may have 64 MiB here, and must come whole; `neurogc gpu show FILE` reads larger ones",
+        )
     })?;
     blocking(move || {
         // Reading goes on where the browser has gone away; the next one waits for it.

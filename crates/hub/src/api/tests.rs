@@ -402,6 +402,31 @@ async fn a_recording_is_uploaded_drawn_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_snapshot_of_pytorch_is_told_and_not_kept() {
+    const PATH: &str = "/api/v1/gpu/snapshot";
+    let scene = TestHub::new();
+    let bytes = neurogc_gpu::sample::training().pickle();
+    let (status, told) = scene.post(PATH, "application/octet-stream", bytes.clone()).await;
+    assert_eq!((status, &told["complete"], &told["devices"][0]["blocks"]), (StatusCode::OK, &json!(true), &json!(7)));
+    assert_eq!(told["map"]["segments"][0]["blocks"][1]["offset"], 16 << 20);
+    let (_, cut) = scene.post(PATH, "application/octet-stream", bytes[..bytes.len() / 2].to_vec()).await;
+    assert!(cut["remarks"][0].as_str().is_some_and(|it| it.contains("cut off")), "{cut}");
+    check_error(scene.post(PATH, "application/octet-stream", "PK\u{3}\u{4}").await, 400, "bad_request");
+    check_error(scene.post(PATH, "application/octet-stream", vec![b'N'; (64 << 20) + 1]).await, 413, "too_large");
+    let _turn = scene.app.reading_snapshot.try_acquire().unwrap();
+    check_error(scene.post(PATH, "application/octet-stream", bytes.clone()).await, 429, "busy");
+
+    let scene = TestHub::with_token(Some("0123456789abcdef"));
+    let with = async |token: &str| {
+        let request = Request::post(PATH).header("authorization", format!("Bearer {token}"));
+        scene.send(request.body(Body::from(bytes.clone())).unwrap()).await
+    };
+    check_error(with("read-0123456789abcdef").await, 403, "forbidden");
+    check_error(with("wrong").await, 401, "unauthorized");
+    assert_eq!(with("0123456789abcdef").await.0, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn without_the_token_there_are_no_data() {
     let scene = TestHub::with_token(Some("0123456789abcdef"));
     for path in ["/api/v1/hub", "/api/v1/processes", "/metrics", "/api/v1/live"] {

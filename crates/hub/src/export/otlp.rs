@@ -320,7 +320,8 @@ mod tests {
             all.into_iter().find(|metric| metric.name == "neurogc.gpu.memory.allocated")
         };
         assert_eq!(has(&sample), None, "nothing is sent where there is nothing");
-        let device = |device, allocated_bytes| neurogc_wire::gpu::GpuDevice { device, allocated_bytes, ..Default::default() };
+        let device =
+            |device, allocated_bytes| neurogc_wire::gpu::GpuDevice { device, allocated_bytes, ..Default::default() };
         sample.status.gpu.devices = vec![device(0, 5), device(2, 7)];
         let Some(MetricData::Sum(sum)) = has(&sample).unwrap().data else { panic!("a sum of two points") };
         let points: Vec<_> = sum.data_points.iter().map(|it| (it.attributes.clone(), it.as_double)).collect();

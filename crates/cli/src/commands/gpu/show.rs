@@ -61,7 +61,11 @@ fn read(path: &Path) -> Result<GpuSnapshot, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", path.display()));
     let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
     if size > MOST_BYTES {
-        return Err(failed(&format!("it has {} and at most {} are read", figures::bytes(size), figures::bytes(MOST_BYTES))));
+        return Err(failed(&format!(
+            "it has {} and at most {} are read",
+            figures::bytes(size),
+            figures::bytes(MOST_BYTES)
+        )));
     }
     let bytes = fs::read(path).map_err(|error| failed(&error))?;
     let memory = bytes.len().saturating_mul(TIMES).max(LEAST_MEMORY);
