@@ -16,7 +16,10 @@ pub fn check_gpu(bytes: &[u8]) {
     for device in &report.devices {
         assert!((0.0..=1.0).contains(&device.fragmentation));
         assert!(device.active_bytes >= device.allocated_bytes && device.requested_bytes <= device.allocated_bytes);
-        assert!(device.streams.len() <= 32 && device.largest_free_bytes <= device.inactive_bytes.saturating_add(device.cached_bytes));
+        assert!(
+            device.streams.len() <= 32
+                && device.largest_free_bytes <= device.inactive_bytes.saturating_add(device.cached_bytes)
+        );
     }
     for history in &report.history {
         assert!(history.course.len() <= 601 && history.errors.len() <= 10);

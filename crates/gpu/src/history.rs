@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use crate::report::{SiteLine, by_site};
-use crate::snapshot::{Action, BlockState, Event, Snapshot};
+use crate::snapshot::{AllocatorAction, AllocatorEvent, AllocatorSnapshot, BlockState};
 use crate::stacks::{Stacks, own_frame};
 
 /// Points of a course, and errors and sites that are told.
@@ -106,35 +106,40 @@ struct Live {
 }
 
 impl Follower {
-    fn take(&mut self, event: &Event, stack: u32) {
+    fn take(&mut self, event: &AllocatorEvent, stack: u32) {
         let size = i128::from(event.size);
         match event.action {
-            Action::Alloc => {
+            AllocatorAction::Alloc => {
                 self.levels.allocated += size;
                 self.pending.remove(&event.address);
                 self.live.insert(event.address, Live { size: event.size, stack });
             }
-            Action::FreeRequested => {
+            AllocatorAction::FreeRequested => {
                 self.pending.insert(event.address);
                 self.freed(event);
             }
-            Action::FreeCompleted if !self.pending.remove(&event.address) => self.freed(event),
-            Action::SegmentAlloc => self.levels.reserved += size,
-            Action::SegmentFree => self.levels.reserved -= size,
+            AllocatorAction::FreeCompleted if !self.pending.remove(&event.address) => self.freed(event),
+            AllocatorAction::SegmentAlloc => self.levels.reserved += size,
+            AllocatorAction::SegmentFree => self.levels.reserved -= size,
             _ => {}
         }
         self.lowest.allocated = self.lowest.allocated.min(self.levels.allocated);
         self.lowest.reserved = self.lowest.reserved.min(self.levels.reserved);
     }
 
-    fn freed(&mut self, event: &Event) {
+    fn freed(&mut self, event: &AllocatorEvent) {
         self.levels.allocated -= i128::from(event.size);
         self.live.remove(&event.address);
     }
 }
 
 /// The history of a device. `is_whole` says that no event at the end is missing, so that the end is the snapshot.
-pub(crate) fn of(snapshot: &Snapshot<'_>, device: u32, is_whole: bool, stacks: &mut Stacks<'_>) -> DeviceHistory {
+pub(crate) fn of(
+    snapshot: &AllocatorSnapshot<'_>,
+    device: u32,
+    is_whole: bool,
+    stacks: &mut Stacks<'_>,
+) -> DeviceHistory {
     let mut told = DeviceHistory { device, anchored: is_whole, ..DeviceHistory::default() };
     let base = base(snapshot, device, is_whole);
     let above = |from: i128, by: i128| u64::try_from((from + by).max(0)).unwrap_or(u64::MAX);
@@ -151,15 +156,17 @@ pub(crate) fn of(snapshot: &Snapshot<'_>, device: u32, is_whole: bool, stacks: &
             first_us = if first_us == 0 { event.time_us } else { first_us };
             last_us = event.time_us.max(last_us);
         }
-        let stack = if event.action == Action::Alloc { stacks.number(event.frames) } else { 0 };
+        let stack = if event.action == AllocatorAction::Alloc { stacks.number(event.frames) } else { 0 };
         let before = follower.levels.allocated;
         follower.take(&event, stack);
         match event.action {
-            Action::Alloc => told.allocs += 1,
-            Action::FreeRequested | Action::FreeCompleted if follower.levels.allocated != before => told.frees += 1,
-            Action::SegmentAlloc => told.segment_allocs += 1,
-            Action::SegmentFree => told.segment_frees += 1,
-            Action::OutOfMemory => told.ooms += 1,
+            AllocatorAction::Alloc => told.allocs += 1,
+            AllocatorAction::FreeRequested | AllocatorAction::FreeCompleted if follower.levels.allocated != before => {
+                told.frees += 1
+            }
+            AllocatorAction::SegmentAlloc => told.segment_allocs += 1,
+            AllocatorAction::SegmentFree => told.segment_frees += 1,
+            AllocatorAction::OutOfMemory => told.ooms += 1,
             _ => {}
         }
         let now = CoursePoint {
@@ -171,7 +178,7 @@ pub(crate) fn of(snapshot: &Snapshot<'_>, device: u32, is_whole: bool, stacks: &
         if now.allocated_bytes > told.peak_bytes {
             (told.peak_bytes, told.peak_event) = (now.allocated_bytes, now.event);
         }
-        if event.action == Action::OutOfMemory && told.errors.len() < OOMS {
+        if event.action == AllocatorAction::OutOfMemory && told.errors.len() < OOMS {
             let number = stacks.number(event.frames);
             let frames = stacks.frames(number).to_vec();
             told.errors.push(OutOfMemory {
@@ -200,7 +207,7 @@ pub(crate) fn of(snapshot: &Snapshot<'_>, device: u32, is_whole: bool, stacks: &
     told.at_end = sites(&follower.live, stacks);
     let mut until_peak = Follower::default();
     for event in snapshot.events(device).take(usize::try_from(told.peak_event).unwrap_or(0)) {
-        let stack = if event.action == Action::Alloc { stacks.number(event.frames) } else { 0 };
+        let stack = if event.action == AllocatorAction::Alloc { stacks.number(event.frames) } else { 0 };
         until_peak.take(&event, stack);
     }
     told.at_peak = sites(&until_peak.live, stacks);
@@ -208,7 +215,7 @@ pub(crate) fn of(snapshot: &Snapshot<'_>, device: u32, is_whole: bool, stacks: &
 }
 
 /// What was in use and reserved before the first event.
-fn base(snapshot: &Snapshot<'_>, device: u32, is_whole: bool) -> Levels {
+fn base(snapshot: &AllocatorSnapshot<'_>, device: u32, is_whole: bool) -> Levels {
     let mut follower = Follower::default();
     snapshot.events(device).for_each(|event| follower.take(&event, 0));
     let least = Levels { allocated: -follower.lowest.allocated, reserved: -follower.lowest.reserved };

@@ -39,6 +39,6 @@ impl Default for ReadLimits {
 /// If it is no snapshot, or nothing of one can be read.
 pub fn read(bytes: &[u8], limits: ReadLimits) -> Result<GpuSnapshot, SnapshotError> {
     let file = pickle::read(bytes, limits.memory);
-    let snapshot = snapshot::Snapshot::find(bytes, &file)?;
+    let snapshot = snapshot::AllocatorSnapshot::find(bytes, &file)?;
     Ok(report::of(bytes.len(), &file, &snapshot))
 }

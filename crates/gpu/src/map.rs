@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::snapshot::{Block, BlockState, Segment, Snapshot};
+use crate::snapshot::{AllocatorSnapshot, BlockState, GpuBlock, Segment};
 use crate::stacks::{NO_STACK, Stacks};
 
 /// Segments and blocks that are drawn.
@@ -54,7 +54,7 @@ pub struct MapBlock {
     pub stack: Option<u32>,
 }
 
-pub(crate) fn of(snapshot: &Snapshot<'_>, stacks: &mut Stacks<'_>) -> SegmentMap {
+pub(crate) fn of(snapshot: &AllocatorSnapshot<'_>, stacks: &mut Stacks<'_>) -> SegmentMap {
     let mut by_size: Vec<&Segment> = snapshot.segments.iter().collect();
     by_size.sort_by_key(|segment| std::cmp::Reverse(segment.size));
     let (shown, rest) = by_size.split_at(by_size.len().min(SEGMENTS));
@@ -92,7 +92,7 @@ pub(crate) fn of(snapshot: &Snapshot<'_>, stacks: &mut Stacks<'_>) -> SegmentMap
 }
 
 /// The blocks of a segment; those below a size are put together with neighbours that are, too.
-fn merged(segment: &Segment, least: u64, mut stack: impl FnMut(&Block) -> Option<u32>) -> Vec<MapBlock> {
+fn merged(segment: &Segment, least: u64, mut stack: impl FnMut(&GpuBlock) -> Option<u32>) -> Vec<MapBlock> {
     let mut found: Vec<MapBlock> = Vec::new();
     let mut is_open = false;
     for block in &segment.blocks {

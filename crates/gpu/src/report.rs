@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::history::{self, DeviceHistory};
 use crate::map::{self, SegmentMap};
 use crate::pickle::Pickle;
-use crate::snapshot::{Block, BlockState, Segment, Snapshot};
+use crate::snapshot::{AllocatorSnapshot, BlockState, GpuBlock, Segment};
 use crate::stacks::{NO_STACK, Stacks, own_frame};
 
 /// Sites and blocks in a report, and streams of a device.
@@ -131,9 +131,9 @@ pub struct BlockLine {
     pub frames: Vec<String>,
 }
 
-pub(crate) fn of(file_bytes: usize, file: &Pickle, snapshot: &Snapshot<'_>) -> GpuSnapshot {
+pub(crate) fn of(file_bytes: usize, file: &Pickle, snapshot: &AllocatorSnapshot<'_>) -> GpuSnapshot {
     let mut stacks = Stacks::new(&file.values);
-    let active = |block: &&Block| block.state == BlockState::Allocated;
+    let active = |block: &&GpuBlock| block.state == BlockState::Allocated;
     let in_use: Vec<(u32, u64)> = {
         let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks).filter(active);
         blocks.map(|block| (stacks.number(block.frames), block.size)).collect()
@@ -155,7 +155,7 @@ pub(crate) fn of(file_bytes: usize, file: &Pickle, snapshot: &Snapshot<'_>) -> G
     }
 }
 
-fn remarks(file_bytes: usize, file: &Pickle, snapshot: &Snapshot<'_>) -> Vec<String> {
+fn remarks(file_bytes: usize, file: &Pickle, snapshot: &AllocatorSnapshot<'_>) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(error) = &file.error {
         remarks.push(format!(
@@ -177,7 +177,7 @@ fn remarks(file_bytes: usize, file: &Pickle, snapshot: &Snapshot<'_>) -> Vec<Str
     remarks
 }
 
-fn devices(snapshot: &Snapshot<'_>) -> Vec<DeviceMemory> {
+fn devices(snapshot: &AllocatorSnapshot<'_>) -> Vec<DeviceMemory> {
     let mut found: BTreeMap<u32, (DeviceMemory, BTreeMap<u64, StreamMemory>)> = BTreeMap::new();
     for segment in &snapshot.segments {
         let (device, streams) = found.entry(segment.device).or_default();
@@ -258,11 +258,11 @@ pub(crate) fn by_site(sizes: impl Iterator<Item = (u32, u64)>, stacks: &Stacks<'
     rows.into_iter().map(line).collect()
 }
 
-fn largest(snapshot: &Snapshot<'_>, stacks: &mut Stacks<'_>) -> Vec<BlockLine> {
+fn largest(snapshot: &AllocatorSnapshot<'_>, stacks: &mut Stacks<'_>) -> Vec<BlockLine> {
     let all = snapshot.segments.iter().flat_map(|segment| segment.blocks.iter().map(move |block| (segment, block)));
-    let mut rows: Vec<(&Segment, &Block)> = all.filter(|(_, block)| block.state != BlockState::Free).collect();
+    let mut rows: Vec<(&Segment, &GpuBlock)> = all.filter(|(_, block)| block.state != BlockState::Free).collect();
     rows.sort_by_key(|(segment, block)| (std::cmp::Reverse(block.size), segment.device, block.address));
-    let line = |(segment, block): &(&Segment, &Block)| {
+    let line = |(segment, block): &(&Segment, &GpuBlock)| {
         let number = stacks.number(block.frames);
         let frames = stacks.frames(number).to_vec();
         BlockLine {

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::pickle::{Contents, Pickle, PickleError, Value, Values};
+use crate::pickle::{Pickle, PickleContents, PickleError, PickleValue, PickleValues};
 
 /// Keys of a foreign dict that a message names.
 const NAMED_KEYS: usize = 6;
@@ -31,13 +31,13 @@ pub(crate) enum BlockState {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
+pub(crate) struct GpuBlock {
     pub(crate) address: u64,
     pub(crate) size: u64,
     /// What was asked for; the rest is rounding.
     pub(crate) requested: u64,
     pub(crate) state: BlockState,
-    pub(crate) frames: Value,
+    pub(crate) frames: PickleValue,
 }
 
 /// What the allocator has taken from a device by one call.
@@ -50,7 +50,7 @@ pub(crate) struct Segment {
     pub(crate) is_expandable: bool,
     /// It is of a pool of its own, such as that of a CUDA graph.
     pub(crate) is_private: bool,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<GpuBlock>,
 }
 
 impl Segment {
@@ -67,7 +67,7 @@ impl Segment {
 
 /// What the allocator did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum AllocatorAction {
     Alloc,
     FreeRequested,
     FreeCompleted,
@@ -79,44 +79,44 @@ pub(crate) enum Action {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
-    pub(crate) action: Action,
+pub(crate) struct AllocatorEvent {
+    pub(crate) action: AllocatorAction,
     pub(crate) address: u64,
     pub(crate) size: u64,
     /// What was free on the device at an error.
     pub(crate) device_free: u64,
     /// 0 where it is not recorded.
     pub(crate) time_us: u64,
-    pub(crate) frames: Value,
+    pub(crate) frames: PickleValue,
 }
 
 /// A snapshot. Events stay in the pickle and are read one by one: there may be millions.
 #[derive(Debug)]
-pub(crate) struct Snapshot<'p> {
-    pub(crate) values: &'p Values,
+pub(crate) struct AllocatorSnapshot<'p> {
+    pub(crate) values: &'p PickleValues,
     names: Names,
     pub(crate) segments: Vec<Segment>,
     /// The events of each device, by its number.
-    traces: Vec<&'p [Value]>,
+    traces: Vec<&'p [PickleValue]>,
     pub(crate) settings: Vec<(String, String)>,
     /// Segments and blocks that cannot be read.
     pub(crate) unreadable: u64,
 }
 
-impl<'p> Snapshot<'p> {
+impl<'p> AllocatorSnapshot<'p> {
     /// Finds the snapshot in a pickle.
     pub(crate) fn find(bytes: &[u8], file: &'p Pickle) -> Result<Self, SnapshotError> {
         let values = &file.values;
         let names = Names::of(values);
-        let part = |name: &str| field(values, file.root, values.number(name)).unwrap_or(Value::None);
+        let part = |name: &str| field(values, file.root, values.number(name)).unwrap_or(PickleValue::None);
         // `torch.cuda.memory_snapshot()` gives the list of segments alone.
-        let is_segment = |value: Value| field(values, value, names.blocks).is_some();
+        let is_segment = |value: PickleValue| field(values, value, names.blocks).is_some();
         let alone = values.list(file.root).first().is_some_and(|first| is_segment(*first));
         let segments = if alone { file.root } else { part("segments") };
-        if !matches!(values.contents(segments), Some(Contents::List(_))) {
+        if !matches!(values.contents(segments), Some(PickleContents::List(_))) {
             return Err(refusal(bytes, file));
         }
-        let mut snapshot = Snapshot {
+        let mut snapshot = AllocatorSnapshot {
             values,
             names,
             segments: Vec::new(),
@@ -139,25 +139,25 @@ impl<'p> Snapshot<'p> {
     }
 
     /// The events of a device, the oldest first. What cannot be read is left out.
-    pub(crate) fn events(&self, device: u32) -> impl Iterator<Item = Event> + '_ {
+    pub(crate) fn events(&self, device: u32) -> impl Iterator<Item = AllocatorEvent> + '_ {
         let trace = self.traces.get(device as usize).copied().unwrap_or_default();
         trace.iter().filter_map(|value| self.event(*value))
     }
 
-    fn segment(&mut self, value: Value) -> Option<Segment> {
+    fn segment(&mut self, value: PickleValue) -> Option<Segment> {
         let (values, names) = (self.values, self.names);
         let get = |key: Option<u32>| field(values, value, key);
         let number = |key: Option<u32>| get(key).and_then(whole);
         let blocks = get(names.blocks)?;
         let (address, size) = (number(names.address)?, number(names.total_size)?);
-        let pool = values.list(get(names.segment_pool_id).unwrap_or(Value::None));
+        let pool = values.list(get(names.segment_pool_id).unwrap_or(PickleValue::None));
         let mut segment = Segment {
             device: number(names.device).and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
             stream: number(names.stream).unwrap_or(0),
             address,
             size,
-            is_expandable: get(names.is_expandable) == Some(Value::Bool(true)),
-            is_private: pool.iter().any(|it| !matches!(it, Value::Integer(0))),
+            is_expandable: get(names.is_expandable) == Some(PickleValue::Bool(true)),
+            is_private: pool.iter().any(|it| !matches!(it, PickleValue::Integer(0))),
             blocks: Vec::with_capacity(values.list(blocks).len()),
         };
         let mut at = address;
@@ -173,7 +173,7 @@ impl<'p> Snapshot<'p> {
         Some(segment)
     }
 
-    fn block(&self, value: Value, at: u64) -> Option<Block> {
+    fn block(&self, value: PickleValue, at: u64) -> Option<GpuBlock> {
         let names = &self.names;
         let get = |key: Option<u32>| field(self.values, value, key);
         let size = get(names.size).and_then(whole)?;
@@ -187,15 +187,15 @@ impl<'p> Snapshot<'p> {
         // Older versions give neither the address of a block nor what was asked for.
         let address = get(names.address).and_then(whole).unwrap_or(at);
         let requested = get(names.requested_size).and_then(whole).unwrap_or(size).min(size);
-        Some(Block { address, size, requested, state, frames: get(names.frames).unwrap_or(Value::None) })
+        Some(GpuBlock { address, size, requested, state, frames: get(names.frames).unwrap_or(PickleValue::None) })
     }
 
-    fn event(&self, value: Value) -> Option<Event> {
-        let (mut action, mut frames) = (None, Value::None);
+    fn event(&self, value: PickleValue) -> Option<AllocatorEvent> {
+        let (mut action, mut frames) = (None, PickleValue::None);
         let (mut address, mut size, mut device_free, mut time_us) = (0, 0, 0, 0);
         let names = &self.names;
         for (key, value) in self.values.dict(value) {
-            let Value::Text(key) = key else { continue };
+            let PickleValue::Text(key) = key else { continue };
             let number = || whole(*value).unwrap_or(0);
             match Some(*key) {
                 key if key == names.action => action = self.values.said(*value),
@@ -208,16 +208,16 @@ impl<'p> Snapshot<'p> {
             }
         }
         let action = match action? {
-            "alloc" => Action::Alloc,
-            "free_requested" => Action::FreeRequested,
-            "free_completed" | "free" => Action::FreeCompleted,
-            "segment_alloc" | "segment_map" => Action::SegmentAlloc,
-            "segment_free" | "segment_unmap" => Action::SegmentFree,
-            "oom" => Action::OutOfMemory,
-            "snapshot" => Action::Snapshot,
-            _ => Action::Other,
+            "alloc" => AllocatorAction::Alloc,
+            "free_requested" => AllocatorAction::FreeRequested,
+            "free_completed" | "free" => AllocatorAction::FreeCompleted,
+            "segment_alloc" | "segment_map" => AllocatorAction::SegmentAlloc,
+            "segment_free" | "segment_unmap" => AllocatorAction::SegmentFree,
+            "oom" => AllocatorAction::OutOfMemory,
+            "snapshot" => AllocatorAction::Snapshot,
+            _ => AllocatorAction::Other,
         };
-        Some(Event { action, address, size, device_free, time_us, frames })
+        Some(AllocatorEvent { action, address, size, device_free, time_us, frames })
     }
 }
 
@@ -242,7 +242,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(values: &Values) -> Self {
+    fn of(values: &PickleValues) -> Self {
         Self {
             action: values.number("action"),
             addr: values.number("addr"),
@@ -264,25 +264,25 @@ impl Names {
 }
 
 /// The value of a key, which is a text by its number. Of a key that is there twice, the last.
-pub(crate) fn field(values: &Values, dict: Value, key: Option<u32>) -> Option<Value> {
-    let key = Value::Text(key?);
+pub(crate) fn field(values: &PickleValues, dict: PickleValue, key: Option<u32>) -> Option<PickleValue> {
+    let key = PickleValue::Text(key?);
     values.dict(dict).iter().rev().find(|(name, _)| *name == key).map(|(_, value)| *value)
 }
 
 /// A number that is not negative.
-pub(crate) fn whole(value: Value) -> Option<u64> {
+pub(crate) fn whole(value: PickleValue) -> Option<u64> {
     match value {
-        Value::Integer(number) => u64::try_from(number).ok(),
+        PickleValue::Integer(number) => u64::try_from(number).ok(),
         _ => None,
     }
 }
 
-fn settings(values: &Values, all: Value) -> Vec<(String, String)> {
-    let plain = |value: Value| match value {
-        Value::Bool(it) => Some(it.to_string()),
-        Value::Integer(it) => Some(it.to_string()),
-        Value::Float(it) => Some(it.to_string()),
-        Value::Text(it) => Some(values.text(it).chars().take(300).collect()),
+fn settings(values: &PickleValues, all: PickleValue) -> Vec<(String, String)> {
+    let plain = |value: PickleValue| match value {
+        PickleValue::Bool(it) => Some(it.to_string()),
+        PickleValue::Integer(it) => Some(it.to_string()),
+        PickleValue::Float(it) => Some(it.to_string()),
+        PickleValue::Text(it) => Some(values.text(it).chars().take(300).collect()),
         _ => None,
     };
     let pairs = values.dict(all).iter().take(40);
@@ -309,8 +309,10 @@ fn refusal(bytes: &[u8], file: &Pickle) -> SnapshotError {
     let keys = values.dict(file.root).iter().filter_map(|(key, _)| values.said(*key));
     let keys: Vec<_> = keys.take(NAMED_KEYS).map(|key| key.chars().take(40).collect::<String>()).collect();
     SnapshotError::Other(match values.contents(file.root) {
-        Some(Contents::Dict(_)) => format!("it is a dict without a list of segments; its keys are {}", keys.join(", ")),
-        Some(Contents::List(_)) => "it is a list of something else than segments".to_owned(),
+        Some(PickleContents::Dict(_)) => {
+            format!("it is a dict without a list of segments; its keys are {}", keys.join(", "))
+        }
+        Some(PickleContents::List(_)) => "it is a list of something else than segments".to_owned(),
         None => "it is a single value".to_owned(),
     })
 }

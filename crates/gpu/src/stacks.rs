@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::pickle::{Value, Values};
+use crate::pickle::{PickleValue, PickleValues};
 use crate::snapshot::{field, whole};
 
 /// Frames of a stack that are kept, and frames that are looked at.
@@ -18,7 +18,7 @@ pub(crate) const NO_STACK: u32 = 0;
 /// All stacks that were asked for, by number.
 #[derive(Debug)]
 pub(crate) struct Stacks<'p> {
-    values: &'p Values,
+    values: &'p PickleValues,
     keys: [Option<u32>; 3],
     by_list: FxHashMap<u32, u32>,
     by_frames: FxHashMap<Vec<String>, u32>,
@@ -26,15 +26,15 @@ pub(crate) struct Stacks<'p> {
 }
 
 impl<'p> Stacks<'p> {
-    pub(crate) fn new(values: &'p Values) -> Self {
+    pub(crate) fn new(values: &'p PickleValues) -> Self {
         let keys = ["filename", "line", "name"].map(|key| values.number(key));
         let by_frames = FxHashMap::from_iter([(Vec::new(), NO_STACK)]);
         Self { values, keys, by_list: FxHashMap::default(), by_frames, frames: vec![Vec::new()] }
     }
 
     /// The number of a stack. Lists with the same frames have the same.
-    pub(crate) fn number(&mut self, frames: Value) -> u32 {
-        let Value::Container(list) = frames else { return NO_STACK };
+    pub(crate) fn number(&mut self, frames: PickleValue) -> u32 {
+        let PickleValue::Container(list) = frames else { return NO_STACK };
         if let Some(known) = self.by_list.get(&list) {
             return *known;
         }
@@ -53,10 +53,10 @@ impl<'p> Stacks<'p> {
         self.frames.get(number as usize).map_or(&[], |frames| frames)
     }
 
-    fn written(&self, list: Value) -> Vec<String> {
+    fn written(&self, list: PickleValue) -> Vec<String> {
         let (mut python, mut native) = (Vec::new(), Vec::new());
         for frame in self.values.list(list).iter().take(LOOKED_AT) {
-            let [file, line, name] = self.keys.map(|key| field(self.values, *frame, key).unwrap_or(Value::None));
+            let [file, line, name] = self.keys.map(|key| field(self.values, *frame, key).unwrap_or(PickleValue::None));
             let (file, name) = (self.values.said(file).unwrap_or("?"), self.values.said(name).unwrap_or("?"));
             let line = whole(line).unwrap_or(0);
             let is_python = file.ends_with(".py") || file.starts_with('<');

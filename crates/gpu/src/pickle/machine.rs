@@ -1,7 +1,7 @@
 //! The machine that a pickle is a program for, without the instructions that import and call.
 
 use super::fields::{decimal, escaped, float, long, quoted};
-use super::values::{Contents, Value, Values};
+use super::values::{PickleContents, PickleValue, PickleValues};
 use super::{Pickle, PickleError};
 
 /// How far ahead of the others the number of a remembered value may be: writers count from 0 or 1.
@@ -12,8 +12,8 @@ const NAMED: usize = 20;
 const NAME: usize = 200;
 
 /// What a container takes beside its values, with its part of the allocator's.
-const OF_CONTAINER: usize = size_of::<Contents>() + 16;
-const OF_VALUE: usize = size_of::<Value>();
+const OF_CONTAINER: usize = size_of::<PickleContents>() + 16;
+const OF_VALUE: usize = size_of::<PickleValue>();
 
 type Step<T> = Result<T, PickleError>;
 
@@ -24,11 +24,11 @@ pub(super) struct Machine<'b> {
     began: usize,
     limit: usize,
     spent: usize,
-    values: Values,
-    stack: Vec<Value>,
+    values: PickleValues,
+    stack: Vec<PickleValue>,
     /// How high the stack was at each mark.
     marks: Vec<usize>,
-    memo: Vec<Option<Value>>,
+    memo: Vec<Option<PickleValue>>,
     protocol: u8,
     named: Vec<String>,
 }
@@ -41,7 +41,7 @@ impl<'b> Machine<'b> {
             began: 0,
             limit,
             spent: 0,
-            values: Values::default(),
+            values: PickleValues::default(),
             stack: Vec::new(),
             marks: Vec::new(),
             memo: Vec::new(),
@@ -61,7 +61,7 @@ impl<'b> Machine<'b> {
         if error.is_some() {
             self.close();
         }
-        let root = self.stack.first().copied().unwrap_or(Value::None);
+        let root = self.stack.first().copied().unwrap_or(PickleValue::None);
         let rest = if error.is_some() { 0 } else { self.bytes.len() - self.at };
         Pickle { values: self.values, root, error, rest, protocol: self.protocol, named: self.named }
     }
@@ -80,10 +80,10 @@ impl<'b> Machine<'b> {
         }
     }
 
-    fn put(&mut self, container: Value, items: &[Value]) {
+    fn put(&mut self, container: PickleValue, items: &[PickleValue]) {
         match self.values.contents_mut(container) {
-            Some(Contents::List(list)) => list.extend_from_slice(items),
-            Some(Contents::Dict(dict)) => dict.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1]))),
+            Some(PickleContents::List(list)) => list.extend_from_slice(items),
+            Some(PickleContents::Dict(dict)) => dict.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1]))),
             // Items of an object that is not made.
             None => {}
         }
@@ -112,9 +112,9 @@ impl<'b> Machine<'b> {
                 let value = self.top()?;
                 self.push(value)?;
             }
-            b'N' => self.push(Value::None)?,
-            0x88 => self.push(Value::Bool(true))?,
-            0x89 => self.push(Value::Bool(false))?,
+            b'N' => self.push(PickleValue::None)?,
+            0x88 => self.push(PickleValue::Bool(true))?,
+            0x89 => self.push(PickleValue::Bool(false))?,
             b'I' | b'L' | b'J' | b'K' | b'M' | 0x8a | 0x8b | b'F' | b'G' => {
                 let number = self.number(code)?;
                 self.push(number)?;
@@ -123,25 +123,25 @@ impl<'b> Machine<'b> {
             b'B' | b'C' | 0x8e | 0x96 | 0x97 => self.raw(code)?,
             // The buffer that it would make unchangeable is opaque.
             0x98 => drop(self.top()?),
-            b']' | b')' | 0x8f => self.make(Contents::List(Vec::new()))?,
-            b'}' => self.make(Contents::Dict(Vec::new()))?,
+            b']' | b')' | 0x8f => self.make(PickleContents::List(Vec::new()))?,
+            b'}' => self.make(PickleContents::Dict(Vec::new()))?,
             b'l' | b't' | 0x91 => {
                 let items = self.marked()?;
-                self.make(Contents::List(items))?;
+                self.make(PickleContents::List(items))?;
             }
             b'd' => {
                 let items = self.marked()?;
                 self.paired(&items)?;
-                self.make(Contents::Dict(items.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()))?;
+                self.make(PickleContents::Dict(items.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()))?;
             }
             0x85..=0x87 => {
                 let items = self.pop_many(usize::from(code - 0x84))?;
-                self.make(Contents::List(items))?;
+                self.make(PickleContents::List(items))?;
             }
             b'a' | b'e' | 0x90 => {
                 let items = if code == b'a' { self.pop_many(1)? } else { self.marked()? };
                 let list = self.top()?;
-                if let Some(Contents::Dict(_)) = self.values.contents(list) {
+                if let Some(PickleContents::Dict(_)) = self.values.contents(list) {
                     return Err(self.damaged("a dict is appended to"));
                 }
                 self.put(list, &items);
@@ -150,7 +150,7 @@ impl<'b> Machine<'b> {
                 let items = if code == b's' { self.pop_many(2)? } else { self.marked()? };
                 self.paired(&items)?;
                 let dict = self.top()?;
-                if let Some(Contents::List(_)) = self.values.contents(dict) {
+                if let Some(PickleContents::List(_)) = self.values.contents(dict) {
                     return Err(self.damaged("a list gets keys"));
                 }
                 self.put(dict, &items);
@@ -163,33 +163,33 @@ impl<'b> Machine<'b> {
         Ok(true)
     }
 
-    fn number(&mut self, code: u8) -> Step<Value> {
+    fn number(&mut self, code: u8) -> Step<PickleValue> {
         let wrong = "a number cannot be read";
         Ok(match code {
             b'I' => match self.line()? {
-                b"00" => Value::Bool(false),
-                b"01" => Value::Bool(true),
-                line => Value::Integer(decimal(line).ok_or_else(|| self.damaged(wrong))?),
+                b"00" => PickleValue::Bool(false),
+                b"01" => PickleValue::Bool(true),
+                line => PickleValue::Integer(decimal(line).ok_or_else(|| self.damaged(wrong))?),
             },
             b'L' => {
                 let line = self.line()?;
-                Value::Integer(decimal(line).ok_or_else(|| self.damaged(wrong))?)
+                PickleValue::Integer(decimal(line).ok_or_else(|| self.damaged(wrong))?)
             }
             b'F' => {
                 let line = self.line()?;
-                Value::Float(float(line).ok_or_else(|| self.damaged(wrong))?)
+                PickleValue::Float(float(line).ok_or_else(|| self.damaged(wrong))?)
             }
             b'G' => {
                 let mut eight = [0; 8];
                 eight.copy_from_slice(self.take(8)?);
-                Value::Float(f64::from_be_bytes(eight))
+                PickleValue::Float(f64::from_be_bytes(eight))
             }
-            b'J' => Value::Integer(long(self.take(4)?)),
-            b'K' => Value::Integer(i64::from(self.byte()?)),
-            b'M' => Value::Integer(self.length(2)? as i64),
+            b'J' => PickleValue::Integer(long(self.take(4)?)),
+            b'K' => PickleValue::Integer(i64::from(self.byte()?)),
+            b'M' => PickleValue::Integer(self.length(2)? as i64),
             _ => {
                 let length = self.length(if code == 0x8a { 1 } else { 4 })?;
-                Value::Integer(long(self.take(length)?))
+                PickleValue::Integer(long(self.take(length)?))
             }
         })
     }
@@ -213,7 +213,7 @@ impl<'b> Machine<'b> {
                 self.written(&String::from_utf8_lossy(bytes))?
             }
         };
-        self.push(Value::Text(number))
+        self.push(PickleValue::Text(number))
     }
 
     /// Bytes, which nothing here needs.
@@ -225,7 +225,7 @@ impl<'b> Machine<'b> {
             _ => drop(self.sized(8)?),
         }
         let name = self.written("bytes")?;
-        self.push(Value::Opaque(name))
+        self.push(PickleValue::Opaque(name))
     }
 
     fn remember(&mut self, code: u8) -> Step<()> {
@@ -276,7 +276,7 @@ impl<'b> Machine<'b> {
             }
             0x93 => {
                 let parts = self.pop_many(2)?;
-                let said = |part: Value| self.values.said(part).unwrap_or("?").to_owned();
+                let said = |part: PickleValue| self.values.said(part).unwrap_or("?").to_owned();
                 let (module, name) = (said(parts[0]), said(parts[1]));
                 self.note(&module, &name)?
             }
@@ -286,7 +286,7 @@ impl<'b> Machine<'b> {
             }
             b'o' => {
                 let parts = self.marked()?;
-                self.made_by(parts.first().copied().unwrap_or(Value::None))?
+                self.made_by(parts.first().copied().unwrap_or(PickleValue::None))?
             }
             b'P' => {
                 self.line()?;
@@ -301,12 +301,12 @@ impl<'b> Machine<'b> {
                 self.note("copyreg", &format!("extension {number}"))?
             }
         };
-        self.push(Value::Opaque(named))
+        self.push(PickleValue::Opaque(named))
     }
 
-    fn made_by(&mut self, callable: Value) -> Step<u32> {
+    fn made_by(&mut self, callable: PickleValue) -> Step<u32> {
         match callable {
-            Value::Opaque(name) => Ok(name),
+            PickleValue::Opaque(name) => Ok(name),
             _ => self.written("object"),
         }
     }
@@ -325,18 +325,18 @@ impl<'b> Machine<'b> {
         Ok(number)
     }
 
-    fn make(&mut self, contents: Contents) -> Step<()> {
+    fn make(&mut self, contents: PickleContents) -> Step<()> {
         self.spend(OF_CONTAINER)?;
         let value = self.values.add(contents);
         self.push(value)
     }
 
-    fn paired(&self, items: &[Value]) -> Step<()> {
+    fn paired(&self, items: &[PickleValue]) -> Step<()> {
         if items.len() % 2 == 0 { Ok(()) } else { Err(self.damaged("a key has no value")) }
     }
 
     /// Every value on the stack will be in a container, or is one: so it counts once, and is never given back.
-    fn push(&mut self, value: Value) -> Step<()> {
+    fn push(&mut self, value: PickleValue) -> Step<()> {
         self.spend(OF_VALUE)?;
         self.stack.push(value);
         Ok(())
@@ -355,27 +355,27 @@ impl<'b> Machine<'b> {
         self.marks.last().copied().unwrap_or(0)
     }
 
-    fn pop(&mut self) -> Step<Value> {
+    fn pop(&mut self) -> Step<PickleValue> {
         if self.stack.len() <= self.floor() {
             return Err(self.damaged("a value is missing"));
         }
         self.stack.pop().ok_or_else(|| self.damaged("a value is missing"))
     }
 
-    fn pop_many(&mut self, many: usize) -> Step<Vec<Value>> {
+    fn pop_many(&mut self, many: usize) -> Step<Vec<PickleValue>> {
         if self.stack.len() < self.floor() + many {
             return Err(self.damaged("a value is missing"));
         }
         Ok(self.stack.split_off(self.stack.len() - many))
     }
 
-    fn top(&self) -> Step<Value> {
-        let top = self.stack.get(self.floor()..).and_then(<[Value]>::last);
+    fn top(&self) -> Step<PickleValue> {
+        let top = self.stack.get(self.floor()..).and_then(<[PickleValue]>::last);
         top.copied().ok_or_else(|| self.damaged("a value is missing"))
     }
 
     /// Everything above the latest mark, which goes, too.
-    fn marked(&mut self) -> Step<Vec<Value>> {
+    fn marked(&mut self) -> Step<Vec<PickleValue>> {
         let from = self.marks.pop().ok_or_else(|| self.damaged("a mark is missing"))?;
         Ok(self.stack.split_off(from.min(self.stack.len())))
     }
@@ -430,19 +430,19 @@ mod tests {
 
     /// What a pickle gives, written as Python would.
     fn shown(pickle: &Pickle) -> String {
-        fn of(values: &Values, value: Value, depth: usize) -> String {
+        fn of(values: &PickleValues, value: PickleValue, depth: usize) -> String {
             if depth == 0 {
                 return "…".to_owned();
             }
             match value {
-                Value::None => "None".to_owned(),
-                Value::Bool(it) => it.to_string(),
-                Value::Integer(it) => it.to_string(),
-                Value::Float(it) => it.to_string(),
-                Value::Text(it) => format!("{:?}", values.text(it)),
-                Value::Opaque(it) => format!("<{}>", values.text(it)),
-                Value::Container(_) => match values.contents(value) {
-                    Some(Contents::Dict(pairs)) => {
+                PickleValue::None => "None".to_owned(),
+                PickleValue::Bool(it) => it.to_string(),
+                PickleValue::Integer(it) => it.to_string(),
+                PickleValue::Float(it) => it.to_string(),
+                PickleValue::Text(it) => format!("{:?}", values.text(it)),
+                PickleValue::Opaque(it) => format!("<{}>", values.text(it)),
+                PickleValue::Container(_) => match values.contents(value) {
+                    Some(PickleContents::Dict(pairs)) => {
                         let pairs =
                             pairs.iter().map(|(key, it)| (of(values, *key, depth - 1), of(values, *it, depth - 1)));
                         format!("{{{}}}", pairs.map(|(key, it)| format!("{key}: {it}")).collect::<Vec<_>>().join(", "))

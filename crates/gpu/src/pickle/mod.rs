@@ -7,7 +7,7 @@ mod fields;
 mod machine;
 mod values;
 
-pub use values::{Contents, Value, Values};
+pub use values::{PickleContents, PickleValue, PickleValues};
 
 use thiserror::Error;
 
@@ -50,9 +50,9 @@ pub enum PickleError {
 #[derive(Debug)]
 pub struct Pickle {
     /// All values.
-    pub values: Values,
+    pub values: PickleValues,
     /// The value of the whole; where reading ended early, the outermost one that had begun.
-    pub root: Value,
+    pub root: PickleValue,
     /// Why reading ended early, if it did.
     pub error: Option<PickleError>,
     /// Bytes after the end of the pickle.

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 /// A value. Containers may be part of themselves, so that nothing may follow them without a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
+pub enum PickleValue {
     /// `None`.
     None,
     /// `True` or `False`.
@@ -25,25 +25,25 @@ pub enum Value {
 
 /// What a container has.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Contents {
+pub enum PickleContents {
     /// A list, tuple or set.
-    List(Vec<Value>),
+    List(Vec<PickleValue>),
     /// A dict: pairs in their order. A key may be there twice; the last counts.
-    Dict(Vec<(Value, Value)>),
+    Dict(Vec<(PickleValue, PickleValue)>),
 }
 
 /// All texts and containers.
 #[derive(Debug, Default)]
-pub struct Values {
+pub struct PickleValues {
     texts: Vec<Box<str>>,
     numbers: FxHashMap<Box<str>, u32>,
-    containers: Vec<Contents>,
+    containers: Vec<PickleContents>,
 }
 
 /// What a text takes beside its letters, twice: it is a key, too.
 pub(super) const OF_TEXT: usize = 64;
 
-impl Values {
+impl PickleValues {
     /// The number of a text that is there.
     #[must_use]
     pub fn number(&self, text: &str) -> Option<u32> {
@@ -58,43 +58,43 @@ impl Values {
 
     /// What a value says, if it is a text.
     #[must_use]
-    pub fn said(&self, value: Value) -> Option<&str> {
+    pub fn said(&self, value: PickleValue) -> Option<&str> {
         match value {
-            Value::Text(number) => Some(self.text(number)),
+            PickleValue::Text(number) => Some(self.text(number)),
             _ => None,
         }
     }
 
     /// What a list, tuple or set has; nothing for other values.
     #[must_use]
-    pub fn list(&self, value: Value) -> &[Value] {
+    pub fn list(&self, value: PickleValue) -> &[PickleValue] {
         match self.contents(value) {
-            Some(Contents::List(list)) => list,
+            Some(PickleContents::List(list)) => list,
             _ => &[],
         }
     }
 
     /// The pairs of a dict; nothing for other values.
     #[must_use]
-    pub fn dict(&self, value: Value) -> &[(Value, Value)] {
+    pub fn dict(&self, value: PickleValue) -> &[(PickleValue, PickleValue)] {
         match self.contents(value) {
-            Some(Contents::Dict(pairs)) => pairs,
+            Some(PickleContents::Dict(pairs)) => pairs,
             _ => &[],
         }
     }
 
     /// What a container has.
     #[must_use]
-    pub fn contents(&self, value: Value) -> Option<&Contents> {
+    pub fn contents(&self, value: PickleValue) -> Option<&PickleContents> {
         match value {
-            Value::Container(number) => self.containers.get(number as usize),
+            PickleValue::Container(number) => self.containers.get(number as usize),
             _ => None,
         }
     }
 
-    pub(super) fn contents_mut(&mut self, value: Value) -> Option<&mut Contents> {
+    pub(super) fn contents_mut(&mut self, value: PickleValue) -> Option<&mut PickleContents> {
         match value {
-            Value::Container(number) => self.containers.get_mut(number as usize),
+            PickleValue::Container(number) => self.containers.get_mut(number as usize),
             _ => None,
         }
     }
@@ -112,8 +112,8 @@ impl Values {
         }
     }
 
-    pub(super) fn add(&mut self, contents: Contents) -> Value {
+    pub(super) fn add(&mut self, contents: PickleContents) -> PickleValue {
         self.containers.push(contents);
-        Value::Container(self.containers.len() as u32 - 1)
+        PickleValue::Container(self.containers.len() as u32 - 1)
     }
 }
