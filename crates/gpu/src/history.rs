@@ -194,7 +194,7 @@ pub(crate) fn of(
         if point.is_none_or(|it| now.allocated_bytes >= it.allocated_bytes) {
             point = Some(now);
         }
-        if told.events % each == 0 {
+        if told.events.is_multiple_of(each) {
             told.course.extend(point.take());
         }
         told.end_bytes = now.allocated_bytes;

@@ -332,7 +332,7 @@ impl<'b> Machine<'b> {
     }
 
     fn paired(&self, items: &[PickleValue]) -> Step<()> {
-        if items.len() % 2 == 0 { Ok(()) } else { Err(self.damaged("a key has no value")) }
+        if items.len().is_multiple_of(2) { Ok(()) } else { Err(self.damaged("a key has no value")) }
     }
 
     /// Every value on the stack will be in a container, or is one: so it counts once, and is never given back.
