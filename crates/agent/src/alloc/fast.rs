@@ -93,10 +93,10 @@ mod assembly {
         slow_raw_calloc,
         slow_raw_realloc,
         // A block without the mark is not at the beginning of a page, so the word before it can be read.
-        "cmp qword ptr [rsi - 8], 0x1000",
+        "cmp qword ptr [rsi - 8], 0x800",
         "jae {slow}"
     );
-    const _: () = assert!(LARGE == 0x1000);
+    const _: () = assert!(LARGE == 0x800);
 
     #[unsafe(naked)]
     pub(crate) unsafe extern "C" fn raw_free(context: *mut c_void, block: *mut c_void) {
