@@ -54,6 +54,31 @@ def test_heavy_garbage(between):
     assert ours["peak"] <= 1.25 * alone["peak"], (ours, alone)
 
 
+# Each piece of garbage is one list to the collector, and 1 MB to the machine. CPython waits for 700 of them or more.
+FEW = PEAK + """
+for number in range(300):
+    cycle = [b"x" * 1_000_000]
+    cycle.append(cycle)
+    if sys.argv[1] == "busy":
+        sum(range(60_000))
+    else:
+        time.sleep(0.002)
+print(json.dumps({"peak": peak()}))
+"""
+
+
+@pytest.mark.parametrize("how", ["busy", pytest.param("waiting", marks=pytest.mark.twice)])
+def test_heavy_garbage_of_few_objects_is_collected_by_its_bytes(how):
+    ours, alone = beside_stock(FEW, how, within=60)
+    assert alone["peak"] > 300_000_000, "CPython has collected it: this test says nothing"
+    assert ours["peak"] < 0.5 * alone["peak"], (ours, alone)
+
+
+def test_without_sampling_few_objects_wait_for_cpython():
+    with Running(FEW, "busy", NEUROGC_ALLOCATIONS="off", within=60) as program:
+        assert json.loads(program.ends())["peak"] > 300_000_000
+
+
 @pytest.fixture
 def within_300_mb():
     """The words that put a command into a cgroup of 300 MB."""

@@ -29,7 +29,7 @@ pub use name::{Name, NameError, names_a_file};
 pub use near::suggestion;
 pub use neurogc_neural::{MOST_BYTES, ModelError};
 pub use observation::{Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot};
-pub use pacer::{Pacer, PacerBound, SMALL_HEAP};
+pub use pacer::{MemoryLook, Pacer, PacerBound, SMALL_HEAP, SuddenGrowth};
 pub use policies::classic::CLASSIC_MODEL;
 pub use policies::neural::{ComparedGap, Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
 pub use policies::{CollectionControl, MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};

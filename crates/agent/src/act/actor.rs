@@ -77,8 +77,6 @@ pub(crate) struct Actor {
     left_for_copies: AtomicU64,
     /// What must be left for a snapshot, as a share of resident memory, in thousandths.
     room: AtomicU32,
-    /// The program's own threshold for young objects while a higher one is in force; zero otherwise.
-    own_young: AtomicU32,
     pub(crate) loans: Loans,
 }
 
@@ -121,7 +119,6 @@ impl Actor {
             ceiling: AtomicU64::new(0),
             left_for_copies: AtomicU64::new(u64::MAX),
             room: AtomicU32::new((room::AT_FIRST * 1e3) as u32),
-            own_young: AtomicU32::new(0),
             loans,
         }
     }
@@ -142,6 +139,11 @@ impl Actor {
         *lock(&self.posted) = None;
         self.due.store(acts, Ordering::Relaxed);
         self.due_young.store(if acts { 0 } else { u32::MAX }, Ordering::Relaxed);
+    }
+
+    /// Whether a policy acts.
+    pub(crate) fn is_directed(&self) -> bool {
+        self.directed.load(Ordering::Relaxed) && !self.has_stood_down()
     }
 
     /// How the policy stands, where one is at work.
@@ -173,11 +175,6 @@ impl Actor {
     /// Whether the look of the sampler has left an order.
     pub(crate) fn has_posted(&self) -> bool {
         try_lock(&self.posted).is_some_and(|posted| posted.is_some())
-    }
-
-    /// The program's own threshold for young objects, where a higher one is in force.
-    pub(crate) fn own_young_threshold(&self) -> Option<u32> {
-        Some(self.own_young.load(Ordering::Relaxed)).filter(|own| *own > 0)
     }
 
     /// Who ordered the collection that the calling thread is in, and the order's number.
@@ -321,8 +318,6 @@ impl Actor {
 
     fn tune(&self, vm: &impl Vm, wanted: Thresholds) {
         let set = self.loans.set_thresholds(vm, wanted);
-        let own = self.loans.thresholds().map_or(0, |own| if own[0] < wanted[0] { own[0] } else { 0 });
-        self.own_young.store(own, Ordering::Relaxed);
         if let Err(reason) = set {
             let _ = self.troubles.push(format!("the collector's thresholds could not be set: {reason}"));
         }

@@ -4,19 +4,21 @@
 //! its threads) repays here. A forked child repays what threads of its parent owed that do not exist in it.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use neurogc_policy::Thresholds;
 
 use super::vm::Vm;
 use crate::lifecycle::agent::lock;
 
-/// The loans of one process. Only threads that hold the GIL use this, and none lets go of the GIL meanwhile, so no forked
-/// child finds a lock taken.
+/// The loans of one process. Only threads that hold the GIL take and repay them, and none lets go of the GIL meanwhile, so no
+/// forked child finds a lock taken.
 #[derive(Debug, Default)]
 pub(crate) struct Loans {
     /// The program's own thresholds, while ours are in force.
     thresholds: Mutex<Option<Thresholds>>,
+    /// The first of them, for threads without the GIL; zero while the program's own are in force.
+    own_young: AtomicU32,
     /// The policy has frozen the heap, which the program had not done.
     froze: AtomicBool,
     /// How many objects were frozen before the policy came; CPython 3.12 freezes some itself.
@@ -27,13 +29,19 @@ impl Loans {
     /// Puts other thresholds in force, remembering those of the program.
     pub(crate) fn set_thresholds(&self, vm: &impl Vm, thresholds: Thresholds) -> Result<(), String> {
         let now = vm.thresholds()?;
-        lock(&self.thresholds).get_or_insert(now);
+        let own = *lock(&self.thresholds).get_or_insert(now);
+        self.own_young.store(own[0], Ordering::SeqCst);
         if now != thresholds { vm.set_thresholds(thresholds) } else { Ok(()) }
     }
 
     /// The program's own thresholds, where others are in force.
     pub(crate) fn thresholds(&self) -> Option<Thresholds> {
         *lock(&self.thresholds)
+    }
+
+    /// The program's own threshold for young objects, where another one may be in force. Any thread may ask.
+    pub(crate) fn own_young(&self) -> Option<u32> {
+        Some(self.own_young.load(Ordering::SeqCst)).filter(|own| *own > 0)
     }
 
     /// Freezes the heap.
@@ -53,6 +61,8 @@ impl Loans {
     /// Gives everything back.
     pub(crate) fn repay(&self, vm: &impl Vm) -> Result<(), String> {
         let thawed = if self.froze.swap(false, Ordering::Relaxed) { vm.unfreeze() } else { Ok(()) };
+        // First: a thread that has lowered a threshold meanwhile sees this, or its number is overwritten below.
+        self.own_young.store(0, Ordering::SeqCst);
         let thresholds = lock(&self.thresholds).take();
         thresholds.map_or(Ok(()), |thresholds| vm.set_thresholds(thresholds)).and(thawed)
     }
@@ -61,6 +71,7 @@ impl Loans {
     pub(crate) fn in_child(&self) -> Self {
         let loans = Self::default();
         *lock(&loans.thresholds) = self.thresholds();
+        loans.own_young.store(self.own_young.load(Ordering::SeqCst), Ordering::SeqCst);
         loans.froze.store(self.froze.load(Ordering::Relaxed), Ordering::Relaxed);
         loans.frozen_before.store(self.frozen_before.load(Ordering::Relaxed), Ordering::Relaxed);
         loans
@@ -91,8 +102,9 @@ mod tests {
             assert_eq!(loans.set_thresholds(&vm, [young, 10, 10]), Ok(()));
         }
         assert_eq!((loans.thresholds(), vm.thresholds()), (Some(OWN), Ok([9_000, 10, 10])));
+        assert_eq!((loans.own_young(), loans.in_child().own_young()), (Some(700), Some(700)));
         assert_eq!(loans.repay(&vm), Ok(()));
-        assert_eq!((loans.thresholds(), vm.thresholds()), (None, Ok(OWN)));
+        assert_eq!((loans.thresholds(), loans.own_young(), vm.thresholds()), (None, None, Ok(OWN)));
     }
 
     #[test]

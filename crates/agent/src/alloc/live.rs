@@ -202,6 +202,11 @@ impl LiveBlocks {
         }
     }
 
+    /// The bytes that live samples stand for.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight.load(Relaxed).max(0) as u64
+    }
+
     /// The bytes that live samples stand for, and the most since the last time that this was asked.
     pub(super) fn weights(&self) -> (i64, i64) {
         let now = self.weight.load(Relaxed);

@@ -31,7 +31,7 @@ use std::ffi::c_void;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use neurogc_settings::{AllocationSetting, Settings};
 use neurogc_wire::sites::AllocationMode;
@@ -39,7 +39,7 @@ use neurogc_wire::sites::AllocationMode;
 pub(crate) use history::SiteHistory;
 pub(crate) use lines::{LiveLine, OwnLines};
 pub(crate) use native::ignore_this_thread;
-pub(crate) use report::{large_blocks, site_at, site_table, summary};
+pub(crate) use report::{large_blocks, site_at, site_table, summary, weight_at};
 
 use crate::cpython::allocators::{self, Allocators, Domain};
 use crate::cpython::own_stack::OwnStack;
@@ -95,6 +95,16 @@ pub(crate) fn stop() {
 /// The live bytes that samples stand for, and the most since the last time that this was asked.
 pub(crate) fn weights() -> Option<(i64, i64)> {
     sampler().map(|sampler| sampler.tables.live.weights())
+}
+
+/// Bytes that the program has allocated since sampling began, where they are sampled now.
+pub(crate) fn allocated() -> Option<u64> {
+    sampler().filter(|_| sampler::is_active()).map(|sampler| sampler.tables.made.load(Relaxed))
+}
+
+/// Bytes that are allocated now, where allocations are sampled.
+pub(crate) fn live() -> Option<u64> {
+    sampler().filter(|_| sampler::is_active()).map(|sampler| sampler.tables.live.weight())
 }
 
 /// The memory of the sampler's tables, in bytes.

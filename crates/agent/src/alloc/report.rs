@@ -234,6 +234,11 @@ pub(crate) fn site_at(address: usize) -> Option<String> {
     Some(format!("{}:{} in {}", text(facts.file), facts.line, text(facts.function)))
 }
 
+/// The bytes that a live sampled block stands for.
+pub(crate) fn weight_at(address: usize) -> Option<u64> {
+    sampler()?.tables.live.get(address).map(|sample| sample.weight)
+}
+
 fn per_second(amount: f64, nanoseconds: u64) -> f64 {
     // Over less than a second a rate says nothing.
     amount / (nanoseconds as f64 / 1e9).max(1.0)

@@ -1,5 +1,7 @@
 //! The collector's own counters, read without the GIL.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use super::layout::Layout;
 use crate::sys::memory::{self, Pages};
 
@@ -70,14 +72,20 @@ impl Collector {
         (self.word(self.layout.gc_long_lived_pending) as isize).max(0) as u64
     }
 
-    /// Has CPython collect young objects soon: its threshold for them becomes this one. The caller needs no GIL: CPython
-    /// reads the number at each allocation, and only `gc.set_threshold` writes it.
-    pub(crate) fn hurry_young(self, threshold: u32) {
+    /// The threshold for young objects that is in force.
+    pub(crate) fn young_threshold(self) -> u32 {
+        self.int(self.layout.gc_generations + self.layout.gc_generation_threshold).max(0) as u32
+    }
+
+    /// Changes the threshold for young objects from one number to another, and says whether it was the first one. The caller
+    /// needs no GIL: CPython reads the number at each allocation, and only `gc.set_threshold` writes it.
+    pub(crate) fn change_young_threshold(self, from: u32, to: u32) -> bool {
+        let (Ok(from), Ok(to)) = (i32::try_from(from), i32::try_from(to)) else { return false };
         let at = self.address + self.layout.gc_generations + self.layout.gc_generation_threshold;
         // SAFETY: the self-check has compared this number with `gc.get_threshold()`. It is an aligned int in the state
         // of the main interpreter, which lives as long as the process runs Python.
-        unsafe { std::sync::atomic::AtomicI32::from_ptr(at as *mut i32) }
-            .store(threshold.min(i32::MAX as u32) as i32, std::sync::atomic::Ordering::Relaxed);
+        let threshold = unsafe { AtomicI32::from_ptr(at as *mut i32) };
+        threshold.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// About how many objects are tracked: those that survived the last full collection, those that reached the

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use neurogc_policy::{Bytes, Guarded, Moment};
+use neurogc_policy::{Bytes, Guarded, MemoryLook, Moment, SuddenGrowth};
 
 use super::director::{Director, Situation};
 use super::models::policy_of;
+use crate::alloc;
 use crate::cpython::{arenas, gather};
 use crate::lifecycle::agent::Agent;
 use crate::python::moments::call_main_thread;
@@ -29,9 +30,8 @@ const IDLE_NS: u64 = 1_000_000;
 /// A flight is called off when less than this share of resident memory is left for copies.
 const COPIES_LEAST: f64 = 0.05;
 
-/// Growth since the last collection that makes the sampler hurry the next one: this share, or so many bytes.
-const SUDDEN_SHARE: f64 = 0.05;
-const SUDDEN: u64 = 16 << 20;
+/// So many bytes that a waiting program has allocated are worth a look at its memory.
+const MUCH: u64 = 8 << 20;
 
 /// A collection that has run for this long waits in a finalizer.
 const STUCK_NS: u64 = 5_000_000_000;
@@ -44,6 +44,9 @@ pub(crate) struct Attendant<'a> {
     switches: Option<u32>,
     wants_looks: bool,
     memory_due: u64,
+    growth: SuddenGrowth,
+    /// Bytes that had been allocated at the last look.
+    allocated: u64,
     called_at: u64,
     /// Since when a census has been wanted.
     census_wanted: Option<u64>,
@@ -57,6 +60,8 @@ impl<'a> Attendant<'a> {
             switches: None,
             wants_looks: false,
             memory_due: 0,
+            growth: SuddenGrowth::default(),
+            allocated: 0,
             called_at: 0,
             census_wanted: None,
             said_stuck: false,
@@ -74,7 +79,7 @@ impl<'a> Attendant<'a> {
         self.follow_policy();
         self.empty_queues(now);
         let in_flight = self.look_at_flight();
-        if idle_ns.is_none() {
+        if idle_ns.is_none() || self.has_allocated() {
             self.look_at_memory(now);
         }
         self.look_for_stuck_collection(now);
@@ -145,16 +150,46 @@ impl<'a> Attendant<'a> {
         }
     }
 
-    /// A program whose objects become heavy all of a sudden has CPython's own threshold again before memory has grown
-    /// by much: its next allocation collects.
+    /// A program of few objects may never come to a moment at which the policy sets thresholds: its main thread is asked to.
+    fn have_thresholds_set(&mut self) {
+        if self.agent.actor.is_directed() && self.has_allocated() {
+            self.allocated = alloc::allocated().unwrap_or(0);
+            call_main_thread(false);
+        }
+    }
+
+    /// Whether much has been allocated since the last look at memory: a program that mostly waits is looked at, too, then.
+    fn has_allocated(&self) -> bool {
+        alloc::allocated().is_some_and(|allocated| allocated.saturating_sub(self.allocated) >= MUCH)
+    }
+
+    /// A program whose objects become heavy all of a sudden collects at its next allocation, before memory has grown by
+    /// much.
     fn look_at_memory(&mut self, now: u64) {
-        let Some(own) = self.agent.actor.own_young_threshold().filter(|_| now >= self.memory_due) else { return };
+        if now < self.memory_due {
+            return;
+        }
         self.memory_due = now + MEMORY_NS;
-        let (Some(collector), Some(rss)) = (self.agent.interpreter.collector, resident()) else { return };
-        let before = self.agent.actor.resident_seen();
-        let sudden = ((before as f64 * SUDDEN_SHARE) as u64).max(SUDDEN);
-        if before > 0 && rss > before + sudden && collector.counts()[0] > own {
-            collector.hurry_young(own);
+        let Some(own) = self.agent.actor.loans.own_young() else {
+            self.have_thresholds_set();
+            return;
+        };
+        let (Some(collector), Some(resident)) = (self.agent.interpreter.collector, resident()) else { return };
+        let look = MemoryLook {
+            resident: Bytes::new(resident),
+            seen: Bytes::new(self.agent.actor.resident_seen()),
+            live: alloc::live().map(Bytes::new),
+            counts: collector.counts(),
+            own,
+            threshold: collector.young_threshold(),
+        };
+        self.allocated = alloc::allocated().unwrap_or(0);
+        if let Some(threshold) = self.growth.threshold(&look)
+            && collector.change_young_threshold(look.threshold, threshold)
+            && self.agent.actor.loans.own_young().is_none()
+        {
+            // The program's own threshold has come back meanwhile, and was the same as the one in force.
+            collector.change_young_threshold(threshold, look.threshold);
         }
     }
 

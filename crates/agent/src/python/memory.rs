@@ -8,6 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use super::module::{current, resume};
+use crate::alloc;
 use crate::lifecycle::agent::{Agent, lock};
 
 /// How long the program waits for an answer. A reading of many gigabytes takes seconds.
@@ -39,6 +40,12 @@ pub(crate) fn memory_trim(py: Python<'_>) -> PyResult<(u64, f64, f64)> {
     };
     let outcome = py.detach(trim).map_err(PyRuntimeError::new_err)?;
     Ok((outcome.saved, outcome.took.as_secs_f64() * 1e3, outcome.locked.as_secs_f64() * 1e3))
+}
+
+/// Where the live block at an address was allocated, and the bytes that it stands for, if it is a sampled one.
+#[pyfunction]
+pub(crate) fn memory_site(address: usize) -> Option<(String, u64)> {
+    alloc::site_at(address).zip(alloc::weight_at(address))
 }
 
 fn installed() -> PyResult<Arc<Agent>> {

@@ -87,7 +87,7 @@ mod _agent {
     #[pymodule_export]
     use crate::python::mark::Mark;
     #[pymodule_export]
-    use crate::python::memory::{memory_json, memory_trim};
+    use crate::python::memory::{memory_json, memory_site, memory_trim};
     #[pymodule_export]
     use crate::python::moments::{gap, gc_event, is_due, on_request_end, passing, progress};
     #[pymodule_export]

@@ -12,6 +12,7 @@ mod foretold;
 mod new_walks;
 mod objects;
 mod orders;
+mod sudden;
 #[cfg(test)]
 mod tests;
 mod young;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use self::new_walks::NewWalks;
 use self::objects::Objects;
+pub use self::sudden::{MemoryLook, SuddenGrowth};
 use self::young::Young;
 use crate::bytes::Bytes;
 use crate::forecast::Forecast;

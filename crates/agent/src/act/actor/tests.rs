@@ -136,7 +136,7 @@ fn a_final_failure_is_said() {
 fn thresholds_are_lent_and_the_program_s_own_are_known() {
     let rig = Rig::new(1_000);
     rig.actor.tune(&rig.vm(1), [9_000, 10, 10]);
-    assert_eq!((rig.actor.own_young_threshold(), rig.vm(1).thresholds()), (Some(700), Ok([9_000, 10, 10])));
+    assert_eq!((rig.actor.loans.own_young(), rig.vm(1).thresholds()), (Some(700), Ok([9_000, 10, 10])));
     let child = rig.actor.in_child(0);
     assert_eq!(child.loans.thresholds(), Some([700, 10, 10]));
 }
