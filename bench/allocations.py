@@ -1,10 +1,15 @@
 """What the allocation sampler costs: instructions of the program's main thread, counted by Valgrind.
 
     python bench/allocations.py [--python EXE]... [--program NAME]... [--with native]... [--pyperformance FOLDER]
+                                [--log FILE] [--save cost|tools|heaps]
 
 Runs programs of our own and of pyperformance, with and without the sampler, and prints the ratio of the instructions of
 their rounds. The start of the process is not counted. Threads of the agent are not counted either: under Valgrind they wake
 far more often for each instruction of the program.
+
+`--log` keeps every count in a file; what is there already is not counted again, so a long run can be done in parts. `--save` writes
+a table for the documentation: `cost` has a row for each interpreter, `tools` compares other profilers, `heaps` says whether
+the cost depends on how many objects live.
 
 `--pyperformance` is the folder `pyperformance/data-files/benchmarks` of an installed pyperformance; without it only our own
 programs run. `--with tracemalloc`, `memray`, `ddtrace` or `reftracer` runs another hook, without NeuroGC, beside it; `--packages` is
@@ -16,15 +21,21 @@ What sampling takes in memory: `bench/allocation_memory.py`.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
+import platform
 import re
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import results
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "python" / "neurogc"
@@ -60,7 +71,7 @@ PYPERFORMANCE = {
     "async_tree": Program(5, ("NUM_RECURSE_LEVELS=4",), ("none",)),
     "chaos": Program(2),
     "comprehensions": Program(1000),
-    "coroutines": Program(5),
+    "coroutines": Program(1),
     "decimal_factorial": Program(1),
     "deepcopy": Program(200),
     "deltablue": Program(12),
@@ -112,6 +123,9 @@ def environment(mode: str, packages: str | None) -> dict[str, str]:
         "NEUROGC_HOME": str(HOME),
         "NEUROGC_POLICY": "observe",
         "NEUROGC_ADAPTERS": "false",
+        # Valgrind knows no clones that share the table of files.
+        "NEUROGC_SNAPSHOTS": "false",
+        "NEUROGC_CENSUS_S": "0",
         "NEUROGC_ALLOCATIONS": mode,
     }
     if mode == "native":
@@ -124,10 +138,11 @@ def count(python: str, name: str, mode: str, given: argparse.Namespace) -> int:
     path, program = script(name, given.pyperformance)
     with tempfile.TemporaryDirectory(prefix="neurogc-count-") as folder:
         options = ["--tool=callgrind", "--separate-threads=yes", "--instr-atstart=no", f"--callgrind-out-file={folder}/out"]
-        words = [str(path), str(program.rounds), *program.constants, "--", *program.arguments]
+        rounds = max(1, round(program.rounds * given.part))
+        words = [str(path), str(rounds), *program.constants, "--", *program.arguments]
         command = ["valgrind", *options, python, str(COUNTED / "pyperf.py"), *words]
         own = environment(mode, given.packages)
-        done = subprocess.run(command, env=own, cwd=folder, capture_output=True, text=True, timeout=900)
+        done = subprocess.run(command, env=own, cwd=folder, capture_output=True, text=True, timeout=1800)
         files = list(Path(folder).glob("out.1-01"))
         if done.returncode != 0 or len(files) != 1:
             raise SystemExit(f"{name} with {mode}: {done.stderr[-2000:]}")
@@ -140,12 +155,97 @@ def count(python: str, name: str, mode: str, given: argparse.Namespace) -> int:
         return int(totals[1])
 
 
-def ratio(python: str, name: str, mode: str, given: argparse.Namespace, known: dict[str, int]) -> float:
-    """The instructions with a profiler to those without it."""
-    base = "off" if mode in NEUROGC else "plain"
-    if base not in known:
-        known[base] = count(python, name, base, given)
-    return count(python, name, mode, given) / known[base]
+class Counts:
+    """What was counted: in a file, if one is given."""
+
+    def __init__(self, given: argparse.Namespace):
+        self.given = given
+        self.known: dict[tuple[str, str, str], int] = {}
+        if given.log and given.log.exists():
+            for line in given.log.read_text().splitlines():
+                entry = json.loads(line)
+                self.known[entry["version"], entry["program"], entry["mode"]] = entry["instructions"]
+
+    def of(self, python: str, name: str, mode: str) -> int:
+        """Instructions of a program, which is run unless that is known."""
+        key = (version(python), name, mode)
+        if key not in self.known:
+            self.known[key] = count(python, name, mode, self.given)
+            if self.given.log:
+                entry = {"version": key[0], "program": name, "mode": mode, "instructions": self.known[key]}
+                with self.given.log.open("a") as file:
+                    file.write(json.dumps(entry) + "\n")
+        return self.known[key]
+
+    def ratio(self, python: str, name: str, mode: str) -> float:
+        """The instructions with a profiler to those without it."""
+        return self.of(python, name, mode) / self.of(python, name, "off" if mode in NEUROGC else "plain")
+
+
+@functools.cache
+def version(python: str) -> str:
+    """The version of an interpreter."""
+    command = [python, "-c", "import platform; print(platform.python_version())"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def mean(values: Iterable[float]) -> float:
+    """The geometric mean."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
+
+
+def measured(*interpreters: str) -> str:
+    """When and with what something was counted."""
+    return f"{time.strftime('%Y-%m-%d', time.gmtime())}, CPython {', '.join(interpreters)}, {platform.machine()}, one run each"
+
+
+def figure(value: float, goal: float = math.inf) -> str:
+    """A ratio, bold where it misses its goal."""
+    return results.bold(f"{value:.3f}", value > goal)
+
+
+def save_cost(python: str, ratios: dict[str, dict[str, float]]) -> None:
+    """One row: an interpreter, the programs of pyperformance together, and each of our own."""
+    native = ratios["native"]
+    found = {name: value for name, value in native.items() if name in PYPERFORMANCE}
+    worst = max(found, key=found.__getitem__)
+    row = [
+        version(python),
+        str(len(found)),
+        figure(mean(found.values()), 1.02),
+        f"{figure(found[worst], 1.05)} (`{worst}`)",
+        *(figure(native[name], 1.05) if name in native else "" for name in OWN),
+    ]
+    columns = ["CPython", "programs", "geometric mean", "worst", *(f"`{name}`" for name in OWN)]
+    command = "python bench/allocations.py --pyperformance FOLDER --save cost"
+    results.save("allocations", command, columns, [row], keys=1, measured=measured(version(python)))
+
+
+def save_tools(python: str, ratios: dict[str, dict[str, float]]) -> None:
+    """One row for each program, one column for each profiler."""
+    names = list(next(iter(ratios.values())))
+    rows = [[f"`{name}`", *(f"{every[name]:.2f}" for every in ratios.values())] for name in names]
+    rows.append(["geometric mean", *(f"{mean(every.values()):.2f}" for every in ratios.values())])
+    titles = {"native": "NeuroGC, native included", "python": "NeuroGC, Python only", "memray": "memray with `trace_python_allocators`"}
+    columns = ["program", *(titles.get(mode, mode) for mode in ratios)]
+    modes = " ".join(f"--with {mode}" for mode in ratios)
+    command = f"python bench/allocations.py {modes} --packages FOLDER --pyperformance FOLDER --save tools"
+    results.save("allocation-tools", command, columns, rows, keys=1, measured=measured(version(python)))
+
+
+def save_heaps(python: str, ratios: dict[str, dict[str, float]]) -> None:
+    """One row for an interpreter: what the same work costs beside heaps of different sizes."""
+    found = {name: ratios["native"][name] for name in HEAPS}
+    spread = max(found.values()) / min(found.values()) - 1
+    row = [version(python), *(f"{value:.4f}" for value in found.values()), results.bold(f"{100 * spread:.2f} %", spread > 0.003)]
+    columns = ["CPython", *(f"{int(name.partition(':')[2]):,} objects" for name in HEAPS), "largest ÷ smallest"]
+    programs = " ".join(f"--program {name}" for name in HEAPS)
+    command = f"python bench/allocations.py {programs} --save heaps"
+    results.save("allocation-heaps", command, columns, [row], keys=1, measured=measured(version(python)))
+
+
+TABLES = {"cost": save_cost, "tools": save_tools, "heaps": save_heaps}
 
 
 def main() -> None:
@@ -156,24 +256,28 @@ def main() -> None:
     parser.add_argument("--pyperformance", type=Path, help="the folder with pyperformance's programs")
     parser.add_argument("--packages", help="the folder with memray and ddtrace")
     parser.add_argument("--keep", type=Path, help="a folder for Callgrind's files")
+    parser.add_argument("--part", type=float, default=1, help="this part of the rounds of each program")
+    parser.add_argument("--log", type=Path, help="a file for every count")
+    parser.add_argument("--save", choices=TABLES, help="the table to write")
     given = parser.parse_args()
+    counts = Counts(given)
     programs = given.program or [*OWN, *(PYPERFORMANCE if given.pyperformance else [])]
     for python in given.python or [sys.executable]:
         ratios: dict[str, dict[str, float]] = {}
         # The first run compiles modules of the standard library.
         count(python, programs[0], "off", given)
         for name in programs:
-            known: dict[str, int] = {}
-            row = {mode: ratio(python, name, mode, given, known) for mode in given.modes or ["native"]}
-            print(json.dumps({"program": name, **known, **{mode: round(value, 4) for mode, value in row.items()}}), flush=True)
+            row = {mode: counts.ratio(python, name, mode) for mode in given.modes or ["native"]}
+            print(json.dumps({"program": name, **{mode: round(value, 4) for mode, value in row.items()}}), flush=True)
             for mode, value in row.items():
                 ratios.setdefault(mode, {})[name] = value
         for mode, every in ratios.items():
             # A geometric mean is over pyperformance's programs, where there are any: our own are chosen to be hard.
             found = {name: value for name, value in every.items() if name in PYPERFORMANCE} or every
-            mean = math.exp(sum(map(math.log, found.values())) / len(found))
             worst = max(found, key=found.__getitem__)
-            print(f"{python} {mode}: geometric mean {mean:.4f}, worst {found[worst]:.4f} ({worst})", flush=True)
+            print(f"{python} {mode}: geometric mean {mean(found.values()):.4f}, worst {found[worst]:.4f} ({worst})", flush=True)
+        if given.save:
+            TABLES[given.save](python, ratios)
 
 
 if __name__ == "__main__":

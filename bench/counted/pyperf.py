@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
+import importlib
 import mmap
 import os
 import re
@@ -23,6 +24,7 @@ import time
 
 perf_counter = time.perf_counter
 ROUNDS = 1
+MODULES = {"memray": "memray", "ddtrace": "ddtrace.profiling.collector.memalloc"}
 
 
 def python_implementation():
@@ -142,6 +144,10 @@ def main():
         text, found = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
         assert found == 1, f"{path} has no constant {name}"
     sys.argv = [path, *arguments]
+    # Before the folder of the program is on the path: a file there may have the name of a module.
+    module = MODULES.get(os.environ.get("NEUROGC_BENCH_TOOL"))
+    if module is not None:
+        importlib.import_module(module)
     sys.path.insert(0, os.path.dirname(path))
     names = {"__name__": "__main__", "__file__": path, "__builtins__": __builtins__}
     code = compile(text, path, "exec")

@@ -35,8 +35,15 @@ const FILES: &[(&str, Text)] = &[
 ];
 
 /// Pages with generated parts.
-const PAGES: &[&str] =
-    &["docs/status.md", "docs/api.md", "docs/hub.md", "docs/policies.md", "docs/benchmarks.md", "docs/attach.md"];
+const PAGES: &[&str] = &[
+    "docs/status.md",
+    "docs/api.md",
+    "docs/hub.md",
+    "docs/policies.md",
+    "docs/benchmarks.md",
+    "docs/attach.md",
+    "docs/memory.md",
+];
 
 /// The text of a generated part, given how files read now.
 fn part(name: &str, now: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
