@@ -17,7 +17,7 @@ class Service:
     """A server process on a free loopback port."""
 
     def __init__(self, words, **env):
-        self.port = _free_port()
+        self.port = free_port()
         self.answered = 0  # Requests of `get` that had an answer.
         self._output = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(
@@ -116,7 +116,7 @@ _PORTS = range(10_000, 32_000)
 _ports = itertools.cycle(_PORTS[os.getpid() * 64 % len(_PORTS):] or _PORTS)
 
 
-def _free_port():
+def free_port():
     for port in _ports:
         with socket.socket() as probe:
             try:

@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 from observed import binary, command, environment, eventually, run
+from service import free_port
 
 pytestmark = pytest.mark.skipif(not binary(), reason="the command is not built")
 
@@ -20,9 +21,10 @@ def tell():
 """
 
 
-def told(code, *words, timeout=120, cwd=None):
+def told(code, *words, timeout=120, cwd=None, **env):
     """What a program tells at its end."""
-    done = run(sys.executable, "-c", TELL + textwrap.dedent(code), *words, timeout=timeout, cwd=cwd, NEUROGC_POLICY="gap")
+    words = [sys.executable, "-c", TELL + textwrap.dedent(code), *words]
+    done = run(*words, timeout=timeout, cwd=cwd, NEUROGC_POLICY="gap", **env)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -74,6 +76,59 @@ def test_grpc_counts_the_calls_of_a_server_with_threads():
     assert report["count"] == 10 and any("/shop.Cart/Add" in route for route in report["routes"]), report
 
 
+def test_grpc_counts_the_calls_of_a_server_with_asyncio():
+    report = told("""
+        import asyncio, grpc
+        seen = []
+        class Outer(grpc.aio.ServerInterceptor):
+            async def intercept_service(self, continuation, details):
+                seen.append(details.method)
+                return await continuation(details)
+        async def add(request, context):
+            return request
+        async def pages(request, context):
+            for number in range(3):
+                yield request + bytes([number])
+        def slow(request, context):
+            return request
+        async def fail(request, context):
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such cart")
+        class Shop(grpc.GenericRpcHandler):
+            def service(self, call):
+                made = {
+                    "/shop.Cart/Add": grpc.unary_unary_rpc_method_handler(add),
+                    "/shop.Cart/Pages": grpc.unary_stream_rpc_method_handler(pages),
+                    "/shop.Cart/Slow": grpc.unary_unary_rpc_method_handler(slow),
+                    "/shop.Cart/Fail": grpc.unary_unary_rpc_method_handler(fail),
+                }
+                return made.get(call.method)
+        async def main():
+            server = grpc.aio.server(handlers=[Shop()], interceptors=[Outer()])
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                for _ in range(10):
+                    assert await channel.unary_unary("/shop.Cart/Add")(b"x") == b"x"
+                parts = [part async for part in channel.unary_stream("/shop.Cart/Pages")(b"x")]
+                assert parts == [b"x\\0", b"x\\1", b"x\\2"], parts
+                assert await channel.unary_unary("/shop.Cart/Slow")(b"y") == b"y"
+                for method, code in (("Fail", grpc.StatusCode.NOT_FOUND), ("None", grpc.StatusCode.UNIMPLEMENTED)):
+                    try:
+                        await channel.unary_unary("/shop.Cart/" + method)(b"x")
+                    except grpc.aio.AioRpcError as error:
+                        assert error.code() is code, error
+                    else:
+                        raise AssertionError(method)
+            await server.stop(None)
+            assert len(seen) == 14, seen
+            tell()
+        asyncio.run(main())
+    """)
+    # A method that is not there is not a call of one.
+    wanted = ["/shop.Cart/Add", "/shop.Cart/Fail", "/shop.Cart/Pages", "/shop.Cart/Slow"]
+    assert report["count"] == 13 and [it for it in wanted if it not in report["routes"]] == [], report
+
+
 def test_celery_counts_the_tasks_of_a_worker(tmp_path):
     (tmp_path / "jobs.py").write_text(textwrap.dedent(TELL) + textwrap.dedent("""
         import os, celery
@@ -122,6 +177,33 @@ def test_rq_counts_the_jobs_of_a_worker():
         tell()
     """)
     assert report["count"] == 5 and any("max" in route for route in report["routes"]), report
+
+
+def test_rq_counts_a_job_in_the_process_that_is_forked_for_it(tmp_path):
+    (tmp_path / "work.py").write_text(textwrap.dedent("""
+        import json, neurogc, os
+        def note(path):
+            report = neurogc.status()
+            with open(path, "w") as file:
+                json.dump([os.getpid(), report["pid"], report["requests"]["in_flight"], report["degraded"]], file)
+    """))
+    out = tmp_path / "report.json"
+    report = told(f"""
+        import os, sys, threading, fakeredis, redis
+        sys.path.insert(0, {str(tmp_path)!r})
+        from rq import Queue, Worker
+        server = fakeredis.TcpFakeServer(("127.0.0.1", 0), server_type="redis")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        connection = redis.Redis(port=server.server_address[1])
+        queue = Queue(connection=connection)
+        queue.enqueue("work.note", {str(out)!r})
+        Worker([queue], connection=connection).work(burst=True, logging_level="ERROR")
+        server.shutdown()
+        print(os.getpid())
+        tell()
+    """)
+    pid, known_as, in_flight, degraded = json.loads(out.read_text())
+    assert known_as == pid and in_flight == 1 and degraded == [] and report["count"] == 0, (out.read_text(), report)
 
 
 def test_dramatiq_counts_the_messages_of_a_worker():
@@ -192,20 +274,109 @@ def test_a_jupyter_kernel_counts_cells(tmp_path):
         manager.shutdown_kernel(now=True)
 
 
-def test_the_workers_of_ray_have_agents(tmp_path):
-    pytest.importorskip("ray")
-    report = told("""
-        import os, ray
-        ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-        @ray.remote
-        def status():
+RAY = """
+import os, ray, sys
+ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+"""
+
+
+def test_ray_counts_tasks_and_calls_of_actors():
+    report = told(RAY + textwrap.dedent("""
+        @ray.remote(num_cpus=1)
+        def task(number):
             import neurogc
-            with neurogc.request("task"):
-                pass
-            return os.getpid(), neurogc.status()["requests"]["count"], neurogc.status()["degraded"]
-        pid, count, degraded = ray.get(status.remote())
-        assert pid != os.getpid() and count == 1, (pid, count, degraded)
+            report = neurogc.status()
+            return os.getpid(), report["requests"]["in_flight"], report["degraded"]
+        pid, in_flight, degraded = ray.get(task.remote(1))
+        assert pid != os.getpid() and in_flight == 1 and degraded == [], (pid, in_flight, degraded)
+
+        @ray.remote(num_cpus=1)
+        class Shop:
+            def __init__(self):
+                self.sold = 0
+            def sell(self):
+                self.sold += 1
+                return self.sold
+            @staticmethod
+            def name():
+                return "shop"
+            @classmethod
+            def kind(cls):
+                return cls.__name__
+            def report(self):
+                import neurogc
+                return neurogc.status()["requests"]
+        shop = Shop.remote()
+        assert [ray.get(shop.sell.remote()) for _ in range(10)] == list(range(1, 11))
+        assert ray.get(shop.name.remote()) == "shop" and ray.get(shop.kind.remote()) == "Shop"
+        requests = ray.get(shop.report.remote())
+        routes = {route["route"].rsplit(".", 1)[-1]: route["count"] for route in requests["routes"]}
+        assert requests["in_flight"] == 1 and routes["sell"] == 10 and routes["name"] == 1, requests
+        ray.kill(shop)
+
+        @ray.remote(num_cpus=1)
+        class Waiter:
+            async def wait(self, number):
+                return number
+            async def pages(self):
+                for number in range(3):
+                    yield number
+            async def report(self):
+                import neurogc
+                return neurogc.status()["requests"]
+        waiter = Waiter.remote()
+        assert ray.get([waiter.wait.remote(number) for number in range(10)]) == list(range(10))
+        pages = waiter.pages.options(num_returns="streaming").remote()
+        assert [ray.get(page) for page in pages] == [0, 1, 2]
+        requests = ray.get(waiter.report.remote())
+        routes = {route["route"].rsplit(".", 1)[-1]: route["count"] for route in requests["routes"]}
+        assert requests["in_flight"] == 1 and routes["wait"] == 10 and routes["pages"] == 1, requests
         ray.shutdown()
         tell()
-    """, timeout=180)
-    assert report["count"] == 0
+    """), timeout=300)
+    assert report["count"] == 0, report
+
+
+def test_ray_serve_counts_the_requests_of_a_replica():
+    report = told(RAY + textwrap.dedent("""
+        import urllib.request
+        from fastapi import FastAPI
+        from ray import serve
+        api = FastAPI()
+        @serve.deployment(ray_actor_options={"num_cpus": 0.1})
+        class Prices:
+            def of(self, name):
+                return len(name)
+            def report(self):
+                import neurogc
+                return neurogc.status()["requests"]
+        @serve.deployment(ray_actor_options={"num_cpus": 0.1})
+        @serve.ingress(api)
+        class Shop:
+            def __init__(self, prices):
+                self.prices = prices
+            @api.get("/price/{name}")
+            async def price(self, name: str):
+                return await self.prices.of.remote(name)
+            @api.get("/report")
+            async def report(self):
+                import neurogc
+                return [neurogc.status()["requests"], await self.prices.report.remote()]
+        port = int(os.environ["SERVE_PORT"])
+        serve.start(http_options={"port": port})
+        serve.run(Shop.bind(Prices.bind()))
+        def get(path):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+                return json.loads(answer.read())
+        for name in ("tea", "bread") * 5:
+            assert get("/price/" + name) == len(name)
+        shop, prices = get("/report")
+        def counts(requests):
+            return {route["route"]: route["count"] for route in requests["routes"]}
+        assert shop["in_flight"] == 1 and counts(shop) == {"/price/{name}": 10}, shop
+        assert prices["in_flight"] == 1 and counts(prices) == {"Prices.of": 10}, prices
+        serve.shutdown()
+        ray.shutdown()
+        tell()
+    """), timeout=400, SERVE_PORT=free_port())
+    assert report["count"] == 0, report
