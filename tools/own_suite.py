@@ -2,7 +2,8 @@
 
     own_suite.py fleet [arguments of pytest]
 
-The packages are in tests/NAME/requirements.txt. The environment is made for CPython 3.12, or for the newest interpreter found.
+The packages are in tests/NAME/requirements.txt; those in requirements-bare.txt, where there is one, are installed without what
+they need. The environment is made for CPython 3.12, or for the newest interpreter found.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ def main() -> int:
 
 def environment(name: str) -> Path:
     """The interpreter of an environment with the packages, which is made where it is not there or they have changed."""
-    wanted = (ROOT / "tests" / name / "requirements.txt").read_text()
+    files = [it for it in (ROOT / "tests" / name / f"requirements{kind}.txt" for kind in ("", "-bare")) if it.is_file()]
+    wanted = "".join(file.read_text() for file in files)
     folder = TARGET / f"suite-{name}"
     stamp = folder / "made-from"
     if not stamp.exists() or stamp.read_text() != wanted:
         print(f"{name}: making an environment", flush=True)
         subprocess.run([interpreter(), "-m", "venv", "--clear", folder], check=True)
         pip = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
-        subprocess.run([*pip, "-r", ROOT / "tests" / name / "requirements.txt"], check=True)
+        for file in files:
+            subprocess.run([*pip, *(["--no-deps"] if file.stem.endswith("-bare") else []), "-r", file], check=True)
         stamp.write_text(wanted)
     return folder / "bin" / "python"
 
