@@ -22,6 +22,11 @@ PLUGIN = (
     "assert util.find_spec(entry.value), entry"
 )
 
+ENGINES = (
+    "from importlib import metadata; groups = ('vllm.general_plugins', 'sglang.srt.plugins'); "
+    "[entry.load()() for group in groups for entry in [*metadata.entry_points(group=group, name='neurogc')] or [None]]"
+)
+
 
 def checks(python: str) -> list[tuple[str, bool]]:
     """Name of each check, and whether it held."""
@@ -35,6 +40,7 @@ def checks(python: str) -> list[tuple[str, bool]]:
         held += [
             ("the neurogc command says its version", attempt(lambda: run([binaries / "neurogc", "--version"], place))),
             ("pytest finds the plugin", attempt(lambda: run([binaries / "python", "-c", PLUGIN], place))),
+            ("engines find theirs", attempt(lambda: run([binaries / "python", "-c", ENGINES], place))),
             ("import neurogc works", attempt(lambda: run([binaries / "python", "-c", "import neurogc"], place))),
             (
                 "neurogc run starts a program under the agent",

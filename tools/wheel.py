@@ -19,6 +19,7 @@ from pathlib import Path
 
 import interpreters
 from interpreters import ROOT, Interpreter
+from package import ENGINES, PLUGIN
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 WORK = TARGET / "wheels"
@@ -209,6 +210,8 @@ def works(interpreter: Interpreter, wheel: Path) -> bool:
             ["pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", str(wheel)],
             ["neurogc", "--version"],
             ["neurogc", "run", "--", "python", "-c", PROGRAM],
+            ["python", "-c", PLUGIN],
+            ["python", "-c", ENGINES],
             ["neurogc", "doctor", "--json"],
             ["neurogc", "completions", "bash"],
         ]
