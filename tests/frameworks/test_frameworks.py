@@ -391,3 +391,62 @@ def test_ray_serve_counts_the_requests_of_a_replica():
         tell()
     """), timeout=550, SERVE_PORT=free_port(), **PATIENT)
     assert report["count"] == 0, report
+
+
+def test_the_part_of_a_replica_that_calls_a_deployment_counts_without_a_cluster():
+    report = told("""
+        import asyncio
+        from types import SimpleNamespace
+        from fastapi import FastAPI
+        from ray import serve
+        from ray.serve._private.common import DeploymentID
+        from ray.serve._private.replica import UserCallableWrapper
+        api = FastAPI()
+        @api.get("/price/{name}")
+        async def price(name: str):
+            return len(name)
+        @serve.deployment
+        @serve.ingress(api)
+        class Shop:
+            def of(self, name):
+                if not name:
+                    raise ValueError("no name")
+                return len(name)
+            def pages(self):
+                yield from range(3)
+        made = Shop.bind()._bound_deployment
+        def wrapper(apart):
+            return UserCallableWrapper(
+                made.func_or_class, (), {}, deployment_id=DeploymentID("Shop", "app"), run_sync_methods_in_threadpool=False,
+                run_user_code_in_separate_thread=apart, local_testing_mode=False,
+                deployment_config=made._deployment_config, actor_id="none",
+            )
+        async def main():
+            for apart in (True, False):
+                shop = wrapper(apart)
+                await shop.initialize_callable()
+                of, pages, http = (SimpleNamespace(call_method=name) for name in ("of", "pages", "__call__"))
+                for _ in range(5):
+                    assert await shop.call_user_method(of, ("tea",), {}) == 3
+                try:
+                    await shop.call_user_method(of, ("",), {})
+                except ValueError as error:
+                    assert str(error) == "no name"
+                else:
+                    raise AssertionError
+                assert [page async for page in shop.call_user_generator(pages, (), {})] == [0, 1, 2]
+                async def receive():
+                    return {"type": "http.request", "body": b"", "more_body": False}
+                statuses = []
+                for path in ("/price/tea", "/price/bread", "/none"):
+                    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "root_path": "",
+                             "query_string": b"", "headers": [], "http_version": "1.1", "scheme": "http"}
+                    async for _ in shop.call_http_entrypoint(http, statuses.append, scope, receive):
+                        pass
+                assert statuses == ["200", "200", "404"], statuses
+            tell()
+        asyncio.run(main())
+    """, timeout=300)
+    # Twice: 6 calls, a stream of pages and 3 requests.
+    assert report["count"] == 20, report
+    assert {"Shop.of", "Shop.pages", "/price/{name}"} <= set(report["routes"]), report
