@@ -287,8 +287,12 @@ for attempt in range(1, 7):
         ray.shutdown()
 """
 
-# Likewise for a worker.
-PATIENT = {"RAY_worker_register_timeout_seconds": "300"}
+# Likewise for a worker, and for the proxy of Serve.
+PATIENT = {
+    "RAY_worker_register_timeout_seconds": "300",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "300",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "300",
+}
 
 
 def test_ray_counts_tasks_and_calls_of_actors():
@@ -440,7 +444,7 @@ def test_the_part_of_a_replica_that_calls_a_deployment_counts_without_a_cluster(
                 statuses = []
                 for path in ("/price/tea", "/price/bread", "/none"):
                     scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "root_path": "",
-                             "query_string": b"", "headers": [], "http_version": "1.1", "scheme": "http"}
+                             "query_string": b"", "headers": [], "http_version": "1.1", "scheme": "http", "neurogc.counted": True}
                     async for _ in shop.call_http_entrypoint(http, statuses.append, scope, receive):
                         pass
                 assert statuses == ["200", "200", "404"], statuses

@@ -93,7 +93,10 @@ def _counting_generator(call):
 
 def _counting_http(call):
     async def call_and_count(self, request_metadata, status_code_callback, scope, *args, **kwargs):
-        counts = isinstance(scope, dict) and scope.get("type") == "http" and COUNTED not in scope
+        counts = isinstance(scope, dict) and scope.get("type") == "http"
+        if counts and getattr(request_metadata, "is_direct_ingress", False):
+            counts = COUNTED not in scope
+        # Otherwise the scope comes from the proxy, which has counted the request in its own process.
         if counts:
             # The application below may be of FastAPI, which would count it, too.
             scope[COUNTED] = True
