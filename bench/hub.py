@@ -1,9 +1,11 @@
 """What a hub bears and how quick it is: the figures of docs/hub.md, measured on this machine.
 
     python bench/hub.py [PART…] [--agents 200] [--events 50] [--seconds 60] [--json FILE]
+    python bench/hub.py fleet remote-write [--fleet 2000] [--senders 20000] [--seconds 60] [--save]
 
-Parts: load, latency, week, kill, host, hostile; all where none is named. Needs `make build` and
-`cargo build --profile fast -p neurogc-hub --example agents`. Bars are printed beside the figures, not enforced.
+Parts: load, fleet, remote-write, latency, week, kill, host, hostile; all where none is named. Needs `make build` and
+`cargo build --profile fast -p neurogc-hub --example agents`. Bars are printed beside the figures, not enforced. `fleet` and
+`remote-write` take about --seconds and half a minute each; --save puts their figures into the table of docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fast"
 os.environ.setdefault("NEUROGC_BIN", str(TARGET / "neurogc"))
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests")]
 
+import results  # noqa: E402
 from hub import Console, Hub  # noqa: E402
 
+AGENTS = TARGET / "examples" / "agents"
 TICK = os.sysconf("SC_CLK_TCK")
 MEGABYTE = 1 << 20
 
@@ -64,7 +68,7 @@ def load(options) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         sockets = Path(folder, "sockets")
         sockets.mkdir(mode=0o700)
-        words = [TARGET / "examples" / "agents", sockets, options.agents, options.events, options.seconds + 15]
+        words = [AGENTS, "follow", sockets, options.agents, options.events, options.seconds + 15]
         agents = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True, preexec_fn=on_core(1))
         assert agents.stdout.readline() == "ready\n"
         with Hub(Path(folder, "data"), "--sockets", str(sockets), preexec_fn=on_core(0)) as hub:
@@ -97,6 +101,151 @@ def load(options) -> dict:
                 "messages_to_the_browser": messages,
                 "store_mb": round(last["store"]["bytes"] / MEGABYTE, 1),
             }
+
+
+def real_figures(folder: Path) -> tuple[Path, int, int]:
+    """The report of a real program in a file, how many series its metrics are, and the bytes of its status."""
+    with Hub(folder / "real") as hub, Console(NEUROGC_POLICY="observe", NEUROGC_SERVICE="real") as program:
+        found = hub.wait_for(program.pid)
+        program.do("[gc.collect() for _ in range(20)], requests(200, 0.002)")
+        time.sleep(3)
+        status = json.dumps(hub.get(f"processes/{found['id']}")["status"])
+        page = hub.ask("GET", "/metrics")[1].decode()
+    file = folder / "figures.json"
+    file.write_text(status)
+    return file, sum('service="real"' in line for line in page.splitlines()), len(status)
+
+
+def pushing(hub: Hub, figures: Path, count: int, first: int, every: float, events: int, seconds: int):
+    """Starts agents that post."""
+    words = ["push", f"127.0.0.1:{hub.port}", hub.report_token, figures, count, first, every, events, seconds]
+    agents = subprocess.Popen([str(word) for word in (AGENTS, *words)], stdout=subprocess.PIPE, text=True)
+    assert agents.stdout.readline() == "ready\n"
+    return agents
+
+
+def wait_for_all(hub: Hub, count: int, seconds: float) -> int:
+    """How many processes have reported, once all have or the time is over."""
+    until = time.monotonic() + seconds
+    while (known := hub.get("hub")["processes"]["known"]) < count and time.monotonic() < until:
+        time.sleep(0.5)
+    return known
+
+
+def fleet(options) -> dict:
+    """Agents that post once a second, each on a connection of its own, to one hub: what each of them costs."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures, _, _ = real_figures(Path(folder))
+        with Hub(Path(folder, "data"), "--no-local") as hub:
+            agents = pushing(hub, figures, options.fleet, 0, 1, 5, options.seconds + 20)
+            known = wait_for_all(hub, options.fleet, 15)
+            pid, began = hub.process.pid, time.monotonic()
+            before, taken = cpu_seconds(pid), hub.get("hub")["ingest"]["reports"]
+            time.sleep(options.seconds)
+            told = hub.get("hub")
+            cpu, took = cpu_seconds(pid) - before, time.monotonic() - began
+            reports = told["ingest"]["reports"] - taken
+            sent = json.loads(agents.communicate()[0])
+            last = hub.get("hub")
+    return {
+        "agents": options.fleet,
+        "known": known,
+        "live": told["processes"]["live"],
+        "reports_per_second": round(reports / took, 1),
+        "hub_cpu_percent_of_a_core": round(100 * cpu / took, 1),
+        "cpu_us_per_report": round(1e6 * cpu / max(1, reports), 1),
+        "rss_mb": round(told["rss"] / MEGABYTE, 1),
+        "peak_rss_mb": round(last["rss"] / MEGABYTE, 1),
+        "rss_kb_per_agent": round(told["rss"] / 1024 / options.fleet, 1),
+        "bytes_per_report": round(sent["bytes"] / max(1, sent["reports"])),
+        "lag_ms": {name: sent[f"lag_{name}_ms"] for name in ("p50", "p99", "max")},
+        "reports_refused (bar 0)": sent["failed"],
+        "reports_lost (bar 0)": sent["reports"] - last["ingest"]["reports"],
+        "rows_dropped (bar 0)": last["store"]["dropped"],
+        "store_bytes_per_agent_and_second": round(last["store"]["bytes"] / options.fleet / max(1.0, took)),
+    }
+
+
+def remote_write(options) -> dict:
+    """Many senders behind several hubs without a store, which write their metrics every 15 s to a receiver that keeps nothing."""
+    hubs_needed = -(-options.senders // options.per_hub)
+    lasts = options.seconds + 40
+    with tempfile.TemporaryDirectory() as folder:
+        figures, series, _ = real_figures(Path(folder))
+        receiver = subprocess.Popen([str(AGENTS), "receive", str(lasts + 10)], stdout=subprocess.PIPE, text=True)
+        port = int(receiver.stdout.readline())
+        server = f"http://127.0.0.1:{port}"
+        hubs, senders = [], []
+        try:
+            for number in range(hubs_needed):
+                hub = Hub(Path(folder, f"hub-{number}"), "--no-local", "--remote-write", f"{server}/api/v1/write",
+                          "--history", f"prometheus:{server}")
+                hubs.append(hub)
+                count = min(options.per_hub, options.senders - number * options.per_hub)
+                senders.append(pushing(hub, figures, count, number * options.per_hub, options.every, 0, lasts))
+            until = time.monotonic() + options.every + 10
+            for number, hub in enumerate(hubs):
+                count = min(options.per_hub, options.senders - number * options.per_hub)
+                wait_for_all(hub, count, until - time.monotonic())
+            before, began = sum(cpu_seconds(hub.process.pid) for hub in hubs), time.monotonic()
+            taken = sum(hub.get("hub")["ingest"]["reports"] for hub in hubs)
+            time.sleep(options.seconds)
+            told = [hub.get("hub") for hub in hubs]
+            took = time.monotonic() - began
+            cpu = sum(cpu_seconds(hub.process.pid) for hub in hubs) - before
+            reports = sum(one["ingest"]["reports"] for one in told) - taken
+            posted = [json.loads(one.communicate()[0]) for one in senders]
+            got = json.loads(receiver.communicate()[0])
+        finally:
+            for hub in hubs:
+                hub.stop()
+            for process in [*senders, receiver]:
+                if process.poll() is None:
+                    process.kill()
+    # What came in the first seconds is of few senders: whole rounds count.
+    rounds = max(1, got["rounds"])
+    known = sum(one["processes"]["known"] for one in told)
+    return {
+        "senders": options.senders,
+        "hubs": hubs_needed,
+        "known": known,
+        "reports_per_second": round(reports / took, 1),
+        "hubs_cpu_percent_of_a_core": round(100 * cpu / took, 1),
+        "cpu_ms_per_sender_and_minute": round(1e3 * cpu / took * 60 / options.senders, 2),
+        "rss_mb_of_a_hub": round(max(one["rss"] for one in told) / MEGABYTE, 1),
+        "rss_kb_per_sender": round(sum(one["rss"] for one in told) / 1024 / max(1, known), 1),
+        "series_per_sender": series,
+        "rounds": got["rounds"],
+        "written_bytes_per_sender_and_round": round(got["bytes"] / rounds * hubs_needed / max(1, known)),
+        "round_ms": {"p50": got["round_p50_ms"], "max (bar 12000)": got["round_max_ms"]},
+        "bytes_per_report": round(sum(one["bytes"] for one in posted) / max(1, sum(one["reports"] for one in posted))),
+        "lag_ms": {"p50": max(one["lag_p50_ms"] for one in posted), "p99": max(one["lag_p99_ms"] for one in posted),
+                   "max": max(one["lag_max_ms"] for one in posted)},
+        "reports_refused (bar 0)": sum(one["failed"] for one in posted),
+    }
+
+
+COLUMNS = ["load", "agents", "reports a second", "hub CPU, % of a core", "CPU for each report", "memory for each agent",
+           "bytes of a report", "lag p50 / p99", "lost"]
+
+
+def save(figures: dict, options) -> None:
+    """Puts the figures of a fleet into the table of docs/benchmarks.md."""
+    rows = []
+    if one := figures.get("fleet"):
+        lost = one["reports_refused (bar 0)"] + one["reports_lost (bar 0)"] + one["rows_dropped (bar 0)"]
+        rows.append(["one hub", f"{one['agents']:,}", f"{one['reports_per_second']:,.0f}", f"{one['hub_cpu_percent_of_a_core']}",
+                     f"{one['cpu_us_per_report']:.0f} µs", f"{one['rss_kb_per_agent']:.0f} KB", f"{one['bytes_per_report']:,}",
+                     f"{one['lag_ms']['p50']:.1f} / {one['lag_ms']['p99']:.0f} ms", results.bold(str(lost), lost > 0)])
+    if one := figures.get("remote-write"):
+        lost = one["reports_refused (bar 0)"]
+        each = 1e6 * one["hubs_cpu_percent_of_a_core"] / 100 / max(1, one["reports_per_second"])
+        rows.append([f"{one['hubs']} hubs, remote write", f"{one['senders']:,}", f"{one['reports_per_second']:,.0f}",
+                     f"{one['hubs_cpu_percent_of_a_core']}", f"{each:.0f} µs, writing included",
+                     f"{one['rss_kb_per_sender']:.0f} KB", f"{one['bytes_per_report']:,}",
+                     f"{one['lag_ms']['p50']:.1f} / {one['lag_ms']['p99']:.0f} ms", results.bold(str(lost), lost > 0)])
+    command = "python bench/hub.py fleet remote-write --save"
+    results.save("fleet", command, COLUMNS, rows, keys=2, measured=results.today(f"{options.seconds} s each"))
 
 
 def latency(_options) -> dict:
@@ -290,7 +439,8 @@ def hostile(options) -> dict:
         }
 
 
-PARTS = {"hostile": hostile, "load": load, "latency": latency, "week": week, "kill": kill, "host": host}
+PARTS = {"hostile": hostile, "load": load, "fleet": fleet, "remote-write": remote_write, "latency": latency, "week": week,
+         "kill": kill, "host": host}
 
 
 def main() -> None:
@@ -300,6 +450,11 @@ def main() -> None:
     parser.add_argument("--agents", type=int, default=200)
     parser.add_argument("--events", type=int, default=50)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--fleet", type=int, default=2000, help="agents of the part fleet")
+    parser.add_argument("--senders", type=int, default=20_000, help="agents of the part remote-write")
+    parser.add_argument("--per-hub", type=int, default=5000, help="agents of one hub in the part remote-write")
+    parser.add_argument("--every", type=float, default=15, help="seconds between the reports of a sender of remote-write")
+    parser.add_argument("--save", action="store_true", help="put figures of fleet and remote-write into bench/results")
     parser.add_argument("--hostile", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=Path)
@@ -310,6 +465,8 @@ def main() -> None:
         print(f"{part}: {PARTS[part].__doc__.strip()}")
         for name, value in figures[part].items():
             print(f"  {name}: {value}")
+    if options.save:
+        save(figures, options)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
 

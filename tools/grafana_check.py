@@ -1,8 +1,10 @@
-"""Checks the dashboards for Grafana: their shape, and, where promtool is there, every expression in them."""
+"""Checks the dashboards for Grafana and the alert rules: their shape, that they name metrics that exist, and, where promtool is
+there, every expression in them."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -30,11 +32,27 @@ def main() -> int:
             if panel["fieldConfig"]["defaults"]["unit"] not in UNITS:
                 wrong.append(f"{file.name}: {panel['title']}: an unknown unit")
             expressions += [(f"{file.name}: {panel['title']}", target["expr"]) for target in panel["targets"]]
+    rules = (ROOT / "docs" / "prometheus-alerts.yml").read_text(encoding="utf-8")
+    wrong += unknown([*expressions, ("docs/prometheus-alerts.yml", rules)])
     wrong += parsed(expressions)
     for line in wrong:
         print(f"deploy: {line}")
     print(f"deploy: {len(files)} dashboards with {len(expressions)} expressions")
     return int(bool(wrong) or not files)
+
+
+def unknown(expressions: list[tuple[str, str]]) -> list[str]:
+    """Metrics that no hub has. Those of processes are in the table that is written from the catalogue of figures."""
+    page = (ROOT / "docs" / "hub.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- generated prometheus -->")[2].partition("<!-- end prometheus -->")[0]
+    rows = re.findall(r"^\| `(neurogc_\w+)[^`]*` \| (\w+) \|", table, re.MULTILINE)
+    known = {name for name, _ in rows}
+    known |= {f"{name}_{part}" for name, kind in rows if kind == "histogram" for part in ("bucket", "sum", "count")}
+    known |= set(re.findall(r'"(neurogc_(?:hub|alert)\w*)"', (ROOT / "crates/hub/src/export/prometheus.rs").read_text(encoding="utf-8")))
+    if len(rows) < 40:
+        return ["docs/hub.md has no table of metrics"]
+    return [f"{where}: there is no metric {name}" for where, text in expressions
+            for name in sorted(set(re.findall(r"\bneurogc_\w+", text)) - known)]
 
 
 def parsed(expressions: list[tuple[str, str]]) -> list[str]:

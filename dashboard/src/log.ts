@@ -8,9 +8,12 @@ export const MOST_EVENTS = 6000;
 export class Log {
   events: Happening[] = [];
   left_out = 0;
+  /** Why there are no events of the past, where the hub keeps none. */
+  not_kept = "";
 
   replace(answer: Happenings): void {
     this.events = answer.events;
+    this.not_kept = answer.not_kept ?? "";
     this.left_out = answer.left_out;
   }
 

@@ -139,7 +139,7 @@ async function lookAtHub(): Promise<void> {
   if (hub.ingest.refused) lost.push(`${count(hub.ingest.refused)} reports refused`);
   if (hub.store.dropped) lost.push(`${count(hub.store.dropped)} rows not stored`);
   if (hub.clients.skipped) lost.push(`${count(hub.clients.skipped)} messages skipped for slow browsers`);
-  if (hub.store.trouble) lost.push(`store: ${hub.store.trouble}`);
+  if (hub.store.trouble) lost.push(hub.store.kind === "sqlite" ? `store: ${hub.store.trouble}` : hub.store.trouble);
   drops.hidden = lost.length === 0;
   say(drops, lost.join(" · "));
   const { store, clients, ingest } = hub;
@@ -147,7 +147,7 @@ async function lookAtHub(): Promise<void> {
     h("span", {}, `NeuroGC ${hub.neurogc} on ${hub.host}`),
     h("span", {}, `${count(hub.processes.live)} live, ${count(hub.processes.known)} known`),
     h("span", {}, `${count(ingest.reports)} reports, ${count(ingest.events)} events`),
-    h("span", {}, `history ${bytes(store.bytes)} of ${bytes(store.limit_bytes)}`),
+    h("span", { title: store.not_kept.join("\n") || null }, store.kind === "sqlite" ? `history ${bytes(store.bytes)} of ${bytes(store.limit_bytes)}` : `history from Prometheus at ${store.path}`),
     h("span", {}, `hub uses ${bytes(hub.rss)}`),
     h("span", {}, `${count(clients.connected)} ${clients.connected === 1 ? "browser" : "browsers"}`),
   );

@@ -6,6 +6,11 @@ import { h, mark, say, unique } from "./dom";
 import { brief } from "./format";
 import type { List, Process } from "./types";
 
+/** Whether a process reports to this hub now, so that it can be asked for something. */
+export function isHere(process: Process): boolean {
+  return process.state === "live" && process.source !== "history";
+}
+
 export function title(process: Process): string {
   return `${brief(process.command)} · ${process.pid}`;
 }

@@ -1,14 +1,10 @@
 """The hub and systems of others, real ones where they can be had: Prometheus, VictoriaMetrics, gRPC, S3."""
 
 import http.server
-import json
-import shutil
-import socket
 import ssl
 import subprocess
 import threading
 import urllib.parse
-import urllib.request
 from concurrent import futures
 
 import grpc
@@ -16,6 +12,7 @@ import pytest
 from hub import Console, Hub
 from observed import binary, eventually
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from servers import SERVERS, got, server
 
 pytestmark = pytest.mark.skipif(not binary(), reason="the command is not built")
 
@@ -26,45 +23,9 @@ def program():
         yield console
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def got(url):
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return json.loads(answer.read())
-
-
-def started(command, port):
-    """A server that answers on a port."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        eventually(lambda: socket.create_connection(("127.0.0.1", port), 1).close() is None, within=60)
-    except AssertionError:
-        process.kill()
-        raise AssertionError(process.communicate()[1][-2000:]) from None
-    return process
-
-
-def prometheus(port, folder):
-    config = folder / "prometheus.yml"
-    config.write_text("global: {}\n")
-    where = f"--web.listen-address=127.0.0.1:{port}"
-    return [f"--config.file={config}", f"--storage.tsdb.path={folder}/data", where, "--web.enable-remote-write-receiver"]
-
-
-def victoria(port, folder):
-    return [f"-httpListenAddr=127.0.0.1:{port}", f"-storageDataPath={folder}/data", "-search.latencyOffset=0s"]
-
-
-@pytest.mark.parametrize("name, options", [("prometheus", prometheus), ("victoria-metrics", victoria)])
-def test_a_receiver_of_remote_write_has_the_figures_of_metrics(name, options, tmp_path, program):
-    if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
-    port = free_port()
-    server = started([name, *options(port, tmp_path)], port)
-    try:
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_receiver_of_remote_write_has_the_figures_of_metrics(name, tmp_path, program):
+    with server(name, tmp_path) as port:
         with Hub(tmp_path / "hub", "--remote-write", f"http://127.0.0.1:{port}/api/v1/write") as hub:
             hub.wait_for(program.pid)
 
@@ -81,9 +42,6 @@ def test_a_receiver_of_remote_write_has_the_figures_of_metrics(name, options, tm
             assert len(names) > 50 and names <= there, names - there
             [rss] = series('neurogc_memory_rss_bytes{service="shop"}')
             assert float(rss["value"][1]) > 1e6, rss
-    finally:
-        server.kill()
-        server.communicate()
 
 
 class Collector(grpc.GenericRpcHandler):
@@ -98,16 +56,6 @@ class Collector(grpc.GenericRpcHandler):
             return b""
 
         return grpc.unary_unary_rpc_method_handler(answer)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", folder / "key.pem"]
-    command += ["-out", folder / "cert.pem", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command += ["-addext", "basicConstraints=critical,CA:FALSE"]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])

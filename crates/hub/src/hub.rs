@@ -1,6 +1,6 @@
 //! The hub itself: who reports, what they said last, and who is to be told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,12 @@ use crate::budget::{ARRIVING, FIGURES, FIGURES_EACH, Full, Held, Over, PROCESSES
 use crate::clock::{exact_unix_ms, unix_ms};
 use crate::event::Event;
 use crate::facts::{ProcessFacts, id_of};
+use crate::history::{History, Past};
 use crate::live::Clients;
 use crate::message::LiveMessage;
 use crate::process::{KnownProcess, Presence, ProcessSummary, Source, View};
 use crate::services::services;
-use crate::store::{Batch, Store, StoreEntry, Write};
+use crate::store::{Batch, StoreEntry, Write};
 use crate::weight::weight;
 
 /// Processes that have ended stay in the list for this long.
@@ -31,7 +32,7 @@ const REMEMBERED_MS: u64 = 60_000;
 pub(crate) struct Hub {
     pub(crate) host: String,
     pub(crate) started_ms: u64,
-    pub(crate) store: Store,
+    pub(crate) history: History,
     pub(crate) clients: Clients,
     pub(crate) counts: ReceivedCounts,
     pub(crate) over: Over,
@@ -47,6 +48,8 @@ pub(crate) struct Hub {
     refusal: Mutex<Option<String>>,
     /// How alerts stand.
     alerts: Mutex<Arc<AlertsReport>>,
+    /// Processes that report to other hubs, where a server tells of them.
+    elsewhere: Mutex<Arc<Vec<Past>>>,
 }
 
 /// What has come in.
@@ -87,12 +90,12 @@ struct Its {
 }
 
 impl Hub {
-    pub(crate) fn new(host: String, store: Store) -> Self {
+    pub(crate) fn new(host: String, history: History) -> Self {
         let now = unix_ms();
         Self {
             host,
             started_ms: now,
-            store,
+            history,
             clients: Clients::default(),
             counts: ReceivedCounts::default(),
             over: Over::default(),
@@ -104,6 +107,7 @@ impl Hub {
             numbers: AtomicU64::new(now.saturating_mul(1000)),
             refusal: Mutex::default(),
             alerts: Mutex::default(),
+            elsewhere: Mutex::default(),
         }
     }
 
@@ -142,6 +146,16 @@ impl Hub {
     /// Says how alerts stand.
     pub(crate) fn set_alerts(&self, report: AlertsReport) {
         *self.alerts.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(report);
+    }
+
+    /// Says which processes are there, wherever they report to.
+    pub(crate) fn set_elsewhere(&self, present: Vec<Past>) {
+        *self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(present);
+    }
+
+    /// Processes that report to other hubs now.
+    pub(crate) fn elsewhere(&self) -> Arc<Vec<Past>> {
+        Arc::clone(&self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes a frame in and gives what its sender shall do.
@@ -273,7 +287,7 @@ impl Hub {
 
     fn keep(&self, its: &Its, what: StoreEntry, bytes: u64, events: u64) {
         match Held::take(bytes, &its.waiting_bytes, &self.waiting_bytes) {
-            Ok(held) => self.store.put(Write { facts: Arc::clone(&its.facts), what, held: Some(held) }),
+            Ok(held) => self.history.put(Write { facts: Arc::clone(&its.facts), what, held: Some(held) }),
             Err(full) => {
                 let over = if full == Full::Each { &self.over.events_each } else { &self.over.events_all };
                 over.fetch_add(events.max(1), Ordering::Relaxed);
@@ -323,9 +337,16 @@ impl Hub {
 
     /// The list as browsers get it. It may be long: it is written in a thread that serves no connections.
     pub(crate) fn list(&self) -> String {
-        let views = self.views();
-        let processes = views.iter().map(ProcessSummary::of).collect();
+        let (views, elsewhere) = (self.views(), self.elsewhere());
+        let processes = views.iter().map(ProcessSummary::of).chain(self.others(&views, &elsewhere)).collect();
         LiveMessage::Processes { now_ms: unix_ms(), processes, services: services(&views) }.text()
+    }
+
+    /// Processes with history that do not report here.
+    pub(crate) fn others<'p>(&'p self, views: &[View], past: &'p [Past]) -> impl Iterator<Item = ProcessSummary<'p>> + use<'p> {
+        let known: BTreeSet<String> = views.iter().map(|view| view.facts.id.clone()).collect();
+        let past = past.iter().filter(move |(facts, _)| !known.contains(&facts.id));
+        past.map(|(facts, seen_ms)| ProcessSummary::of_history(facts, *seen_ms, self.history.presence(*seen_ms)))
     }
 
     /// A number that is given once, by this hub and those before it.

@@ -1,6 +1,6 @@
 //! Collects from many agents, keeps their history, and serves it to people and programs.
 //!
-//! `follow` and `api` bring reports in, `hub` knows who reports and tells browsers, `store` keeps history, `heaps` takes
+//! `follow` and `api` bring reports in, `hub` knows who reports and tells browsers, `history` tells what was, from `store` or from another server, `heaps` takes
 //! and analyses heap dumps, `export` has figures for other systems, `alerts` sends messages. Nothing here waits for an agent, a browser or a disk.
 
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ mod facts;
 mod follow;
 mod gate;
 mod heaps;
+mod history;
 mod hub;
 mod live;
 mod message;
@@ -40,6 +41,7 @@ pub use export::otlp::OtlpCollector;
 pub use export::profiles::ProfileStore;
 pub use export::remote_write::RemoteWrite;
 pub use follow::Sockets;
+pub use history::HistoryServer;
 pub use server::{Config, HubError, Listening, run};
 pub use store::StoreError;
 pub use tokens::{Access, Tokens};

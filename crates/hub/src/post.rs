@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue};
-use hyper::{Request, StatusCode, Uri, header};
+use hyper::{Request, Response, StatusCode, Uri, header};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -193,12 +194,33 @@ impl<'a> PostConnection<'a> {
     /// Posts a message, and waits for the answer.
     pub(crate) async fn post(&mut self, message: impl Into<Outgoing>) -> Result<(), SendFailure> {
         const LONGEST: usize = 64 * 1024;
-        self.sender.ready().await.map_err(passing)?;
-        let request = self.to.request(&self.to.path, message.into())?;
-        let answer = self.sender.send_request(request).await.map_err(passing)?;
+        let answer = self.send(message.into()).await?;
         let status = answer.status();
         let _ = Limited::new(answer.into_body(), LONGEST).collect().await;
         accepted(status)
+    }
+
+    async fn send(&mut self, message: Outgoing) -> Result<Response<Incoming>, SendFailure> {
+        self.sender.ready().await.map_err(passing)?;
+        let request = self.to.request(&self.to.path, message)?;
+        self.sender.send_request(request).await.map_err(passing)
+    }
+}
+
+/// Posts a question and gives the answer, whatever its status; `None` where it is longer than so many bytes. The caller limits
+/// the time.
+pub(crate) async fn ask(
+    to: &PostAddress,
+    question: Outgoing,
+    most: usize,
+) -> Result<Option<(StatusCode, Bytes)>, SendFailure> {
+    let mut connection = PostConnection::open(to).await?;
+    let answer = connection.send(question).await?;
+    let status = answer.status();
+    match Limited::new(answer.into_body(), most).collect().await {
+        Ok(body) => Ok(Some((status, body.to_bytes()))),
+        Err(error) if error.is::<LengthLimitError>() => Ok(None),
+        Err(error) => Err(passing(error)),
     }
 }
 

@@ -73,7 +73,7 @@ impl Source {
 pub(crate) enum ReportWay {
     Socket,
     Push,
-    /// It does not report any more: the store knows it.
+    /// It does not report here: history knows it.
     History,
 }
 
@@ -352,12 +352,12 @@ impl<'p> ProcessSummary<'p> {
         }
     }
 
-    /// One of which only history is left.
-    pub(crate) fn of_history(facts: &'p ProcessFacts, seen_ms: u64) -> Self {
+    /// One that history knows: it has ended, or it reports to another hub.
+    pub(crate) fn of_history(facts: &'p ProcessFacts, seen_ms: u64, state: Presence) -> Self {
         Self {
             facts,
             policy_shown: facts.policy.clone(),
-            state: Presence::Gone,
+            state,
             source: ReportWay::History,
             seen_ms,
             acting: false,

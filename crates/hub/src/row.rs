@@ -32,6 +32,16 @@ impl FigureRow {
         Self { t, values: CATALOGUE.iter().map(read).collect(), latency }
     }
 
+    /// Values at places of the catalogue, and latencies.
+    #[must_use]
+    pub(crate) fn of(t: u64, given: &[(usize, f64)], latency: Buckets) -> Self {
+        let mut values = vec![f32::NAN; CATALOGUE.len()];
+        for (place, value) in given {
+            values[*place] = *value as f32;
+        }
+        Self { t, values, latency }
+    }
+
     /// A row that was kept; `None` where its bytes are something else. `order` says where each value belongs now.
     #[must_use]
     pub(crate) fn from_bytes(t: u64, figures: &[u8], latency: &[u8], order: &[Option<usize>]) -> Option<Self> {

@@ -15,6 +15,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::alerts::{self, AlertEngine, AlertFileError};
 use crate::api::{App, router};
+use crate::budget::PROCESSES;
 use crate::export::objects::{self, ObjectStore};
 use crate::export::otlp::{self, OtlpCollector};
 use crate::export::profiles::{self, ProfileStore};
@@ -22,15 +23,16 @@ use crate::export::remote_write::{self, RemoteWrite};
 use crate::follow::{Sockets, follow_all};
 use crate::gate::Gate;
 use crate::heaps::Heaps;
+use crate::history::{History, HistoryServer, PrometheusHistory};
 use crate::hub::Hub;
 use crate::patient::Patient;
 use crate::peer::host_name;
 use crate::shelf::Shelf;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, make_folder};
 use crate::tokens::{Access, Tokens, is_fit};
 
-/// Connections at once: agents that post, browsers and the rest.
-const CONNECTIONS: usize = 2048;
+/// Connections at once: every process that may report by posting has one; browsers and the rest have theirs.
+const CONNECTIONS: usize = PROCESSES + 500;
 
 /// How long a client may take to say what it wants, and how much it may say before the body.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
@@ -43,6 +45,9 @@ const READERS: usize = 9;
 /// How often the memory of an idle analysis is looked for.
 const FORGET_EVERY: Duration = Duration::from_secs(20);
 
+/// How often processes that report to other hubs are looked for: they are written every 15 s.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
 /// What a hub is told at its start.
 #[derive(Clone)]
 pub struct Config {
@@ -54,6 +59,8 @@ pub struct Config {
     pub data: PathBuf,
     /// What history may take on disk, in bytes.
     pub limit: u64,
+    /// The server that history comes from, instead of the folder.
+    pub history: Option<HistoryServer>,
     /// A folder with recordings.
     pub recordings: Option<PathBuf>,
     /// Where to send metrics.
@@ -162,12 +169,18 @@ async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), Hub
         Some(path) => Some((alerts::read(&path)?, path)),
         None => None,
     };
-    let store = Store::open(&config.data, config.limit)?;
+    let history = match config.history {
+        Some(server) => {
+            make_folder(&config.data)?;
+            History::Asked(PrometheusHistory::new(server))
+        }
+        None => History::Kept(Arc::new(Store::open(&config.data, config.limit)?)),
+    };
     let tokens = tokens(config.access, &config.data)?;
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| HubError::Listen { address: config.listen, source })?;
     let address = listener.local_addr()?;
-    let hub = Arc::new(Hub::new(host_name(), store));
+    let hub = Arc::new(Hub::new(host_name(), history));
     let (gate, shelf) = (Gate::new(tokens.clone(), address), Shelf::new(&config.data, config.recordings));
     let app = Arc::new(App::new(Arc::clone(&hub), gate, shelf, Heaps::new(&config.data)));
     let start = |(file, path)| AlertEngine::start(Arc::clone(&hub), path, file, &config.data);
@@ -187,6 +200,7 @@ async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), Hub
         () = accept_all(listener, router(Arc::clone(&app))) => {}
         () = forget_heaps(app) => {}
         () = tick(&hub) => {}
+        () = look_elsewhere(&hub) => {}
         () = follow_all(Arc::clone(&hub), config.sockets) => {}
         () = if_wanted(collector) => {}
         () = if_wanted(remote_write) => {}
@@ -221,6 +235,25 @@ async fn tick(hub: &Arc<Hub>) {
                 hub.clients.tell_list(list);
             }
         }
+    }
+}
+
+/// Asks the server that history comes from which processes report to other hubs, while a browser shows the list.
+async fn look_elsewhere(hub: &Hub) {
+    let History::Asked(server) = &hub.history else { return std::future::pending().await };
+    let mut ticks = interval(Duration::from_secs(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut next = Instant::now();
+    loop {
+        ticks.tick().await;
+        if Instant::now() < next || !hub.clients.want_list() {
+            continue;
+        }
+        // What is wrong with the server is told by the hub's report.
+        if let Ok(present) = server.present().await {
+            hub.set_elsewhere(present);
+        }
+        next = Instant::now() + LOOK_EVERY;
     }
 }
 

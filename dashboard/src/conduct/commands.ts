@@ -3,6 +3,7 @@
 import { get, message, part, post } from "../api";
 import { confirmed, h, mark, say, unique } from "../dom";
 import { count, ms } from "../format";
+import { isHere } from "../picker";
 import type { One, Offered, Process } from "../types";
 
 const WAYS: [how: string, label: string, help: string][] = [
@@ -118,7 +119,7 @@ export function commands(id: string, announce: (text: string, tone?: "good" | "b
   return {
     element: form,
     set(process: Process): void {
-      there = process.state === "live";
+      there = isHere(process);
       shown = `process ${process.pid}`;
       if (process.policy === current) old_until = 0;
       if (process.policy === current || Date.now() < old_until) return enable();

@@ -39,7 +39,7 @@ export function censusTables(id: string) {
           say(said, "There is no census yet. Snapshots that collect take one on their way; a process without snapshots is counted every ten minutes, if it has 50,000 objects or more.");
           return;
         }
-        say(said, `${count(census.objects)} objects that the collector tracks, ${bytes(census.bytes)}.` + (census.compared_s ? "" : " Growth is known from the next census on."));
+        say(said, `${count(census.objects)} objects that the collector tracks, ${bytes(census.bytes)}.` + (census.compared_s ? "" : " Growth is known from the next census on.") + (course.not_kept ? ` ${course.not_kept}` : ""));
         containers.set(
           census.containers.map((row) => {
             const past = course.containers.find((other) => other.name === row.name && other.type === row.type);

@@ -172,7 +172,8 @@ function side_by_side(root: HTMLElement, context: Context, a: string, b: string)
       if (first) await events(got, mine.signal);
       answer = got;
       loaded_at = Date.now();
-      trouble.hidden = true;
+      trouble.hidden = logs.a.not_kept === "";
+      say(trouble, logs.a.not_kept);
     } catch (error) {
       if (aborted(error)) return;
       trouble.hidden = false;

@@ -9,7 +9,8 @@ import { dumpTable, title } from "../heap/dumps";
 import { pathFinder } from "../heap/paths";
 import { growthTable, objectTable, suspectList, typeTable } from "../heap/tables";
 import { holderTree } from "../heap/tree";
-import { Picker, favourite } from "../picker";
+import { localFiles } from "../history";
+import { Picker, favourite, isHere } from "../picker";
 import type { One } from "../types";
 import { link } from "../view";
 
@@ -68,7 +69,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     h("div", { class: "title" }, h("h1", {}, "Heap"), h("span", { class: "spring" }), picker.element),
     command,
     h("div", { class: "toolbar heap-bar" }, take, h("label", { class: "check" }, plain, "Leave out texts"), state),
-    section("Heap dumps", "Files that the hub keeps until you remove them.", dumps.element),
+    section("Heap dumps", "Files that the hub keeps until you remove them.", localFiles(gone.signal), dumps.element),
     body,
   );
 
@@ -77,7 +78,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     if (!known) return;
     say(command, `${brief(known.command)} · pid ${known.pid} on ${known.host} · ${known.python}`);
     mark(command, "title", known.command);
-    take.disabled = known.state !== "live" || take.dataset.busy === "true";
+    take.disabled = !isHere(known) || take.dataset.busy === "true";
   }
 
   /** Lists the dumps and opens the one that the address names, or the newest. */

@@ -125,8 +125,8 @@ function mount(root: HTMLElement, context: Context): () => void {
   function show(): void {
     const { frame, log } = follow;
     toolbar.set({ range: range(view), zoomed: follow.window.kind === "fixed", paused: follow.paused, waiting: follow.waiting });
-    trouble.hidden = follow.trouble === "";
-    say(trouble, follow.trouble ? `This could not be loaded: ${follow.trouble}` : "");
+    trouble.hidden = follow.trouble === "" && log.not_kept === "";
+    say(trouble, follow.trouble ? `This could not be loaded: ${follow.trouble}` : log.not_kept);
     refresh();
     if (follow.paused) return;
     group.window(follow.from, follow.to);

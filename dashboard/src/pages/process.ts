@@ -160,7 +160,7 @@ function mount(root: HTMLElement, context: Context): () => void {
     heat.set(latencies.heat, log.of("collection"));
     lostTime.set(timeLost(stops, follow.from, follow.to));
     const shares = sums(stops, follow.from, follow.to);
-    lostTime.note(shares.length ? `In this window: ${shares.map(([name, total]) => `${cause(name)} ${ms(total)}`).join(", ")}.` : "Nothing held the program up in this window.");
+    lostTime.note(shares.length ? `In this window: ${shares.map(([name, total]) => `${cause(name)} ${ms(total)}`).join(", ")}.` : log.not_kept || "Nothing held the program up in this window.");
     moment_list();
     latency.set(frame);
     pauses.set(log.of("collection"), log.left_out);
@@ -168,8 +168,8 @@ function mount(root: HTMLElement, context: Context): () => void {
     for (const chart of [...small, ...more]) chart.set(frame);
     stalled.set(siteSummary(stops.filter((stall) => stall.t >= follow.from)), live.now_ms());
     const dropped = log.of("dropped").reduce((sum, event) => sum + event.count, 0);
-    lost.hidden = dropped === 0;
-    say(lost, dropped ? `${dropped.toLocaleString("en-US")} events in this window were dropped by the agent because its buffer was full; the charts are incomplete.` : "");
+    lost.hidden = dropped === 0 && log.not_kept === "";
+    say(lost, log.not_kept + (dropped ? `${dropped.toLocaleString("en-US")} events in this window were dropped by the agent because its buffer was full; the charts are incomplete.` : ""));
     summary();
     if (group.hovered === null) toolbar.point(null, follow.from, follow.to);
   }

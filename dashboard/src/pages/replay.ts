@@ -6,6 +6,7 @@ import { h, left, say, table } from "../dom";
 import { dropZone } from "../drop";
 import { download } from "../export";
 import { bytes, moment } from "../format";
+import { localFiles } from "../history";
 import { playBench } from "../replay/bench";
 import { playTrace } from "../replay/trace";
 import type { Bench, Recording, Trace } from "../types";
@@ -48,7 +49,7 @@ function shelf(root: HTMLElement, { live }: Context, announce: Context["announce
   const note = "A trace of neurogc run --trace FILE (.ngct), or run.json of neurogc bench or demo";
   const drop = dropZone({ accept: ".ngct,.json", multiple: true, note }, (files) => void take(files));
   const status = h("p", { class: "note", role: "status" });
-  root.append(h("div", { class: "title" }, h("h1", {}, "Replay")), drop, status, h("div", { class: "table-frame" }, shown.element, none));
+  root.append(h("div", { class: "title" }, h("h1", {}, "Replay")), drop, localFiles(stop.signal), status, h("div", { class: "table-frame" }, shown.element, none));
 
   async function take(files: File[]): Promise<void> {
     for (const each of files) {

@@ -36,6 +36,7 @@ pub(crate) const SOURCES: &[&str] = &[
     "crates/hub/src/event.rs",
     "crates/hub/src/facts.rs",
     "crates/hub/src/heaps/mod.rs",
+    "crates/hub/src/history/mod.rs",
     "crates/hub/src/message.rs",
     "crates/hub/src/process.rs",
     "crates/hub/src/services.rs",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use neurogc_hub::alerts::{self, ChannelTest};
-use neurogc_hub::{Access, Config, HubError, Listening, ObjectStore, OtlpCollector, ProfileStore, RemoteWrite};
+use neurogc_hub::{Access, Config, HistoryServer, HubError, Listening, ObjectStore, OtlpCollector, ProfileStore, RemoteWrite};
 use neurogc_settings::HUB_PORT;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -25,6 +25,7 @@ use crate::{own_hub, process};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  neurogc hub\n  neurogc hub --listen 0.0.0.0:7077\n  \
                         neurogc hub --otlp http://127.0.0.1:4318\n  \
+                        neurogc hub --remote-write http://127.0.0.1:9090/api/v1/write --history prometheus:http://127.0.0.1:9090\n  \
                         neurogc hub --alerts alerts.toml --test-alert")]
 pub(crate) struct Arguments {
     /// Where to listen: an address, a port, or both; port 0 takes a free one
@@ -43,6 +44,10 @@ pub(crate) struct Arguments {
     /// Maximum size of the history on disk, in megabytes; the oldest data is deleted first
     #[arg(long, value_name = "MB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     disk_mb: u64,
+    /// Take history from a server like Prometheus instead of keeping it: prometheus:URL; headers are in
+    /// NEUROGC_HISTORY_HEADERS. Hubs must write their metrics there, by --remote-write or by being scraped
+    #[arg(long, value_name = "SERVER", conflicts_with = "disk_mb")]
+    history: Option<HistoryServer>,
     /// Directory with traces and results of `neurogc bench` to replay
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
@@ -116,6 +121,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
         access,
         data,
         limit: arguments.disk_mb << 20,
+        history: arguments.history,
         recordings: arguments.recordings,
         collector: arguments.otlp,
         remote_write: arguments.remote_write,

@@ -54,12 +54,12 @@ pub(super) async fn compare(State(app): State<Arc<App>>, parameters: QueryParame
         Some("start") => true,
         Some(_) => return Err(ApiError::bad_request("align must be clock or start")),
     };
+    let own = |facts: &ProcessFacts| if from_start { since_start(facts, span) } else { span };
+    let (course_a, course_b) = tokio::try_join!(
+        app.hub.history.course(&a.id, own(&a), &places),
+        app.hub.history.course(&b.id, own(&b), &places),
+    )?;
     blocking(move || {
-        let course = |facts: &ProcessFacts| {
-            let own = if from_start { since_start(facts, span) } else { span };
-            app.hub.store.course(&facts.id, own).map_err(ApiError::unavailable)
-        };
-        let (course_a, course_b) = (course(&a)?, course(&b)?);
         let step_ms = course_a.step_ms.max(course_b.step_ms);
         let steps = |rows: Vec<FigureRow>, facts: &ProcessFacts| {
             let start = if from_start { facts.started_ms } else { 0 };

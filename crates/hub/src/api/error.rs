@@ -5,6 +5,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use crate::history::HistoryError;
+
 /// An error of the API.
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -57,7 +59,7 @@ impl ApiError {
     }
 
     pub(crate) fn unavailable(message: impl std::fmt::Display) -> Self {
-        let message = format!("the store cannot be read now: {message}");
+        let message = message.to_string();
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
     }
 
@@ -67,6 +69,12 @@ impl ApiError {
 
     pub(crate) fn full(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "full", message)
+    }
+}
+
+impl From<HistoryError> for ApiError {
+    fn from(error: HistoryError) -> Self {
+        Self::unavailable(error)
     }
 }
 

@@ -106,7 +106,7 @@ pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<
             used: json!({"figures_of_all": figures, "events_of_all": waiting, "messages_of_all": messages}),
             dropped: hub.over.report(),
         },
-        store: hub.store.report(),
+        store: hub.history.report(),
         clients: ClientCounts { connected: hub.clients.connected(), skipped: hub.clients.skipped() },
         cpu_ms: crate::own_cost::cpu_ms(),
         rss: crate::own_cost::rss(),

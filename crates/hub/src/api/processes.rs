@@ -1,6 +1,5 @@
 //! Processes: the list, one of them, its series, its latencies and its events.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
@@ -18,10 +17,12 @@ use crate::census::CensusCourse;
 use crate::clock::unix_ms;
 use crate::event::Event;
 use crate::facts::ProcessFacts;
+use crate::history::Past;
 use crate::hub::to_text;
 use crate::process::{Presence, ProcessSummary};
-use crate::series::CATALOGUE;
+use crate::series::{CATALOGUE, Fold};
 use crate::services::{ServiceSummary, services};
+use crate::store::Found;
 
 #[derive(Serialize)]
 struct List<'p> {
@@ -60,6 +61,8 @@ struct CensusAnswer<'c> {
     id: &'c str,
     from_ms: u64,
     to_ms: u64,
+    /// Why there are none of the past, in words, where none are kept.
+    not_kept: Option<&'static str>,
     #[serde(flatten)]
     course: CensusCourse,
 }
@@ -71,20 +74,19 @@ pub(crate) struct Events<'e> {
     pub(crate) from_ms: u64,
     pub(crate) to_ms: u64,
     pub(crate) left_out: u64,
+    /// Why there are none of the past, in words, where none are kept.
+    pub(crate) not_kept: Option<&'static str>,
     pub(crate) events: Vec<Event>,
 }
 
 pub(super) async fn list(State(app): State<Arc<App>>, parameters: QueryParameters) -> Result<Response, ApiError> {
     let gone = parameters.is_on("gone");
-    let history = if gone { past(&app).await? } else { Vec::new() };
+    let past = if gone { app.hub.history.processes().await? } else { app.hub.elsewhere().to_vec() };
     blocking(move || {
         let now_ms = unix_ms();
         let views = app.hub.views();
         let there = views.iter().filter(|view| gone || view.state != Presence::Gone);
-        let known: BTreeSet<_> = views.iter().map(|view| view.facts.id.as_str()).collect();
-        let past = history.iter().filter(|(facts, _)| !known.contains(facts.id.as_str()));
-        let past = past.map(|(facts, seen_ms)| ProcessSummary::of_history(facts, *seen_ms));
-        let processes = there.map(ProcessSummary::of).chain(past).collect();
+        let processes = there.map(ProcessSummary::of).chain(app.hub.others(&views, &past)).collect();
         Ok(json_text(to_text(&List { now_ms, processes, services: services(&views) })))
     })
     .await
@@ -99,7 +101,7 @@ pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> 
         return Ok(json_text(to_text(&One { summary: ProcessSummary::of(&view), status, status_ms })));
     }
     let (facts, seen_ms) = of_history(&app, &id).await?;
-    let summary = ProcessSummary::of_history(&facts, seen_ms);
+    let summary = ProcessSummary::of_history(&facts, seen_ms, app.hub.history.presence(seen_ms));
     Ok(json_text(to_text(&One { summary, status: None, status_ms: None })))
 }
 
@@ -110,8 +112,8 @@ pub(super) async fn series(
 ) -> Result<Response, ApiError> {
     let (span, places) = (parameters.span()?, parameters.series()?);
     known(&app, &id).await?;
+    let course = app.hub.history.course(&id, span, &places).await?;
     blocking(move || {
-        let course = app.hub.store.course(&id, span).map_err(ApiError::unavailable)?;
         let chart = Chart::of(&course.rows, &places, (span.from_ms, span.to_ms), course.step_ms);
         Ok(json_text(to_text(&SeriesAnswer { id: &id, chart })))
     })
@@ -125,8 +127,8 @@ pub(super) async fn latency(
 ) -> Result<Response, ApiError> {
     let span = parameters.span()?;
     known(&app, &id).await?;
+    let course = app.hub.history.course(&id, span, &percentiles()).await?;
     blocking(move || {
-        let course = app.hub.store.course(&id, span).map_err(ApiError::unavailable)?;
         let heat = LatencyHeat::of(&course.rows, (span.from_ms, span.to_ms), course.step_ms);
         Ok(json_text(to_text(&HeatAnswer { id: &id, heat })))
     })
@@ -142,17 +144,18 @@ pub(super) async fn service_latency(
     parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let span = parameters.span()?;
-    blocking(move || {
+    let members: Vec<String> = {
         let views = app.hub.views();
         let members = views.iter().filter(|view| view.state != Presence::Gone && view.facts.service == service);
-        let (mut rows, mut step_ms) = (Vec::new(), None);
-        for view in members.take(MOST_MERGED) {
-            let course = app.hub.store.course(&view.facts.id, span).map_err(ApiError::unavailable)?;
-            rows.extend(course.rows);
-            step_ms = Some(course.step_ms);
-        }
-        let step_ms = step_ms.ok_or_else(|| ApiError::not_found("no process of this service reports"))?;
-        let heat = LatencyHeat::merged(&rows, (span.from_ms, span.to_ms), step_ms);
+        members.take(MOST_MERGED).map(|view| view.facts.id.clone()).collect()
+    };
+    let of_none = members.is_empty();
+    let course = app.hub.history.latencies(&service, members, span).await?;
+    if of_none && course.rows.is_empty() {
+        return Err(ApiError::not_found("no process of this service reports"));
+    }
+    blocking(move || {
+        let heat = LatencyHeat::merged(&course.rows, (span.from_ms, span.to_ms), course.step_ms);
         Ok(json_text(to_text(&HeatAnswer { id: &service, heat })))
     })
     .await
@@ -165,10 +168,10 @@ pub(super) async fn events(
 ) -> Result<Response, ApiError> {
     let wish = parameters.wish(parameters.bounds_until_now()?)?;
     known(&app, &id).await?;
+    let (Found { events, left_out }, not_kept) = app.hub.history.events(&id, &wish).await?.split();
     blocking(move || {
-        let found = app.hub.store.events(&id, &wish).map_err(ApiError::unavailable)?;
         let (from_ms, to_ms) = (wish.from_ms, wish.to_ms);
-        Ok(json_text(to_text(&Events { id: &id, from_ms, to_ms, left_out: found.left_out, events: found.events })))
+        Ok(json_text(to_text(&Events { id: &id, from_ms, to_ms, left_out, not_kept, events })))
     })
     .await
 }
@@ -180,9 +183,10 @@ pub(super) async fn census(
 ) -> Result<Response, ApiError> {
     let (from_ms, to_ms) = parameters.bounds_until_now()?;
     known(&app, &id).await?;
+    let (censuses, not_kept) = app.hub.history.censuses(&id, (from_ms, to_ms)).await?.split();
     blocking(move || {
-        let censuses = app.hub.store.censuses(&id, (from_ms, to_ms)).map_err(ApiError::unavailable)?;
-        Ok(json_text(to_text(&CensusAnswer { id: &id, from_ms, to_ms, course: CensusCourse::of(&censuses) })))
+        let course = CensusCourse::of(&censuses);
+        Ok(json_text(to_text(&CensusAnswer { id: &id, from_ms, to_ms, not_kept, course })))
     })
     .await
 }
@@ -199,16 +203,11 @@ pub(super) async fn known(app: &Arc<App>, id: &str) -> Result<ProcessFacts, ApiE
     Ok(of_history(app, id).await?.0)
 }
 
-async fn past(app: &Arc<App>) -> Result<Vec<(ProcessFacts, u64)>, ApiError> {
-    let app = Arc::clone(app);
-    blocking(move || app.hub.store.processes().map_err(ApiError::unavailable)).await
+async fn of_history(app: &Arc<App>, id: &str) -> Result<Past, ApiError> {
+    app.hub.history.process(id).await?.ok_or_else(|| ApiError::no_process(id))
 }
 
-async fn of_history(app: &Arc<App>, id: &str) -> Result<(ProcessFacts, u64), ApiError> {
-    let (app, id) = (Arc::clone(app), id.to_owned());
-    blocking(move || {
-        let found = app.hub.store.process(&id).map_err(ApiError::unavailable)?;
-        found.ok_or_else(|| ApiError::no_process(&id))
-    })
-    .await
+/// Places of the series that are read from latencies.
+fn percentiles() -> Vec<usize> {
+    (0..CATALOGUE.len()).filter(|place| matches!(CATALOGUE[*place].fold, Fold::Quantile(_))).collect()
 }

@@ -265,7 +265,8 @@ pub(super) async fn events(
     traced(app, id, move |entry, bytes| {
         let found = recording::events(bytes, &wish).map_err(unreadable)?;
         let (from_ms, to_ms) = (wish.from_ms, wish.to_ms.min(i64::MAX as u64));
-        let events = Events { id: &entry.id, from_ms, to_ms, left_out: found.left_out, events: found.events };
+        let (left_out, events) = (found.left_out, found.events);
+        let events = Events { id: &entry.id, from_ms, to_ms, left_out, not_kept: None, events };
         Ok(json_text(to_text(&events)))
     })
     .await

@@ -14,6 +14,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::peer::Peer;
 use crate::process::Source;
+use crate::history::History;
 use crate::store::Store;
 use crate::tokens::Tokens;
 use neurogc_wire::report::MAX_FRAME;
@@ -32,8 +33,8 @@ impl TestHub {
 
     pub(super) fn with_token(token: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path(), 64 << 20).unwrap();
-        let hub = Arc::new(Hub::new("here".to_owned(), store));
+        let history = History::Kept(Arc::new(Store::open(folder.path(), 64 << 20).unwrap()));
+        let hub = Arc::new(Hub::new("here".to_owned(), history));
         let others = |name: &str| format!("{name}-0123456789abcdef");
         let tokens = token.map(|full| Tokens { full: full.to_owned(), read: others("read"), report: others("report") });
         let gate = Gate::new(tokens, "127.0.0.1:7077".parse().unwrap());

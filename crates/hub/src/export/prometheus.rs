@@ -20,8 +20,12 @@ use crate::facts::ProcessFacts;
 use crate::hub::Hub;
 use crate::process::Presence;
 
-/// The metric that says which process has the labels of a worker now.
-const INFO: &str = "neurogc_process_info";
+/// The metric that says which process has the labels of a worker now, and the one that says its policy.
+pub(crate) const INFO: &str = "neurogc_process_info";
+pub(crate) const POLICY: &str = "neurogc_policy_info";
+
+/// The labels of every metric of a process.
+pub(crate) const LABELS: [&str; 3] = ["service", "worker", "host"];
 
 /// Sets of labels of alerts that are told apart.
 const MOST_ALERT_LABELS: usize = 200;
@@ -113,9 +117,8 @@ pub(crate) struct Labelled<'f> {
 impl Labelled<'_> {
     /// The labels of a value of the process. What changes with each restart is in one metric only.
     pub(crate) fn each_label(&self, metric: &str, mut to: impl FnMut(&str, &str)) {
-        to("service", &self.facts.service);
-        to("worker", self.worker);
-        to("host", &self.facts.host);
+        let values = [self.facts.service.as_str(), self.worker, &self.facts.host];
+        LABELS.into_iter().zip(values).for_each(|(name, value)| to(name, value));
         if metric == INFO {
             to("process", &self.facts.id);
             to("pid", &self.facts.pid.to_string());
@@ -165,7 +168,7 @@ impl Page {
                 "Reports that came from another process than they name",
                 count(&hub.counts.impostors),
             ),
-            ("neurogc_hub_store_dropped_total", "counter", "Writes that were not made", hub.store.dropped() as f64),
+            ("neurogc_hub_store_dropped_total", "counter", "Writes that were not made", hub.history.dropped() as f64),
             ("neurogc_hub_clients", "gauge", "Browsers that watch", hub.clients.connected() as f64),
             (
                 "neurogc_hub_skipped_total",

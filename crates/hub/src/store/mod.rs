@@ -28,6 +28,7 @@ pub(crate) use writer::{StoreEntry, Write};
 
 use crate::clock::unix_ms;
 use crate::facts::ProcessFacts;
+use crate::history::HistoryKind;
 use schema::Unfit;
 use writer::{Writer, WriterProgress};
 
@@ -85,26 +86,30 @@ pub(crate) struct Store {
     _lock: File,
 }
 
-/// The state of the store.
+/// The state of the history, wherever it is.
 #[derive(Debug, Serialize)]
 pub(crate) struct StoreReport {
-    path: String,
-    bytes: u64,
-    limit_bytes: u64,
-    written: u64,
-    dropped: u64,
-    /// Why nothing can be written, in words.
-    trouble: Option<String>,
+    pub(crate) kind: HistoryKind,
+    /// The file, or the host and port of the server.
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    pub(crate) limit_bytes: u64,
+    pub(crate) written: u64,
+    pub(crate) dropped: u64,
+    /// Why nothing can be written or read, in words.
+    pub(crate) trouble: Option<String>,
     /// What happened to the history at the start, in words.
-    notice: Option<String>,
-    tiers: [tiers::Tier; 3],
+    pub(crate) notice: Option<String>,
+    /// What this kind of history does not have, in words.
+    pub(crate) not_kept: Vec<&'static str>,
+    pub(crate) tiers: Vec<tiers::Tier>,
 }
 
 impl Store {
     /// Opens the store in a folder, which is made where there is none.
     pub(crate) fn open(folder: &Path, limit: u64) -> Result<Self, StoreError> {
         let wrong = |reason: String| StoreError::Folder { path: folder.to_owned(), reason };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| wrong(error.to_string()))?;
+        make_folder(folder)?;
         let lock = File::create(folder.join("hub.lock")).map_err(|error| wrong(error.to_string()))?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => {
@@ -189,6 +194,7 @@ impl Store {
     /// How it is, as `GET /api/v1/hub` tells it.
     pub(crate) fn report(&self) -> StoreReport {
         StoreReport {
+            kind: HistoryKind::Sqlite,
             path: self.path.display().to_string(),
             bytes: size(&self.path) + size(&self.path.with_extension("db-wal")),
             limit_bytes: self.limit,
@@ -196,7 +202,8 @@ impl Store {
             dropped: self.dropped(),
             trouble: self.progress.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             notice: self.progress.notice.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            tiers: tiers::TIERS,
+            not_kept: Vec::new(),
+            tiers: tiers::TIERS.to_vec(),
         }
     }
 
@@ -204,6 +211,12 @@ impl Store {
     pub(crate) fn dropped(&self) -> u64 {
         self.progress.dropped.load(Ordering::Relaxed)
     }
+}
+
+/// Makes the folder of a hub, where there is none.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), StoreError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| StoreError::Folder { path: folder.to_owned(), reason: error.to_string() })
 }
 
 fn open_writer(path: &Path, limit: u64, progress: &Arc<WriterProgress>) -> Result<Writer, Unfit> {

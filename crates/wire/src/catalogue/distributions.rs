@@ -21,38 +21,49 @@ pub struct Histogram {
     pub read: fn(&Sample, Parts<'_>),
 }
 
+/// Requests, their waits included.
+pub const REQUESTS: &str = "neurogc_request_duration_seconds";
+/// Waits of requests.
+pub(super) const WAITS: &str = "neurogc_request_wait_seconds";
+/// Requests without their waits.
+pub(super) const SERVED: &str = "neurogc_request_service_seconds";
+/// Collections.
+pub(super) const PAUSES: &str = "neurogc_gc_pause_seconds";
+/// Stalls.
+pub(super) const STALLS: &str = "neurogc_stall_seconds";
+
 /// All of them.
 pub const HISTOGRAMS: &[Histogram] = &[
     Histogram {
-        prometheus: "neurogc_request_duration_seconds",
+        prometheus: REQUESTS,
         otlp: "neurogc.request.duration",
         help: "Requests from arrival to last byte",
         label: None,
         read: |sample, to| to("", &sample.latency),
     },
     Histogram {
-        prometheus: "neurogc_request_wait_seconds",
+        prometheus: WAITS,
         otlp: "neurogc.request.wait",
         help: "Requests from arrival to the call of the application",
         label: None,
         read: |sample, to| to("", &sample.wait),
     },
     Histogram {
-        prometheus: "neurogc_request_service_seconds",
+        prometheus: SERVED,
         otlp: "neurogc.request.service",
         help: "Requests from the call of the application to last byte",
         label: None,
         read: |sample, to| to("", &sample.service),
     },
     Histogram {
-        prometheus: "neurogc_gc_pause_seconds",
+        prometheus: PAUSES,
         otlp: "neurogc.gc.pause",
         help: "Collections, by kind",
         label: Some(("kind", "neurogc.gc.kind")),
         read: |sample, to| sample.pauses.iter().for_each(|(kind, pauses)| to(kind.name(), pauses)),
     },
     Histogram {
-        prometheus: "neurogc_stall_seconds",
+        prometheus: STALLS,
         otlp: "neurogc.stall.duration",
         help: "Times in which the program wanted to run and could not",
         label: None,

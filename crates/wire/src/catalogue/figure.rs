@@ -157,6 +157,17 @@ impl Metric {
     }
 }
 
+/// A metric in which the course of a figure can be found.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundIn {
+    /// Its name.
+    pub metric: &'static str,
+    /// The labels of the part that counts.
+    pub labels: &'static [(&'static str, &'static str)],
+    /// Labels whose values are added up.
+    pub summed: &'static [&'static str],
+}
+
 /// The value of an attribute of OpenTelemetry.
 #[derive(Clone, Copy, Debug)]
 pub enum Attribute<'t> {
@@ -198,6 +209,8 @@ pub struct Figure {
     pub series: Option<&'static str>,
     /// Its metric for Prometheus.
     pub prometheus: Option<Metric>,
+    /// Where Prometheus has its course, if it has no metric of its own.
+    pub found_in: Option<FoundIn>,
     /// Its metric for OpenTelemetry.
     pub otlp: Option<Otlp>,
     /// The label of `neurogc_process_info` that it is.
@@ -225,6 +238,7 @@ impl Figure {
             note: "",
             series: None,
             prometheus: None,
+            found_in: None,
             otlp: None,
             info: None,
             read,
@@ -302,6 +316,16 @@ impl Figure {
     /// Its part of a metric for Prometheus.
     pub(super) const fn metric(self, metric: Metric) -> Self {
         Self { prometheus: Some(metric), ..self }
+    }
+
+    /// It has no metric, but this one says the same.
+    pub(super) const fn found_in(
+        self,
+        metric: &'static str,
+        labels: &'static [(&'static str, &'static str)],
+        summed: &'static [&'static str],
+    ) -> Self {
+        Self { found_in: Some(FoundIn { metric, labels, summed }), ..self }
     }
 
     /// Its name and unit for OpenTelemetry.

@@ -8,12 +8,13 @@
 mod distributions;
 mod figure;
 pub mod metrics;
+pub mod promql;
 mod sections;
 pub mod series;
 mod shape;
 
-pub use distributions::{HISTOGRAMS, Histogram, Parts};
-pub use figure::{Across, Attribute, Figure, FigureKind, Metric, Otlp, ReadEach, Sink, Unit};
+pub use distributions::{HISTOGRAMS, Histogram, Parts, REQUESTS};
+pub use figure::{Across, Attribute, Figure, FigureKind, FoundIn, Metric, Otlp, ReadEach, Sink, Unit};
 pub use shape::FieldType;
 
 /// Figures that stand in one table.

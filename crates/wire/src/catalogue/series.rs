@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use super::figure::{Figure, FigureKind, Unit};
+use super::distributions::{PAUSES, REQUESTS, SERVED, STALLS, WAITS};
+use super::figure::{Figure, FigureKind, FoundIn, Unit};
 use super::figures;
+use super::promql::Stored;
 use crate::buckets::Buckets;
 use crate::report::Sample;
 use crate::status::Compared;
@@ -62,8 +64,8 @@ pub struct Interval<'s> {
 enum Source {
     /// From one figure.
     Figure(&'static Figure),
-    /// By a computation.
-    Computed(fn(&Interval<'_>) -> Option<f64>),
+    /// By a computation; Prometheus has it as this, if at all.
+    Computed(fn(&Interval<'_>) -> Option<f64>, Option<Stored>),
 }
 
 /// One series.
@@ -103,7 +105,23 @@ impl Series {
                 FigureKind::Quantile(_) => None,
                 _ => (figure.read)(interval.after),
             },
-            Source::Computed(read) => read(interval),
+            Source::Computed(read, _) => read(interval),
+        }
+    }
+
+    /// What Prometheus has of it; `None` for quantiles, which are read from the histogram, and for what it does not have.
+    pub(super) fn stored(&self) -> Option<Stored> {
+        let figure = match self.source {
+            Source::Figure(figure) => figure,
+            Source::Computed(_, stored) => return stored,
+        };
+        let own = figure.prometheus.map(|it| FoundIn { metric: it.name, labels: it.labels, summed: &[] });
+        let part = own.or(figure.found_in)?;
+        let scale = 1.0 / figure.unit.to_base();
+        match figure.kind {
+            FigureKind::Counter => Some(Stored::Rate { part, scale }),
+            FigureKind::Quantile(_) => None,
+            _ => Some(Stored::Value { part, scale, fold: self.fold }),
         }
     }
 }
@@ -133,43 +151,44 @@ const fn computed(
     unit: &'static str,
     fold: Fold,
     help: &'static str,
+    stored: Option<Stored>,
     read: fn(&Interval<'_>) -> Option<f64>,
 ) -> Series {
-    Series { name, unit, fold, help, source: Source::Computed(read) }
+    Series { name, unit, fold, help, source: Source::Computed(read, stored) }
 }
 
 const MS: &str = Unit::Milliseconds.name();
 
 /// Series that are not the course of one figure.
 const COMPUTED: &[Series] = &[
-    computed("requests.max_ms", MS, Fold::Max, "The longest request", |it| {
+    computed("requests.max_ms", MS, Fold::Max, "The longest request", Some(Stored::longest(REQUESTS)), |it| {
         it.latency.max_ms().map(|longest| longest.min(it.after.status.requests.max_ms))
     }),
-    computed("requests.wait_max_ms", MS, Fold::Max, "The longest wait of a request for the application", |it| {
+    computed("requests.wait_max_ms", MS, Fold::Max, "The longest wait of a request for the application", Some(Stored::longest(WAITS)), |it| {
         it.after.wait.buckets.since(&it.before.wait.buckets).max_ms()
     }),
-    computed("requests.service_max_ms", MS, Fold::Max, "The longest service of a request, without its wait", |it| {
+    computed("requests.service_max_ms", MS, Fold::Max, "The longest service of a request, without its wait", Some(Stored::longest(SERVED)), |it| {
         it.after.service.buckets.since(&it.before.service.buckets).max_ms()
     }),
-    computed("requests.rps", "1/s", Fold::Mean, "Requests ended", |it| {
+    computed("requests.rps", "1/s", Fold::Mean, "Requests ended", Some(Stored::rate("neurogc_requests_total", 1.0, &[])), |it| {
         it.rate(|sample| Some(sample.status.requests.count as f64))
     }),
-    computed("gc.max_ms", MS, Fold::Max, "The longest collection pause", |it| Some(it.longest_pause_ms())),
-    computed("gc.paused_ms", "ms/s", Fold::Mean, "Time spent in collections", |it| {
+    computed("gc.max_ms", MS, Fold::Max, "The longest collection pause", Some(Stored::longest_or_none(PAUSES)), |it| Some(it.longest_pause_ms())),
+    computed("gc.paused_ms", "ms/s", Fold::Mean, "Time spent in collections", Some(Stored::rate("neurogc_gc_pause_seconds_sum", 1e3, &["kind"])), |it| {
         it.rate(|sample| Some(sample.pauses.values().map(|kind| kind.total_ms).sum()))
     }),
-    computed("stalls.max_ms", MS, Fold::Max, "The longest stall", |it| {
+    computed("stalls.max_ms", MS, Fold::Max, "The longest stall", Some(Stored::longest_or_none(STALLS)), |it| {
         Some(it.stalls.max_ms().unwrap_or(0.0).min(it.after.status.stalls.max_ms))
     }),
-    computed("gil.busy_percent", "percent", Fold::Mean, "Share of time in which a thread held the GIL", |it| {
+    computed("gil.busy_percent", "percent", Fold::Mean, "Share of time in which a thread held the GIL", Some(Stored::Share { metric: "neurogc_gil_seconds_total", part: ("state", "busy") }), |it| {
         let busy = it.after.gil_busy_ms - it.before.gil_busy_ms;
         let idle = it.after.gil_idle_ms - it.before.gil_idle_ms;
         (busy >= 0.0 && idle >= 0.0 && busy + idle > 0.0).then(|| 100.0 * busy / (busy + idle))
     }),
-    computed("memory.children", "bytes", Fold::Max, "Resident sets of the child processes", |it| {
+    computed("memory.children", "bytes", Fold::Max, "Resident sets of the child processes", Some(Stored::largest("neurogc_children_rss_bytes")), |it| {
         Some(it.after.status.children.iter().map(|child| child.rss as f64).sum())
     }),
-    computed("conduct.gap_ms", MS, Fold::Last, "How long the latest gap lasted that a model foresaw", |it| {
+    computed("conduct.gap_ms", MS, Fold::Last, "How long the latest gap lasted that a model foresaw", None, |it| {
         it.foreseen().map(|gap| gap.lasted_ms)
     }),
     computed(
@@ -177,15 +196,16 @@ const COMPUTED: &[Series] = &[
         MS,
         Fold::Last,
         "By when the model expected it to be over in 10 of 100 cases",
+        None,
         |it| it.foreseen()?.expected_ms.first().copied(),
     ),
-    computed("conduct.gap_p50_ms", MS, Fold::Last, "By when in half of them", |it| {
+    computed("conduct.gap_p50_ms", MS, Fold::Last, "By when in half of them", None, |it| {
         it.foreseen()?.expected_ms.get(2).copied()
     }),
-    computed("conduct.gap_p90_ms", MS, Fold::Last, "By when in 90 of 100", |it| {
+    computed("conduct.gap_p90_ms", MS, Fold::Last, "By when in 90 of 100", None, |it| {
         it.foreseen()?.expected_ms.last().copied()
     }),
-    computed("agent.cpu_percent", "percent", Fold::Mean, "Processor use of the agent itself", |it| {
+    computed("agent.cpu_percent", "percent", Fold::Mean, "Processor use of the agent itself", Some(Stored::rate("neurogc_agent_cpu_seconds_total", 100.0, &[])), |it| {
         it.rate(|sample| Some(sample.status.agent.cpu_ms / 10.0))
     }),
 ];

@@ -15,6 +15,8 @@ macro_rules! pauses {
 }
 
 const STOPPED: &str = "How long they stopped the program";
+/// How many collections of each kind there were, beside their lengths.
+const PAUSES: &str = "neurogc_gc_pause_seconds_count";
 const COLLECTIONS: &str = "cpython.gc.collections";
 const GENERATION: &str = "cpython.gc.generation";
 const PLACE_SECONDS: Metric =
@@ -31,6 +33,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     figure!(gc.young.count)
         .counter(Unit::Count, "Collections of generation 0")
         .series("gc.young")
+        .found_in(PAUSES, &[("kind", "young")], &[])
         .otlp_part(COLLECTIONS, "{collection}", GENERATION, Attribute::Integer(0)),
     YOUNG[0],
     YOUNG[1],
@@ -39,6 +42,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     figure!(gc.middle.count)
         .counter(Unit::Count, "Collections of generation 1")
         .series("gc.middle")
+        .found_in(PAUSES, &[("kind", "middle")], &[])
         .otlp_part(COLLECTIONS, "{collection}", GENERATION, Attribute::Integer(1)),
     MIDDLE[0],
     MIDDLE[1],
@@ -48,12 +52,14 @@ pub(crate) const FIGURES: &[Figure] = &[
         .counter(Unit::Count, "Collections of everything")
         .note("Generation 2.")
         .series("gc.full")
+        .found_in(PAUSES, &[("kind", "full")], &[])
         .otlp_part(COLLECTIONS, "{collection}", GENERATION, Attribute::Integer(2)),
     FULL[0],
     FULL[1],
     FULL[2],
     FULL[3],
-    figure!(gc.reap.count).counter(Unit::Count, "Slices that freed what a snapshot found").series("gc.reap"),
+    figure!(gc.reap.count).counter(Unit::Count, "Slices that freed what a snapshot found").series("gc.reap")
+        .found_in(PAUSES, &[("kind", "reap")], &[]),
     REAP[0],
     REAP[1],
     REAP[2],

@@ -32,14 +32,17 @@ pub(crate) const GPU: &[Figure] = &[
         .otlp("neurogc.gpu.steps", "{step}"),
     figure!(gpu.allocated_bytes)
         .peak(Unit::Bytes, "Memory of GPUs that tensors and other blocks take, on all devices")
-        .series("gpu.allocated"),
+        .series("gpu.allocated")
+        .found_in("neurogc_gpu_allocated_bytes", &[], DEVICE),
     figure!(gpu.reserved_bytes)
         .peak(Unit::Bytes, "Memory of GPUs that PyTorch's allocator has taken")
-        .series("gpu.reserved"),
+        .series("gpu.reserved")
+        .found_in("neurogc_gpu_reserved_bytes", &[], DEVICE),
     figure!(gpu.inactive_bytes)
         .peak(Unit::Bytes, "Free pieces of segments that are in use in part")
         .note("PyTorch calls it inactive split. The allocator cannot give it back.")
-        .series("gpu.inactive"),
+        .series("gpu.inactive")
+        .found_in("neurogc_gpu_inactive_bytes", &[], DEVICE),
     figure!(gpu.pinned_bytes)
         .peak(Unit::Bytes, "Pinned memory of the host that PyTorch's allocator has in use")
         .note("`null` where PyTorch does not tell.")

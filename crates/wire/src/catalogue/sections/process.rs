@@ -107,7 +107,10 @@ pub(crate) const PROCESS: &[Figure] = &[
     item!("children[].pid").latest(Unit::None, "Its process id").across(Across::Apart),
     item!("children[].ppid").latest(Unit::None, "Its parent: this process or another child").across(Across::Apart),
     item!("children[].command").text("The command's name"),
-    item!("children[].rss").peak(Unit::Bytes, CHILDREN_MEMORY),
+    item!("children[].rss")
+        .peak(Unit::Bytes, CHILDREN_MEMORY)
+        .metric(Metric::shared("neurogc_children_rss_bytes", "Resident sets of the child processes"))
+        .each(&[], |sample, to| to(&[], sample.status.children.iter().map(|child| child.rss as f64).sum())),
     item!("children[].pss").peak(Unit::Bytes, CHILDREN_MEMORY),
     item!("children[].worker.kind")
         .text("What forked it, if it is a worker")

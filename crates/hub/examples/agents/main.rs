@@ -1,9 +1,13 @@
 //! Agents that report without any program behind them: what a hub has to bear is made by `bench/hub.py` with this.
 //!
-//! `agents FOLDER COUNT EVENTS SECONDS` starts COUNT processes, since a hub believes a process only what the kernel says
-//! about it too. Each listens on its socket in FOLDER and sends EVENTS a second to a hub that follows it, in ten frames, and
-//! figures once a second. At the end it prints what was sent.
+//! `agents follow FOLDER COUNT EVENTS SECONDS` starts COUNT processes, since a hub believes a process only what the kernel
+//! says about it too. Each listens on its socket in FOLDER and sends EVENTS a second to a hub that follows it, in ten frames,
+//! and figures once a second. `agents push …` posts as agents on other machines do, and `agents receive …` takes remote
+//! write. At the end each prints what was sent or received.
 #![expect(clippy::print_stdout, reason = "its output is its result")]
+
+mod push;
+mod receive;
 
 use std::env;
 use std::error::Error;
@@ -35,7 +39,7 @@ struct Sent {
 struct Fake {
     host: String,
     pid: u32,
-    events: u64,
+    key: String,
     installed: Instant,
     started_unix_ms: u64,
     sample: Sample,
@@ -43,17 +47,35 @@ struct Fake {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = env::args().collect();
-    match &words[..] {
-        [_, folder, events, seconds] => one(Path::new(folder), events.parse()?, seconds.parse()?),
-        [own, folder, count, events, seconds] => many(own, folder, count.parse()?, events, seconds),
-        _ => Err("usage: agents FOLDER COUNT EVENTS SECONDS".into()),
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [_, "one", folder, events, seconds] => one(Path::new(folder), events.parse()?, seconds.parse()?),
+        [own, "follow", folder, count, events, seconds] => many(own, folder, count.parse()?, events, seconds),
+        [_, "push", hub, token, figures, count, first, every, events, seconds] => push::run(&push::Plan {
+            hub: hub.parse()?,
+            token: token.to_owned(),
+            figures: Path::new(figures),
+            agents: first.parse()?..first.parse::<u32>()? + count.parse::<u32>()?,
+            every: Duration::try_from_secs_f64(every.parse()?)?,
+            events: events.parse()?,
+            lasts: Duration::from_secs(seconds.parse()?),
+        }),
+        [_, "receive", seconds] => receive::run(Duration::from_secs(seconds.parse()?)),
+        _ => Err("usage: agents follow FOLDER COUNT EVENTS SECONDS | \
+                  agents push HUB TOKEN FIGURES COUNT FIRST EVERY EVENTS SECONDS | agents receive SECONDS"
+            .into()),
     }
+}
+
+/// A runtime on this thread.
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// Starts so many of them and adds up what they sent.
 fn many(own: &str, folder: &str, count: usize, events: &str, seconds: &str) -> Result<(), Box<dyn Error>> {
     let start =
-        || Command::new(own).args([folder, events, seconds]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        || Command::new(own).args(["one", folder, events, seconds]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut agents = (0..count).map(|_| start()).collect::<io::Result<Vec<_>>>()?;
     let mut outputs: Vec<_> =
         agents.iter_mut().filter_map(|agent| agent.stdout.take()).map(|out| BufReader::new(out).lines()).collect();
@@ -78,8 +100,7 @@ fn many(own: &str, folder: &str, count: usize, events: &str, seconds: &str) -> R
 
 fn one(folder: &Path, events: u64, seconds: u64) -> Result<(), Box<dyn Error>> {
     let sent = Arc::new(Sent::default());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let pid = std::process::id();
         let path = socket_path(folder, pid);
         let _ = std::fs::remove_file(&path);
@@ -93,18 +114,23 @@ fn one(folder: &Path, events: u64, seconds: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
 async fn listen(listener: UnixListener, pid: u32, events: u64, sent: Arc<Sent>) {
-    let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let started_unix_ms = unix_ms();
     while let Ok((stream, _)) = listener.accept().await {
         sent.followers.fetch_add(1, Ordering::Relaxed);
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-        let fake = Fake { host, pid, events, installed: Instant::now(), started_unix_ms, sample: Sample::default() };
-        let _ = fake.tell(stream, &sent).await;
+        let (key, sample) = (String::new(), Sample::default());
+        let fake = Fake { host, pid, key, installed: Instant::now(), started_unix_ms, sample };
+        let _ = fake.tell(stream, events / ROUNDS_A_SECOND, &sent).await;
     }
 }
 
 impl Fake {
-    async fn tell(mut self, mut stream: UnixStream, sent: &Sent) -> Result<(), Box<dyn Error>> {
+    async fn tell(mut self, mut stream: UnixStream, events: u64, sent: &Sent) -> Result<(), Box<dyn Error>> {
         let mut question = vec![0; stream.read_u32_le().await? as usize];
         stream.read_exact(&mut question).await?;
         stream.write_all(&neurogc_wire::control::encode(&Answer::Following)?).await?;
@@ -113,7 +139,7 @@ impl Fake {
         let mut rounds = tokio::time::interval(ROUND);
         for round in 0.. {
             rounds.tick().await;
-            let (frame, events) = self.frame(round)?;
+            let frame = self.frame(round, events, round.is_multiple_of(ROUNDS_A_SECOND))?;
             stream.write_all(&frame).await?;
             sent.frames.fetch_add(1, Ordering::Relaxed);
             sent.events.fetch_add(events, Ordering::Relaxed);
@@ -122,13 +148,13 @@ impl Fake {
         Ok(())
     }
 
-    fn frame(&mut self, round: u64) -> Result<(Vec<u8>, u64), Box<dyn Error>> {
+    /// A report with so many events, and with figures or without.
+    fn frame(&mut self, round: u64, count: u64, figures: bool) -> Result<Vec<u8>, Box<dyn Error>> {
         let now = self.installed.elapsed();
         let ns = now.as_nanos() as u64;
-        let count = self.events / ROUNDS_A_SECOND;
         let mut writer = BlockWriter::new();
         for number in 0..count {
-            let at = ns - (count - number) * 1_000_000;
+            let at = ns.saturating_sub((count - number) * 1_000_000);
             let pause = 100_000 + (self.pid as u64 * 7919 + round * 31 + number * 17) % 900_000;
             let kind = StopKind::of_generation((number % 3) as u8);
             let place = if number % 2 == 0 { Place::InGap } else { Place::InRequest };
@@ -137,25 +163,28 @@ impl Fake {
             self.sample.pauses[kind].buckets.add(pause, 1);
             self.sample.latency.buckets.add(pause * 20, 3);
         }
-        let sample = round.is_multiple_of(ROUNDS_A_SECOND).then(|| Box::new(self.figures(now.as_secs_f64())));
+        let sample = figures.then(|| Box::new(self.figures(now.as_secs_f64())));
         let report = Report {
             host: self.host.clone(),
             pid: self.pid,
+            key: self.key.clone(),
             started_unix_ms: self.started_unix_ms,
             at_s: now.as_secs_f64(),
             sample,
             ..Report::default()
         };
-        Ok((encode(&report, &writer.take())?, count))
+        Ok(encode(&report, &writer.take())?)
     }
 
     fn figures(&mut self, uptime_s: f64) -> Sample {
         let status = &mut self.sample.status;
         status.pid = self.pid;
-        status.command = "uvicorn shop.app:app --workers 4 --port 8000".to_owned();
-        status.python = "CPython 3.12.1".to_owned();
-        status.neurogc = env!("CARGO_PKG_VERSION").to_owned();
-        status.policy = "gap".to_owned();
+        if status.command.is_empty() {
+            status.command = "uvicorn shop.app:app --workers 4 --port 8000".to_owned();
+            status.python = "CPython 3.12.1".to_owned();
+            status.neurogc = env!("CARGO_PKG_VERSION").to_owned();
+            status.policy = "gap".to_owned();
+        }
         status.uptime_s = uptime_s;
         status.requests.count = self.sample.latency.buckets.count();
         status.requests.max_ms = 20.0;
