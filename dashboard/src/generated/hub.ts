@@ -104,6 +104,8 @@ export type CensusAnswer = CensusCourse & {
   id: string;
   from_ms: number;
   to_ms: number;
+  /** Why there are none of the past, in words, where none are kept. */
+  not_kept: string | null;
 };
 
 /** The course of the largest types and containers: one array of times, and arrays of as many values. */
@@ -290,6 +292,8 @@ export type Events = {
   from_ms: number;
   to_ms: number;
   left_out: number;
+  /** Why there are none of the past, in words, where none are kept. */
+  not_kept: string | null;
   events: Event[];
 };
 
@@ -499,6 +503,9 @@ export type HeapSummary = {
 export type HeatAnswer = LatencyHeat & {
   id: string;
 };
+
+/** Which kind of history it is. */
+export type HistoryKind = "sqlite" | "prometheus";
 
 /** An object that refers to another. */
 export type HolderLine = {
@@ -936,17 +943,21 @@ export type Sites = SiteReport & {
   flame: Flame;
 };
 
-/** The state of the store. */
+/** The state of the history, wherever it is. */
 export type StoreReport = {
+  kind: HistoryKind;
+  /** The file, or the host and port of the server. */
   path: string;
   bytes: number;
   limit_bytes: number;
   written: number;
   dropped: number;
-  /** Why nothing can be written, in words. */
+  /** Why nothing can be written or read, in words. */
   trouble: string | null;
   /** What happened to the history at the start, in words. */
   notice: string | null;
+  /** What this kind of history does not have, in words. */
+  not_kept: string[];
   tiers: Tier[];
 };
 

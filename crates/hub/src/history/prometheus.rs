@@ -167,7 +167,7 @@ impl PrometheusHistory {
         let mut found = Err(HistoryError::Ended);
         let step_s = STEP_MS / 1000;
         for age_s in LISTS_S {
-            let (first_s, last_s) = (now_s - age_s, now_s / step_s * step_s + step_s);
+            let (first_s, last_s) = (now_s - age_s, now_s);
             let question = |metric: &str| format!("last_over_time({metric}[{step_s}s])");
             let (info, policy) = (question(INFO), question(POLICY));
             found = tokio::try_join!(
@@ -195,7 +195,7 @@ impl PrometheusHistory {
     pub(super) async fn process(&self, id: &str) -> Result<Option<Past>, HistoryError> {
         let (now_s, matcher) = (unix_ms() / 1000, format!("process={}", quoted(id)));
         let step_s = MAX_AGE_S / MOST_POINTS + 1;
-        let (first_s, last_s) = (now_s - MAX_AGE_S, now_s / step_s * step_s + step_s);
+        let (first_s, last_s) = (now_s - MAX_AGE_S / step_s * step_s, now_s);
         let info = format!("last_over_time({INFO}{{{matcher}}}[{step_s}s])");
         let (infos, now) = tokio::try_join!(self.range(&info, first_s, last_s, step_s), self.seen_now(&matcher))?;
         let Some(last) = infos.iter().max_by_key(|line| line.values.last().map(|(t, _)| *t)) else { return Ok(None) };
@@ -278,7 +278,8 @@ impl PrometheusHistory {
 
     async fn range(&self, question: &str, first_s: u64, last_s: u64, step_s: u64) -> Result<Vec<Line>, HistoryError> {
         let [start, end, step] = [first_s, last_s, step_s].map(|seconds| seconds.to_string());
-        let form = [("query", question), ("start", &start), ("end", &end), ("step", &step)];
+        // VictoriaMetrics would move the times for its cache, also into the future, where there is nothing.
+        let form = [("query", question), ("start", &start), ("end", &end), ("step", &step), ("nocache", "1")];
         self.ask("query_range", &form, lines).await
     }
 
@@ -416,9 +417,7 @@ pub(super) fn spacing(found: &[Line]) -> Option<u64> {
 /// The processes of an answer, those that were seen last first. `now` has the moments of those that are there.
 pub(super) fn past(infos: &[Line], policies: &[Line], now: &[Line]) -> Vec<Past> {
     let mut seen: BTreeMap<&str, (u64, &Line)> = BTreeMap::new();
-    // A step ends in the future while it lasts.
-    let until = unix_ms();
-    let last = infos.iter().filter_map(|line| Some((line, line.values.last()?.0.min(until))));
+    let last = infos.iter().filter_map(|line| Some((line, line.values.last()?.0)));
     for (line, t) in last {
         let entry = seen.entry(line.label("process")).or_insert((t, line));
         if t > entry.0 {
