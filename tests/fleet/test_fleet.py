@@ -2,7 +2,6 @@
 
 import http.server
 import ssl
-import subprocess
 import threading
 import urllib.parse
 from concurrent import futures

@@ -127,7 +127,7 @@ def test_processes_of_other_hubs_are_listed(pair, program):
     with pair.asks.live() as browser:
         browser.send({"type": "watch", "processes": True, "ids": []})
         browser.until(lambda it: it["type"] == "processes" and any(one["id"] == pair.id for one in it["processes"]))
-    status, answer = pair.asks.ask("GET", "/api/v1/processes/nobody-1-1/series")
+    status, answer = pair.asks.ask("GET", "/api/v1/processes/no-such-1-1/series")
     assert status == 404, answer
 
 

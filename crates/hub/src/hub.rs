@@ -16,7 +16,7 @@ use crate::budget::{ARRIVING, FIGURES, FIGURES_EACH, Full, Held, Over, PROCESSES
 use crate::clock::{exact_unix_ms, unix_ms};
 use crate::event::Event;
 use crate::facts::{ProcessFacts, id_of};
-use crate::history::{History, Past};
+use crate::history::{HistorySource, Past};
 use crate::live::Clients;
 use crate::message::LiveMessage;
 use crate::process::{KnownProcess, Presence, ProcessSummary, Source, View};
@@ -32,7 +32,7 @@ const REMEMBERED_MS: u64 = 60_000;
 pub(crate) struct Hub {
     pub(crate) host: String,
     pub(crate) started_ms: u64,
-    pub(crate) history: History,
+    pub(crate) history: HistorySource,
     pub(crate) clients: Clients,
     pub(crate) counts: ReceivedCounts,
     pub(crate) over: Over,
@@ -90,7 +90,7 @@ struct Its {
 }
 
 impl Hub {
-    pub(crate) fn new(host: String, history: History) -> Self {
+    pub(crate) fn new(host: String, history: HistorySource) -> Self {
         let now = unix_ms();
         Self {
             host,
@@ -343,7 +343,11 @@ impl Hub {
     }
 
     /// Processes with history that do not report here.
-    pub(crate) fn others<'p>(&'p self, views: &[View], past: &'p [Past]) -> impl Iterator<Item = ProcessSummary<'p>> + use<'p> {
+    pub(crate) fn others<'p>(
+        &'p self,
+        views: &[View],
+        past: &'p [Past],
+    ) -> impl Iterator<Item = ProcessSummary<'p>> + use<'p> {
         let known: BTreeSet<String> = views.iter().map(|view| view.facts.id.clone()).collect();
         let past = past.iter().filter(move |(facts, _)| !known.contains(&facts.id));
         past.map(|(facts, seen_ms)| ProcessSummary::of_history(facts, *seen_ms, self.history.presence(*seen_ms)))

@@ -23,7 +23,7 @@ use crate::export::remote_write::{self, RemoteWrite};
 use crate::follow::{Sockets, follow_all};
 use crate::gate::Gate;
 use crate::heaps::Heaps;
-use crate::history::{History, HistoryServer, PrometheusHistory};
+use crate::history::{HistoryServer, HistorySource, PrometheusHistory};
 use crate::hub::Hub;
 use crate::patient::Patient;
 use crate::peer::host_name;
@@ -172,9 +172,9 @@ async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), Hub
     let history = match config.history {
         Some(server) => {
             make_folder(&config.data)?;
-            History::Asked(PrometheusHistory::new(server))
+            HistorySource::Asked(PrometheusHistory::new(server))
         }
-        None => History::Kept(Arc::new(Store::open(&config.data, config.limit)?)),
+        None => HistorySource::Kept(Arc::new(Store::open(&config.data, config.limit)?)),
     };
     let tokens = tokens(config.access, &config.data)?;
     let listener =
@@ -240,7 +240,7 @@ async fn tick(hub: &Arc<Hub>) {
 
 /// Asks the server that history comes from which processes report to other hubs, while a browser shows the list.
 async fn look_elsewhere(hub: &Hub) {
-    let History::Asked(server) = &hub.history else { return std::future::pending().await };
+    let HistorySource::Asked(server) = &hub.history else { return std::future::pending().await };
     let mut ticks = interval(Duration::from_secs(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut next = Instant::now();

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use neurogc_hub::alerts::{self, ChannelTest};
-use neurogc_hub::{Access, Config, HistoryServer, HubError, Listening, ObjectStore, OtlpCollector, ProfileStore, RemoteWrite};
+use neurogc_hub::{
+    Access, Config, HistoryServer, HubError, Listening, ObjectStore, OtlpCollector, ProfileStore, RemoteWrite,
+};
 use neurogc_settings::HUB_PORT;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;

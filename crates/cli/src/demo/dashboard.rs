@@ -59,6 +59,7 @@ impl Dashboard {
             recordings: None,
             collector: None,
             remote_write: None,
+            history: None,
             profiles: None,
             objects: None,
             alerts: None,

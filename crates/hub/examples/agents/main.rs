@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match words[..] {
         [_, "one", folder, events, seconds] => one(Path::new(folder), events.parse()?, seconds.parse()?),
         [own, "follow", folder, count, events, seconds] => many(own, folder, count.parse()?, events, seconds),
-        [_, "push", hub, token, figures, count, first, every, events, seconds] => push::run(&push::Plan {
+        [_, "push", hub, token, figures, count, first, every, events, seconds] => push::run(&push::PushPlan {
             hub: hub.parse()?,
             token: token.to_owned(),
             figures: Path::new(figures),

@@ -22,7 +22,7 @@ const EACH_HOST: u32 = 50;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What to send where.
-pub(crate) struct Plan<'p> {
+pub(crate) struct PushPlan<'p> {
     pub(crate) hub: SocketAddr,
     pub(crate) token: String,
     /// A file with the status of a real process, as JSON.
@@ -45,7 +45,7 @@ struct Posted {
     lag: Buckets,
 }
 
-pub(crate) fn run(plan: &Plan<'_>) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(plan: &PushPlan<'_>) -> Result<(), Box<dyn Error>> {
     if !plan.hub.ip().is_loopback() {
         return Err("only a hub on loopback is loaded".into());
     }

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
+use crate::history::HistorySource;
 use crate::peer::Peer;
 use crate::process::Source;
-use crate::history::History;
 use crate::store::Store;
 use crate::tokens::Tokens;
 use neurogc_wire::report::MAX_FRAME;
@@ -33,7 +33,7 @@ impl TestHub {
 
     pub(super) fn with_token(token: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let history = History::Kept(Arc::new(Store::open(folder.path(), 64 << 20).unwrap()));
+        let history = HistorySource::Kept(Arc::new(Store::open(folder.path(), 64 << 20).unwrap()));
         let hub = Arc::new(Hub::new("here".to_owned(), history));
         let others = |name: &str| format!("{name}-0123456789abcdef");
         let tokens = token.map(|full| Tokens { full: full.to_owned(), read: others("read"), report: others("report") });

@@ -14,12 +14,12 @@ pub(super) type Labels = BTreeMap<String, String>;
 
 /// Values of one combination of labels, each with its moment in milliseconds since 1970, in the order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Line {
+pub(super) struct LabelledValues {
     pub(super) labels: Labels,
     pub(super) values: Vec<(u64, f64)>,
 }
 
-impl Line {
+impl LabelledValues {
     /// The value of a label; empty where it has none, as Prometheus means it.
     pub(super) fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
@@ -53,14 +53,17 @@ struct RawLine<'t> {
 }
 
 /// The lines of an answer to `query` or `query_range`. What is not a number is left out.
-pub(super) fn lines(status: StatusCode, body: &[u8]) -> Result<Vec<Line>, String> {
+pub(super) fn lines(status: StatusCode, body: &[u8]) -> Result<Vec<LabelledValues>, String> {
     let answer: QueryResult<'_> = data(status, body)?;
     let read = |raw: RawLine<'_>| {
         let value = |(seconds, text): (f64, Cow<'_, str>)| {
             let value = text.parse::<f64>().ok().filter(|value| value.is_finite())?;
             Some(((seconds * 1e3).round() as u64, value))
         };
-        Line { labels: raw.metric, values: raw.values.into_iter().chain(raw.value).filter_map(value).collect() }
+        LabelledValues {
+            labels: raw.metric,
+            values: raw.values.into_iter().chain(raw.value).filter_map(value).collect(),
+        }
     };
     Ok(answer.result.into_iter().map(read).collect())
 }
@@ -73,7 +76,11 @@ pub(super) fn series(status: StatusCode, body: &[u8]) -> Result<Vec<Labels>, Str
 fn data<'t, T: Deserialize<'t>>(status: StatusCode, body: &'t [u8]) -> Result<T, String> {
     let refused = |reason: &str| {
         let reason: String = reason.chars().take(LONGEST_REASON).collect();
-        if reason.is_empty() { format!("it answers HTTP {status}") } else { format!("it answers HTTP {status}: {reason}") }
+        if reason.is_empty() {
+            format!("it answers HTTP {status}")
+        } else {
+            format!("it answers HTTP {status}: {reason}")
+        }
     };
     match serde_json::from_slice::<Envelope<T>>(body) {
         Ok(Envelope { status: said, data: Some(data), .. }) if said == "success" && status.is_success() => Ok(data),
@@ -98,8 +105,9 @@ mod tests {
         let found = lines(StatusCode::OK, range).unwrap_or_default();
         assert_eq!(found[0].values, [(1_700_000_000_000, 1.5), (1_700_000_030_000, 2000.0)]);
         assert_eq!((found[0].label("worker"), found[0].label("host")), ("main", ""));
-        let moment = br#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"+Inf"]}]}}"#;
-        assert_eq!(lines(StatusCode::OK, moment), Ok(vec![Line::default()]));
+        let moment =
+            br#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"+Inf"]}]}}"#;
+        assert_eq!(lines(StatusCode::OK, moment), Ok(vec![LabelledValues::default()]));
         let labels = br#"{"status":"success","data":[{"__name__":"a","x":"y"}]}"#;
         assert_eq!(series(StatusCode::OK, labels).unwrap_or_default()[0]["x"], "y");
     }
@@ -110,7 +118,9 @@ mod tests {
         let said = lines(StatusCode::BAD_REQUEST, refusal);
         assert_eq!(said, Err("it answers HTTP 400 Bad Request: parse error: unexpected end".to_owned()));
         assert_eq!(lines(StatusCode::NOT_FOUND, b"no page"), Err("it answers HTTP 404 Not Found".to_owned()));
-        for nonsense in [&b"<html>"[..], b"{}", br#"{"status":"success"}"#, br#"{"status":"success","data":{"result":7}}"#] {
+        for nonsense in
+            [&b"<html>"[..], b"{}", br#"{"status":"success"}"#, br#"{"status":"success","data":{"result":7}}"#]
+        {
             assert!(lines(StatusCode::OK, nonsense).is_err());
         }
     }

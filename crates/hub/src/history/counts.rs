@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use neurogc_wire::buckets::Buckets;
 
-use super::answer::Line;
+use super::answer::LabelledValues;
 
 /// Durations of one bucket are spread over it evenly, over so many places at most.
 const PLACES: u64 = 32;
@@ -14,7 +14,7 @@ const MOST: f64 = 1e12;
 
 /// How many requests ended within each bound in each step. Lines are those of one process; their values, times `share`, are
 /// how much each bound has grown.
-pub(super) fn latencies<'l>(lines: impl Iterator<Item = &'l Line>, share: f64) -> BTreeMap<u64, Buckets> {
+pub(super) fn latencies<'l>(lines: impl Iterator<Item = &'l LabelledValues>, share: f64) -> BTreeMap<u64, Buckets> {
     let mut steps: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
     for line in lines {
         let Ok(bound) = line.label("le").parse::<f64>() else { continue };
@@ -54,9 +54,12 @@ fn spread(to: &mut Buckets, from_s: f64, until_s: f64, count: u64) {
 mod tests {
     use super::*;
 
-    fn line(bound: &str, values: &[f64]) -> Line {
+    fn line(bound: &str, values: &[f64]) -> LabelledValues {
         let labels = BTreeMap::from([("le".to_owned(), bound.to_owned())]);
-        Line { labels, values: values.iter().enumerate().map(|(step, value)| (step as u64, *value)).collect() }
+        LabelledValues {
+            labels,
+            values: values.iter().enumerate().map(|(step, value)| (step as u64, *value)).collect(),
+        }
     }
 
     #[test]

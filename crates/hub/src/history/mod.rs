@@ -9,8 +9,8 @@ use std::sync::Arc;
 use neurogc_wire::census::Census;
 use serde::Serialize;
 
-pub(crate) use prometheus::PrometheusHistory;
 pub use prometheus::HistoryServer;
+pub(crate) use prometheus::PrometheusHistory;
 
 use crate::clock::unix_ms;
 use crate::facts::ProcessFacts;
@@ -19,7 +19,7 @@ use crate::store::{Found, Span, Store, StoreReport, StoredRows, Wish, Write};
 
 /// The history that the hub shows.
 #[derive(Debug)]
-pub(crate) enum History {
+pub(crate) enum HistorySource {
     /// What this hub has kept itself.
     Kept(Arc<Store>),
     /// What a server like Prometheus has. This hub keeps nothing then.
@@ -41,7 +41,9 @@ pub(crate) enum HistoryError {
         reason: String,
     },
     /// The server tells more than is read.
-    #[error("the history cannot be read from {server}: its answer is longer than {most_mb} MB. Ask for less time or fewer series")]
+    #[error(
+        "the history cannot be read from {server}: its answer is longer than {most_mb} MB. Ask for less time or fewer series"
+    )]
     TooLong {
         /// Its host and port.
         server: String,
@@ -55,14 +57,14 @@ pub(crate) enum HistoryError {
 
 /// What one kind of history has, if it has any of it.
 #[derive(Debug)]
-pub(crate) enum Held<T> {
+pub(crate) enum MaybeKept<T> {
     /// This.
     All(T),
     /// None of this kind is kept; why, in words.
     NotKept(&'static str),
 }
 
-impl<T: Default> Held<T> {
+impl<T: Default> MaybeKept<T> {
     /// What there is, and why there is none.
     pub(crate) fn split(self) -> (T, Option<&'static str>) {
         match self {
@@ -83,8 +85,7 @@ pub(crate) enum HistoryKind {
 /// What a server with metrics does not have, in words.
 const NO_EVENTS: &str = "Single collections, stalls and orders are shown from now on only: this hub takes its history from \
                          Prometheus, which has no events.";
-const NO_CENSUSES: &str =
-    "Earlier censuses are not shown: this hub takes its history from Prometheus, which has none.";
+const NO_CENSUSES: &str = "Earlier censuses are not shown: this hub takes its history from Prometheus, which has none.";
 const LOCAL_FILES: &str = "Heap dumps and recordings are in the folder of the hub that took them, and other hubs do not \
                            show them; `--objects` copies them to object storage.";
 
@@ -94,7 +95,7 @@ pub(crate) type Past = (ProcessFacts, u64);
 /// A process that a server has seen so shortly ago reports to another hub: hubs write every 15 s.
 const ELSEWHERE_MS: u64 = 60_000;
 
-impl History {
+impl HistorySource {
     /// Whether a process that does not report here is there, by when history has last seen it.
     pub(crate) fn presence(&self, seen_ms: u64) -> Presence {
         match self {
@@ -165,13 +166,13 @@ impl History {
     }
 
     /// What happened in a process.
-    pub(crate) async fn events(&self, id: &str, wish: &Wish) -> Result<Held<Found>, HistoryError> {
+    pub(crate) async fn events(&self, id: &str, wish: &Wish) -> Result<MaybeKept<Found>, HistoryError> {
         match self {
             Self::Kept(store) => {
                 let (id, wish) = (id.to_owned(), wish.clone());
-                read(store, move |store| store.events(&id, &wish)).await.map(Held::All)
+                read(store, move |store| store.events(&id, &wish)).await.map(MaybeKept::All)
             }
-            Self::Asked(_) => Ok(Held::NotKept(NO_EVENTS)),
+            Self::Asked(_) => Ok(MaybeKept::NotKept(NO_EVENTS)),
         }
     }
 
@@ -180,13 +181,13 @@ impl History {
         &self,
         id: &str,
         span: (u64, u64),
-    ) -> Result<Held<Vec<(u64, Census)>>, HistoryError> {
+    ) -> Result<MaybeKept<Vec<(u64, Census)>>, HistoryError> {
         match self {
             Self::Kept(store) => {
                 let id = id.to_owned();
-                read(store, move |store| store.censuses(&id, span)).await.map(Held::All)
+                read(store, move |store| store.censuses(&id, span)).await.map(MaybeKept::All)
             }
-            Self::Asked(_) => Ok(Held::NotKept(NO_CENSUSES)),
+            Self::Asked(_) => Ok(MaybeKept::NotKept(NO_CENSUSES)),
         }
     }
 

@@ -17,7 +17,7 @@ use neurogc_wire::catalogue::promql::{Selection, quoted};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::answer::{Line, lines, series};
+use super::answer::{LabelledValues, lines, series};
 use super::counts::latencies;
 use super::{HistoryError, Past};
 use crate::clock::unix_ms;
@@ -148,12 +148,7 @@ pub(super) type Worker = [String; LABELS.len()];
 
 impl PrometheusHistory {
     pub(crate) fn new(HistoryServer(to): HistoryServer) -> Self {
-        Self {
-            to,
-            asking: Semaphore::new(QUESTIONS),
-            spacing_s: AtomicU64::new(SPACING_S),
-            trouble: Mutex::default(),
-        }
+        Self { to, asking: Semaphore::new(QUESTIONS), spacing_s: AtomicU64::new(SPACING_S), trouble: Mutex::default() }
     }
 
     /// Why it does not answer, in words.
@@ -250,7 +245,8 @@ impl PrometheusHistory {
         let (start, end) = ((span.from_ms / 1000).to_string(), span.to_ms.div_ceil(1000).to_string());
         let form = [("match[]", own), ("start", &start), ("end", &end)];
         let found = self.ask("series", &form, series).await?;
-        let worker = |labels: &BTreeMap<String, String>| LABELS.map(|name| labels.get(name).cloned().unwrap_or_default());
+        let worker =
+            |labels: &BTreeMap<String, String>| LABELS.map(|name| labels.get(name).cloned().unwrap_or_default());
         Ok(found.iter().map(worker).take(MOST_LABELS).collect())
     }
 
@@ -266,17 +262,23 @@ impl PrometheusHistory {
     }
 
     /// When processes that are there were last seen, in seconds: the server tells it of the last five minutes.
-    async fn seen_now(&self, matcher: &str) -> Result<Vec<Line>, HistoryError> {
+    async fn seen_now(&self, matcher: &str) -> Result<Vec<LabelledValues>, HistoryError> {
         self.ask("query", &[("query", &format!("timestamp({INFO}{{{matcher}}})"))], lines).await
     }
 
     /// The answers to several questions about the same steps.
-    async fn all(&self, questions: &[String], grid: Grid) -> Result<Vec<Vec<Line>>, HistoryError> {
+    async fn all(&self, questions: &[String], grid: Grid) -> Result<Vec<Vec<LabelledValues>>, HistoryError> {
         let (first_s, last_s) = (grid.first_ms / 1000, grid.last_ms / 1000);
         try_join_all(questions.iter().map(|question| self.range(question, first_s, last_s, grid.step_s))).await
     }
 
-    async fn range(&self, question: &str, first_s: u64, last_s: u64, step_s: u64) -> Result<Vec<Line>, HistoryError> {
+    async fn range(
+        &self,
+        question: &str,
+        first_s: u64,
+        last_s: u64,
+        step_s: u64,
+    ) -> Result<Vec<LabelledValues>, HistoryError> {
         let [start, end, step] = [first_s, last_s, step_s].map(|seconds| seconds.to_string());
         // VictoriaMetrics would move the times for its cache, also into the future, where there is nothing.
         let form = [("query", question), ("start", &start), ("end", &end), ("step", &step), ("nocache", "1")];
@@ -366,12 +368,17 @@ pub(super) fn literal(text: &str) -> String {
     expression
 }
 
-fn worker(line: &Line) -> Worker {
+fn worker(line: &LabelledValues) -> Worker {
     LABELS.map(|name| line.label(name).to_owned())
 }
 
 /// The rows of a process. What lies in a step in which it was not there is of another one with the same labels.
-pub(super) fn rows(presence: &[Line], values: &[Line], counts: &[Line], share: f64) -> Vec<FigureRow> {
+pub(super) fn rows(
+    presence: &[LabelledValues],
+    values: &[LabelledValues],
+    counts: &[LabelledValues],
+    share: f64,
+) -> Vec<FigureRow> {
     let mut there: BTreeSet<(Worker, u64)> = BTreeSet::new();
     let mut found: BTreeMap<u64, (Vec<(usize, f64)>, Buckets)> = BTreeMap::new();
     for line in presence {
@@ -406,7 +413,7 @@ pub(super) fn rows(presence: &[Line], values: &[Line], counts: &[Line], share: f
 }
 
 /// How far apart most samples are, rounded up to seconds.
-pub(super) fn spacing(found: &[Line]) -> Option<u64> {
+pub(super) fn spacing(found: &[LabelledValues]) -> Option<u64> {
     let pairs = found.iter().flat_map(|line| line.values.windows(2));
     let mut apart: Vec<u64> = pairs.map(|pair| pair[1].0.saturating_sub(pair[0].0)).filter(|ms| *ms > 0).collect();
     apart.sort_unstable();
@@ -415,8 +422,8 @@ pub(super) fn spacing(found: &[Line]) -> Option<u64> {
 }
 
 /// The processes of an answer, those that were seen last first. `now` has the moments of those that are there.
-pub(super) fn past(infos: &[Line], policies: &[Line], now: &[Line]) -> Vec<Past> {
-    let mut seen: BTreeMap<&str, (u64, &Line)> = BTreeMap::new();
+pub(super) fn past(infos: &[LabelledValues], policies: &[LabelledValues], now: &[LabelledValues]) -> Vec<Past> {
+    let mut seen: BTreeMap<&str, (u64, &LabelledValues)> = BTreeMap::new();
     let last = infos.iter().filter_map(|line| Some((line, line.values.last()?.0)));
     for (line, t) in last {
         let entry = seen.entry(line.label("process")).or_insert((t, line));
@@ -425,7 +432,7 @@ pub(super) fn past(infos: &[Line], policies: &[Line], now: &[Line]) -> Vec<Past>
         }
     }
     // Where the moment is known, it counts more than the end of a step.
-    let mut exact: BTreeMap<&str, (u64, &Line)> = BTreeMap::new();
+    let mut exact: BTreeMap<&str, (u64, &LabelledValues)> = BTreeMap::new();
     for line in now {
         let Some(t) = line.values.last().map(|(_, seconds)| (seconds * 1e3) as u64) else { continue };
         let entry = exact.entry(line.label("process")).or_insert((t, line));
@@ -437,20 +444,21 @@ pub(super) fn past(infos: &[Line], policies: &[Line], now: &[Line]) -> Vec<Past>
     let mut latest: Vec<_> = seen.into_iter().filter(|(id, _)| !id.is_empty()).collect();
     latest.sort_by_key(|(_, (t, _))| std::cmp::Reverse(*t));
     latest.truncate(MOST_PROCESSES);
-    let mut of_workers: BTreeMap<Worker, Vec<&Line>> = BTreeMap::new();
+    let mut of_workers: BTreeMap<Worker, Vec<&LabelledValues>> = BTreeMap::new();
     for line in policies {
         of_workers.entry(worker(line)).or_default().push(line);
     }
-    let policy = |line: &Line, seen_ms: u64| {
+    let policy = |line: &LabelledValues, seen_ms: u64| {
         // The last that was in force while the process was there.
-        let until = |policy: &&&Line| policy.values.iter().map(|(t, _)| *t).filter(|t| *t <= seen_ms + STEP_MS).max();
+        let until =
+            |policy: &&&LabelledValues| policy.values.iter().map(|(t, _)| *t).filter(|t| *t <= seen_ms + STEP_MS).max();
         let lines = of_workers.get(&worker(line)).map_or(&[][..], Vec::as_slice);
         lines.iter().max_by_key(until).map_or("", |line| line.label("policy")).to_owned()
     };
     latest.into_iter().map(|(id, (t, line))| (facts(id, line, policy(line, t)), t)).collect()
 }
 
-fn facts(id: &str, line: &Line, policy: String) -> ProcessFacts {
+fn facts(id: &str, line: &LabelledValues, policy: String) -> ProcessFacts {
     let text = |name: &str| line.label(name).to_owned();
     ProcessFacts {
         id: id.to_owned(),

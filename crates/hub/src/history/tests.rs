@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use neurogc_wire::catalogue::promql::Selection;
 
-use super::answer::Line;
+use super::answer::LabelledValues;
 use super::prometheus::{Grid, HistoryServer, literal, matchers, past, questions, rows, spacing};
 use crate::series::{CATALOGUE, position};
 use crate::store::Span;
 
-fn line(labels: &[(&str, &str)], values: &[(u64, f64)]) -> Line {
+fn line(labels: &[(&str, &str)], values: &[(u64, f64)]) -> LabelledValues {
     let labels: BTreeMap<_, _> = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Line { labels, values: values.to_vec() }
+    LabelledValues { labels, values: values.to_vec() }
 }
 
 #[test]

@@ -78,7 +78,8 @@ impl Series {
                 }
             }
             Stored::Share { metric, part } => {
-                let (its, all) = (of.range("rate", metric, &[part], of.growth_s), of.range("rate", metric, &[], of.growth_s));
+                let (its, all) =
+                    (of.range("rate", metric, &[part], of.growth_s), of.range("rate", metric, &[], of.growth_s));
                 format!("(100 * sum by ({by}) ({its}) / (sum by ({by}) ({all}) > 0))", by = of.by)
             }
         })
@@ -142,7 +143,9 @@ mod tests {
         check("memory.rss", Some("max by (service) (max_over_time(neurogc_memory_rss_bytes{service=\"shop\"}[20s]))"));
         check(
             "gc.in_gap_ms",
-            Some("1000 * max by (service) (rate(neurogc_gc_place_seconds_total{service=\"shop\",place=\"in_gap\"}[40s]))"),
+            Some(
+                "1000 * max by (service) (rate(neurogc_gc_place_seconds_total{service=\"shop\",place=\"in_gap\"}[40s]))",
+            ),
         );
         check("cpu.percent", Some("100 * max by (service) (avg_over_time(neurogc_cpu_ratio{service=\"shop\"}[20s]))"));
         check(

@@ -164,30 +164,64 @@ const COMPUTED: &[Series] = &[
     computed("requests.max_ms", MS, Fold::Max, "The longest request", Some(Stored::longest(REQUESTS)), |it| {
         it.latency.max_ms().map(|longest| longest.min(it.after.status.requests.max_ms))
     }),
-    computed("requests.wait_max_ms", MS, Fold::Max, "The longest wait of a request for the application", Some(Stored::longest(WAITS)), |it| {
-        it.after.wait.buckets.since(&it.before.wait.buckets).max_ms()
+    computed(
+        "requests.wait_max_ms",
+        MS,
+        Fold::Max,
+        "The longest wait of a request for the application",
+        Some(Stored::longest(WAITS)),
+        |it| it.after.wait.buckets.since(&it.before.wait.buckets).max_ms(),
+    ),
+    computed(
+        "requests.service_max_ms",
+        MS,
+        Fold::Max,
+        "The longest service of a request, without its wait",
+        Some(Stored::longest(SERVED)),
+        |it| it.after.service.buckets.since(&it.before.service.buckets).max_ms(),
+    ),
+    computed(
+        "requests.rps",
+        "1/s",
+        Fold::Mean,
+        "Requests ended",
+        Some(Stored::rate("neurogc_requests_total", 1.0, &[])),
+        |it| it.rate(|sample| Some(sample.status.requests.count as f64)),
+    ),
+    computed("gc.max_ms", MS, Fold::Max, "The longest collection pause", Some(Stored::longest_or_none(PAUSES)), |it| {
+        Some(it.longest_pause_ms())
     }),
-    computed("requests.service_max_ms", MS, Fold::Max, "The longest service of a request, without its wait", Some(Stored::longest(SERVED)), |it| {
-        it.after.service.buckets.since(&it.before.service.buckets).max_ms()
-    }),
-    computed("requests.rps", "1/s", Fold::Mean, "Requests ended", Some(Stored::rate("neurogc_requests_total", 1.0, &[])), |it| {
-        it.rate(|sample| Some(sample.status.requests.count as f64))
-    }),
-    computed("gc.max_ms", MS, Fold::Max, "The longest collection pause", Some(Stored::longest_or_none(PAUSES)), |it| Some(it.longest_pause_ms())),
-    computed("gc.paused_ms", "ms/s", Fold::Mean, "Time spent in collections", Some(Stored::rate("neurogc_gc_pause_seconds_sum", 1e3, &["kind"])), |it| {
-        it.rate(|sample| Some(sample.pauses.values().map(|kind| kind.total_ms).sum()))
-    }),
+    computed(
+        "gc.paused_ms",
+        "ms/s",
+        Fold::Mean,
+        "Time spent in collections",
+        Some(Stored::rate("neurogc_gc_pause_seconds_sum", 1e3, &["kind"])),
+        |it| it.rate(|sample| Some(sample.pauses.values().map(|kind| kind.total_ms).sum())),
+    ),
     computed("stalls.max_ms", MS, Fold::Max, "The longest stall", Some(Stored::longest_or_none(STALLS)), |it| {
         Some(it.stalls.max_ms().unwrap_or(0.0).min(it.after.status.stalls.max_ms))
     }),
-    computed("gil.busy_percent", "percent", Fold::Mean, "Share of time in which a thread held the GIL", Some(Stored::Share { metric: "neurogc_gil_seconds_total", part: ("state", "busy") }), |it| {
-        let busy = it.after.gil_busy_ms - it.before.gil_busy_ms;
-        let idle = it.after.gil_idle_ms - it.before.gil_idle_ms;
-        (busy >= 0.0 && idle >= 0.0 && busy + idle > 0.0).then(|| 100.0 * busy / (busy + idle))
-    }),
-    computed("memory.children", "bytes", Fold::Max, "Resident sets of the child processes", Some(Stored::largest("neurogc_children_rss_bytes")), |it| {
-        Some(it.after.status.children.iter().map(|child| child.rss as f64).sum())
-    }),
+    computed(
+        "gil.busy_percent",
+        "percent",
+        Fold::Mean,
+        "Share of time in which a thread held the GIL",
+        Some(Stored::Share { metric: "neurogc_gil_seconds_total", part: ("state", "busy") }),
+        |it| {
+            let busy = it.after.gil_busy_ms - it.before.gil_busy_ms;
+            let idle = it.after.gil_idle_ms - it.before.gil_idle_ms;
+            (busy >= 0.0 && idle >= 0.0 && busy + idle > 0.0).then(|| 100.0 * busy / (busy + idle))
+        },
+    ),
+    computed(
+        "memory.children",
+        "bytes",
+        Fold::Max,
+        "Resident sets of the child processes",
+        Some(Stored::largest("neurogc_children_rss_bytes")),
+        |it| Some(it.after.status.children.iter().map(|child| child.rss as f64).sum()),
+    ),
     computed("conduct.gap_ms", MS, Fold::Last, "How long the latest gap lasted that a model foresaw", None, |it| {
         it.foreseen().map(|gap| gap.lasted_ms)
     }),
@@ -205,9 +239,14 @@ const COMPUTED: &[Series] = &[
     computed("conduct.gap_p90_ms", MS, Fold::Last, "By when in 90 of 100", None, |it| {
         it.foreseen()?.expected_ms.last().copied()
     }),
-    computed("agent.cpu_percent", "percent", Fold::Mean, "Processor use of the agent itself", Some(Stored::rate("neurogc_agent_cpu_seconds_total", 100.0, &[])), |it| {
-        it.rate(|sample| Some(sample.status.agent.cpu_ms / 10.0))
-    }),
+    computed(
+        "agent.cpu_percent",
+        "percent",
+        Fold::Mean,
+        "Processor use of the agent itself",
+        Some(Stored::rate("neurogc_agent_cpu_seconds_total", 100.0, &[])),
+        |it| it.rate(|sample| Some(sample.status.agent.cpu_ms / 10.0)),
+    ),
 ];
 
 /// Every series there is, those with the same first word together.
