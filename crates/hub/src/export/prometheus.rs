@@ -254,6 +254,7 @@ impl std::fmt::Display for Escaped<'_> {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use crate::history::HistorySource;
     use crate::store::Store;
 
     fn facts(pid: u32, service: &str, role: &str, started_ms: u64) -> ProcessFacts {
@@ -324,7 +325,8 @@ mod tests {
         }
         let mut page = Page::default();
         page.alerts(&AlertsReport::default());
-        page.hub(&Hub::new("here".to_owned(), Store::open(folder.path(), 64 << 20).unwrap()));
+        let store = Store::open(folder.path(), 64 << 20).unwrap();
+        page.hub(&Hub::new("here".to_owned(), HistorySource::Kept(Arc::new(store))));
         known.extend(
             page.text.lines().filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split(' ').next()?.to_owned())),
         );
