@@ -171,7 +171,7 @@ class Asked(http.server.ThreadingHTTPServer):
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                came.append((self.path, dict(self.headers.items()), form))
+                came.append((self.path, {name.lower(): value for name, value in self.headers.items()}, form))
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
@@ -204,5 +204,5 @@ def test_the_server_is_asked_over_tls_with_headers(answer, told, tmp_path, certi
     assert status == (503 if told else 200), said
     assert told is None or told in said["error"]["message"], said
     path, headers, form = asked.came[0]
-    assert path.startswith("/tenant/api/v1/query") and headers["Authorization"] == "Bearer secret"
+    assert path.startswith("/tenant/api/v1/query") and headers["authorization"] == "Bearer secret"
     assert "neurogc_" in form["query"][0]
