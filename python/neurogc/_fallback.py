@@ -237,6 +237,18 @@ def batch():
     """Nothing: batches are not counted."""
 
 
+def rank_step(ranks):
+    """Nothing: steps are not counted, and nothing is collected by us."""
+
+
+def ranks_parted():
+    """See `rank_step`."""
+
+
+def boundary():
+    """See `rank_step`."""
+
+
 def forks_workers(begins, kind="server", shares=True):
     """False: nothing is ever frozen by us."""
     return False

@@ -169,6 +169,13 @@ fn conduct(to: &mut String, status: &Status) -> fmt::Result {
         write!(to, ", {} collections of the program put off", count(conduct.deferred))?;
     }
     writeln!(to)?;
+    let training = conduct.training;
+    if training.ranks > 1 {
+        let (ranks, next) = (training.ranks, count(training.next_step));
+        write!(to, "  aligned with {} ranks at step {}, next at step {next}", ranks, count(training.step))?;
+        let [aligned, unaligned] = [training.aligned, training.unaligned].map(count);
+        writeln!(to, "; {aligned} stops at steps that they share, {unaligned} at others")?;
+    }
     conduct.model.as_ref().map_or(Ok(()), |model| forecasts(to, model))
 }
 

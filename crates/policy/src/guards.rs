@@ -1,7 +1,7 @@
 //! A policy under the pacer: whatever the policy says, memory stays within its goal.
 //!
 //! The pacer is asked first, at every moment in a thread of the program. Where it has nothing to say, the policy decides
-//! what is done early, in gaps.
+//! what is done early, in gaps. In a training job with several ranks, a plan that they share takes the policy's place.
 
 use std::time::Duration;
 
@@ -11,6 +11,17 @@ use crate::observation::{Collected, Decision, Flown, Moment, Observation, Order,
 use crate::pacer::{Pacer, PacerBound};
 use crate::policies::neural::Trust;
 use crate::policies::{CollectionControl, Policy, Thresholds, Tuning};
+use crate::ranks::{Planned, RankPlan};
+
+/// The longest slice at a step that ranks share, and the longest piece of garbage that is freed there whole.
+const SLICE: Duration = Duration::from_millis(5);
+const LONGEST_PIECE: Duration = Duration::from_millis(20);
+
+/// The longest plain collection of everything that the plan of ranks is used for.
+const LONGEST_PLAIN: Duration = Duration::from_millis(100);
+
+/// A heap that fills so many rooms does not wait for a wide step.
+const URGENT: f64 = 1.5;
 
 /// Limits that are not left to a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +53,8 @@ impl Default for Limits {
     }
 }
 
+const ASKED_FOR: &str = "the program has asked for a collection";
+
 /// A policy with the pacer above it.
 #[derive(Debug)]
 pub struct Guarded {
@@ -52,6 +65,9 @@ pub struct Guarded {
     overdue_since: Option<Duration>,
     /// What requests leave behind, where the policy wants the pacer to know.
     routes: Option<Box<RouteTables>>,
+    /// By which ranks of a training job collect together; and whether what a snapshot found is being freed.
+    plan: Option<RankPlan>,
+    frees: bool,
 }
 
 impl Guarded {
@@ -60,7 +76,8 @@ impl Guarded {
     pub fn new(policy: Box<dyn Policy>, limits: Limits, tuning: Tuning, own: Thresholds) -> Self {
         let pacer = Pacer::new(limits, own, tuning.pause_budget);
         let routes = policy.foretells().then(Box::default);
-        let mut guarded = Self { policy, pacer, limits, overdue_since: None, routes };
+        let plan = RankPlan::new(tuning.align_steps).filter(|_| policy.control() == CollectionControl::Paced);
+        let mut guarded = Self { policy, pacer, limits, overdue_since: None, routes, plan, frees: false };
         guarded.foretell();
         guarded
     }
@@ -73,6 +90,9 @@ impl Guarded {
     /// The thresholds that CPython should run with now; none to leave those of the program.
     #[must_use]
     pub fn thresholds(&self, observation: &Observation) -> Option<Thresholds> {
+        if self.is_aligned(observation) {
+            return Some(self.pacer.last_thresholds(observation));
+        }
         match self.policy.control() {
             CollectionControl::Cpython => None,
             CollectionControl::Fixed(thresholds) => Some(thresholds),
@@ -104,6 +124,9 @@ impl Guarded {
         // The pacer knows by itself whether snapshots rest.
         let snapshot = observation.snapshot;
         let observation = &self.seen_by_policy(observation);
+        if self.is_aligned(observation) {
+            return self.decide_together(observation, snapshot);
+        }
         let control = self.policy.control();
         if matches!(control, CollectionControl::Paced | CollectionControl::Bounded(_))
             && observation.moment != Moment::Look
@@ -121,6 +144,64 @@ impl Guarded {
             return Order::WAIT;
         }
         self.policy.decide(observation)
+    }
+
+    /// Whether a rank of a training job is left to the plan that ranks share.
+    #[must_use]
+    pub fn may_align(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    /// Whether the process collects together with other ranks of its training job.
+    #[must_use]
+    pub fn is_aligned(&self, observation: &Observation) -> bool {
+        self.plan.is_some() && observation.ranks.is_some_and(|at| at.ranks > 1)
+    }
+
+    /// What to do now in a rank of a training job: what the plan has for this step, and before it only what cannot wait.
+    fn decide_together(&mut self, observation: &Observation, snapshot: Snapshot) -> Order {
+        let (Some(plan), Some(at)) = (&mut self.plan, observation.ranks) else { return Order::WAIT };
+        if observation.moment == Moment::Look {
+            return Order::WAIT;
+        }
+        if let Some(order) = self.pacer.cannot_wait(&Observation { snapshot, ..*observation }) {
+            return order;
+        }
+        if observation.paused {
+            return Order::WAIT;
+        }
+        let Some(planned) = plan.planned(observation.moment, at.step) else { return Order::WAIT };
+        let wide = plan.is_wide(at.step);
+        let none_is_out = matches!(observation.snapshot, Snapshot::Idle | Snapshot::Unavailable);
+        if none_is_out {
+            self.frees = false;
+            if observation.deferred {
+                return Order::because(observation.everything(Scope::All), ASKED_FOR);
+            }
+            if let Planned::Everything(reason) = planned {
+                let decision = observation.everything(Scope::All);
+                let long = decision == Decision::Full && observation.guessed_full_pause() > LONGEST_PLAIN;
+                return Order::because(if long { Decision::Middle } else { decision }, reason);
+            }
+            let rooms = if wide { 1.0 } else { URGENT };
+            if self.pacer.wants_cycle(observation, rooms) {
+                let reason = "the heap has reached its goal, and ranks collect at this step";
+                return Order::forced_in_gap(observation.everything(observation.scope), reason);
+            }
+        }
+        if let Snapshot::Ready { piece, .. } = observation.snapshot {
+            self.frees |= wide;
+            let budget = piece.unwrap_or(SLICE).max(SLICE);
+            if self.frees && budget <= LONGEST_PIECE {
+                return Order::because(Decision::Reap { budget }, "ranks free what their snapshots found");
+            }
+        }
+        match planned {
+            Planned::Young => Order::because(Decision::Young, "ranks collect at this step"),
+            Planned::Middle => Order::because(Decision::Middle, "ranks collect at this step"),
+            // A snapshot is out already.
+            Planned::Everything(reason) => Order::because(Decision::Middle, reason),
+        }
     }
 
     /// Takes note of a collection; `before` is resident memory when it began.
@@ -218,8 +299,7 @@ impl Guarded {
         let quiet = observation.is_gap() && !observation.paused;
         (none_is_out && (quiet || late)).then(|| {
             let order = observation.everything(Scope::All);
-            let reason = "the program has asked for a collection";
-            if late { Order::forced(order, reason) } else { Order::because(order, reason) }
+            if late { Order::forced(order, ASKED_FOR) } else { Order::because(order, ASKED_FOR) }
         })
     }
 
@@ -236,7 +316,8 @@ impl Guarded {
             young_limit: young as u32,
             survivors: survivors as u32,
             survivors_limit: survivors_limit as u32,
-            cycle_due: self.pacer.is_due_in_gap(),
+            cycle_due: self.pacer.is_due_in_gap()
+                || (observation.moment == Moment::Boundary && self.pacer.is_worth()),
             scope: self.pacer.scope(),
             hurry: self.pacer.is_in_a_hurry(),
             ..*observation

@@ -18,6 +18,7 @@ mod observation;
 mod pacer;
 pub mod phase;
 mod policies;
+mod ranks;
 #[cfg(test)]
 mod rehearsal;
 mod trim;
@@ -32,5 +33,6 @@ pub use observation::{Collected, Decision, Flown, Generation, Moment, Observatio
 pub use pacer::{MemoryLook, Pacer, PacerBound, SMALL_HEAP, SuddenGrowth};
 pub use policies::classic::CLASSIC_MODEL;
 pub use policies::neural::{ComparedGap, Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
-pub use policies::{CollectionControl, MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};
+pub use policies::{ALIGN_STEPS, CollectionControl, MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};
+pub use ranks::{RankStep, is_shared_step, is_wide_step, next_shared_step};
 pub use trim::{TrimReading, TrimRule};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::pacer::SMALL_HEAP;
+use crate::ranks::RankStep;
 
 /// The program at one moment. Times count from the moment the agent was installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,6 +50,8 @@ pub struct Observation {
     pub deferred: bool,
     /// How a snapshot stands.
     pub snapshot: Snapshot,
+    /// Where the process is in a training job, if it is one of several ranks.
+    pub ranks: Option<RankStep>,
 }
 
 /// Where in the program a policy is asked. What it orders runs finalizers, so it runs in a thread of the program.
@@ -63,6 +66,10 @@ pub enum Moment {
     CollectionEnd,
     /// A thread of the program has come by, with work of its own waiting.
     Passing,
+    /// A step of a training job with several ranks has ended.
+    StepEnd,
+    /// An epoch of a training loop has ended, or an evaluation.
+    Boundary,
 }
 
 /// What a snapshot looks at.
@@ -124,7 +131,7 @@ impl Observation {
     /// Whether no thread of the program has anything to do now.
     #[must_use]
     pub fn is_gap(&self) -> bool {
-        self.moment == Moment::Gap || self.idle.is_some()
+        matches!(self.moment, Moment::Gap | Moment::StepEnd | Moment::Boundary) || self.idle.is_some()
     }
 
     /// How many objects there are, about.

@@ -381,6 +381,16 @@ pub const CATALOGUE: &[Setting] = &[
         show: |settings| settings.tuning.memory_price.to_string(),
     },
     Setting {
+        name: "align_steps",
+        help: "all ranks of a training job collect together at every so many steps, under gap and neural (0 to 1000000); 0 switches it off; must be the same on all ranks",
+        kind: SettingKind::Number(0.0, 1e6),
+        apply: |settings, text| {
+            settings.tuning.align_steps = number(text)? as u32;
+            Ok(())
+        },
+        show: |settings| settings.tuning.align_steps.to_string(),
+    },
+    Setting {
         name: "memory_max_mb",
         help: "memory that the process should not exceed, in megabytes; 0 for the limit of its cgroup alone",
         kind: SettingKind::Number(0.0, 1e9),

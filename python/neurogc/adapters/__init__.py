@@ -33,6 +33,7 @@ ADAPTERS = {
     "a2wsgi.wsgi": "bridges",
     "asgiref.wsgi": "bridges",
     "torch.cuda": "torch",
+    "torch.distributed.distributed_c10d": "torch",
     "torch.optim.optimizer": "torch",
     "torch.utils.data.dataloader": "torch",
     "uvicorn.config": "uvicorn",

@@ -13,6 +13,7 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_policy::{Bytes, Collected, Decision, Generation, Moment, Order, Scope, Thresholds};
 use neurogc_wire::stop::StopKind;
 
+use self::alignment::Alignment;
 use super::loans::Loans;
 use super::room;
 use super::vm::Vm;
@@ -65,6 +66,7 @@ pub(crate) struct Actor {
     stood_down: AtomicBool,
     /// Changes with the policy and when the program is left alone: an order that was given before is not finished then.
     terms: AtomicU64,
+    alignment: Alignment,
     deferrals: AtomicU64,
     deferred: AtomicBool,
     /// Resident memory and when it was read; the same when the running collection began.
@@ -111,6 +113,7 @@ impl Actor {
             quiet: AtomicU32::new(0),
             stood_down: AtomicBool::new(false),
             terms: AtomicU64::new(0),
+            alignment: Alignment::default(),
             deferrals: AtomicU64::new(0),
             deferred: AtomicBool::new(false),
             resident: AtomicU64::new(0),
@@ -134,6 +137,7 @@ impl Actor {
     pub(crate) fn direct(&self, director: Option<Director>) {
         let acts = director.is_some();
         self.directed.store(acts, Ordering::Relaxed);
+        self.alignment.direct(director.as_ref().is_some_and(Director::may_align));
         self.terms.fetch_add(1, Ordering::Relaxed);
         *lock(&self.director) = director;
         *lock(&self.posted) = None;
@@ -202,6 +206,7 @@ impl Actor {
             // A part of a slice, which is noted as a whole.
             return;
         }
+        self.count_shared(hooks, self.ordered(vm).0);
         let is_full = ended.generation >= 2;
         if is_full {
             self.deferred.store(false, Ordering::Relaxed);
@@ -226,6 +231,7 @@ impl Actor {
     /// Asks what is to be done at this moment, and does it. True where that was something.
     pub(crate) fn moment(&self, vm: &impl Vm, hooks: &Hooks, moment: Moment) -> bool {
         let in_callback = moment == Moment::CollectionEnd;
+        let _shared = self.alignment.at(moment);
         let done = self.act(vm, hooks, moment, in_callback);
         if matches!(done, Decision::Young | Decision::Middle) {
             // The pacer goes by the ends of collections, whichever thread has ordered them.
@@ -282,7 +288,9 @@ impl Actor {
             paused: self.is_quiet(),
             deferred: self.is_deferred(),
             snapshot: self.snapshots.then(|| (vm.look(), vm.latest())),
+            ranks: hooks.training.ranks(),
         };
+        self.wait_for_director(vm, moment);
         // Nothing that may run Python code, and so a finalizer, may be called with the director in hand.
         let advice = {
             let mut director = try_lock(&self.director)?;
@@ -297,6 +305,7 @@ impl Actor {
         if let Some(thresholds) = advice.thresholds {
             self.tune(vm, thresholds);
         }
+        self.alignment.is_on(advice.aligned);
         self.due_young.store(advice.due.young, Ordering::Relaxed);
         let takes = advice.order.decision == Decision::Wait && moment != Moment::CollectionEnd;
         let posted = if takes { try_lock(&self.posted).and_then(|mut posted| posted.take()) } else { None };
@@ -380,6 +389,7 @@ impl Actor {
         let (by, id) =
             lock(&self.running).map_or((Ordered::ByOthers, 0), |running| (ordered(running.order), running.order.id));
         hooks.stopped(StopKind::Clone, began, by, id, 0, 0);
+        self.count_shared(hooks, by);
         Ok(())
     }
 
@@ -397,6 +407,7 @@ impl Actor {
         let began = vm.now();
         let flight = vm.launch_heap(errand)?;
         hooks.stopped(StopKind::Clone, began, Ordered::ByOthers, 0, 0, 0);
+        self.count_shared(hooks, Ordered::InGap);
         Ok(flight)
     }
 
@@ -408,6 +419,7 @@ impl Actor {
         if ready && (reaped.moved + reaped.dropped > 0 || reaped.left == 0) {
             let id = lock(&self.running).map_or(0, |running| running.order.id);
             hooks.stopped(StopKind::Reap, began, by, id, u32::try_from(reaped.freed).unwrap_or(u32::MAX), 0);
+            self.count_shared(hooks, by);
             let now = vm.now();
             let note = Note::Reaped {
                 at: self.since_install(now),
@@ -481,37 +493,6 @@ impl Actor {
         Duration::from_nanos(at.saturating_sub(self.installed))
     }
 
-    /// Puts a full collection of the program off.
-    pub(crate) fn defer(&self) {
-        self.deferrals.fetch_add(1, Ordering::Relaxed);
-        self.deferred.store(true, Ordering::Relaxed);
-        self.due.store(true, Ordering::Relaxed);
-    }
-
-    /// How many were put off so far.
-    pub(crate) fn deferrals(&self) -> u64 {
-        self.deferrals.load(Ordering::Relaxed)
-    }
-
-    /// Whether one is still due.
-    pub(crate) fn is_deferred(&self) -> bool {
-        self.deferred.load(Ordering::Relaxed)
-    }
-
-    /// Increments or decrements the number of `paused()` blocks that the program is in.
-    pub(crate) fn quiet(&self, more: bool) {
-        if more {
-            self.quiet.fetch_add(1, Ordering::Relaxed);
-        } else {
-            let _ = self.quiet.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
-        }
-    }
-
-    /// Whether the program is in a `paused()` block.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.quiet.load(Ordering::Relaxed) > 0
-    }
-
     /// Whether the program has taken the collector into its own hands.
     pub(crate) fn has_stood_down(&self) -> bool {
         self.stood_down.load(Ordering::Relaxed)
@@ -581,5 +562,7 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 /// What a snapshot that was asked for looks at.
 pub(crate) const ASKED: Sortie = Sortie { scope: Scope::All, polite: true };
 
+mod alignment;
+mod wishes;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,10 @@
 //! The status report, put together from what the agent knows.
 
 use neurogc_diagnose::{Evidence, diagnose};
+use neurogc_policy::next_shared_step;
 use neurogc_wire::finding::Finding;
 use neurogc_wire::report::Sample;
-use neurogc_wire::status::{AgentCost, Bound, Compared, Conduct, Forecasts, Guards, Memory, Status};
+use neurogc_wire::status::{AgentCost, Bound, Compared, Conduct, Forecasts, Guards, Memory, Status, TrainingLoop};
 
 use crate::alloc;
 use crate::book::order_log::OrderLog;
@@ -155,6 +156,7 @@ fn conduct(agent: &Agent, orders: &OrderLog, state: Option<PolicyState>, now: u6
             drifts: trust.drifts,
         }),
         guards: guards(agent),
+        training: training(agent),
     }
 }
 
@@ -172,6 +174,21 @@ fn bound(state: Option<PolicyState>) -> Bound {
         backstops: bound.backstops,
         throttled_ms: bound.throttled.as_secs_f64() * 1e3,
         assisted_ms: bound.assisted.as_secs_f64() * 1e3,
+    }
+}
+
+/// How far the training loop has come, and with how many ranks it collects.
+fn training(agent: &Agent) -> TrainingLoop {
+    let progress = &agent.hooks.training;
+    let at = progress.ranks().filter(|_| agent.actor.is_aligned());
+    let (aligned, unaligned) = progress.stops();
+    TrainingLoop {
+        ranks: at.map_or(0, |at| at.ranks),
+        step: at.map_or(0, |at| at.step),
+        next_step: at.map_or(0, |at| next_shared_step(agent.settings.tuning.align_steps, at.step)),
+        aligned,
+        unaligned,
+        boundaries: progress.boundaries(),
     }
 }
 

@@ -51,6 +51,27 @@ pub(crate) struct Attendant<'a> {
     /// Since when a census has been wanted.
     census_wanted: Option<u64>,
     said_stuck: bool,
+    highest: Highest,
+}
+
+/// The most resident memory between two steps that ranks share. A step of a training loop takes and gives back memory that
+/// is no garbage, so it is compared with what earlier ones took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Highest {
+    span: u64,
+    now: u64,
+    before: u64,
+}
+
+impl Highest {
+    /// Takes note of memory, and gives the most of the spans before this one; 0 in the first one.
+    fn look(&mut self, span: u64, rss: u64) -> u64 {
+        if span != self.span {
+            *self = Self { span, now: 0, before: self.before.max(self.now) };
+        }
+        self.now = self.now.max(rss);
+        self.before
+    }
 }
 
 impl<'a> Attendant<'a> {
@@ -65,6 +86,7 @@ impl<'a> Attendant<'a> {
             called_at: 0,
             census_wanted: None,
             said_stuck: false,
+            highest: Highest::default(),
         }
     }
 
@@ -175,10 +197,17 @@ impl<'a> Attendant<'a> {
             return;
         };
         let (Some(collector), Some(resident)) = (self.agent.interpreter.collector, resident()) else { return };
+        // Ranks that share steps are compared with what earlier steps took, and by resident memory only.
+        let shared = self.agent.hooks.training.ranks().filter(|_| self.agent.actor.is_aligned());
+        let before = shared.map(|at| {
+            let span = at.step / u64::from(self.agent.settings.tuning.align_steps.max(1));
+            self.highest.look(span, resident)
+        });
         let look = MemoryLook {
             resident: Bytes::new(resident),
-            seen: Bytes::new(self.agent.actor.resident_seen()),
-            live: alloc::live().map(Bytes::new),
+            seen: Bytes::new(before.unwrap_or_else(|| self.agent.actor.resident_seen())),
+            live: alloc::live().filter(|_| before.is_none()).map(Bytes::new),
+            aligned: before.is_some(),
             counts: collector.counts(),
             own,
             threshold: collector.young_threshold(),
@@ -221,6 +250,7 @@ impl<'a> Attendant<'a> {
             paused: agent.actor.is_quiet(),
             deferred: agent.actor.is_deferred(),
             snapshot,
+            ranks: agent.hooks.training.ranks(),
         });
     }
 
@@ -235,7 +265,8 @@ impl<'a> Attendant<'a> {
         let ready = actor.waits() && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
         let census = self.agent.own_census.is_wanted().then(|| *self.census_wanted.get_or_insert(now));
         self.census_wanted = census;
-        if !job && !actor.waits() && census.is_none() {
+        // Where ranks collect together, everything but a command waits for a step that they share.
+        if !job && (actor.is_aligned() || (!actor.waits() && census.is_none())) {
             return None;
         }
         let patience = match () {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::{
-    Bytes, Collected, Decision, Flown, Generation, Guarded, Moment, Name, Observation, Order, PacerBound, Scope,
-    Snapshot, Thresholds, Trust,
+    Bytes, Collected, Decision, Flown, Generation, Guarded, Moment, Name, Observation, Order, PacerBound,
+    RankStep, Scope, Snapshot, Thresholds, Trust,
 };
 
 use crate::snapshot::{Latest, SnapshotFailure, SnapshotProgress};
@@ -43,6 +43,8 @@ pub(crate) struct Situation {
     pub(crate) deferred: bool,
     /// How the snapshot stands, and the latest flight; nothing where there are no snapshots.
     pub(crate) snapshot: Option<(SnapshotProgress, Latest)>,
+    /// Where the process is in a training job with several ranks.
+    pub(crate) ranks: Option<RankStep>,
 }
 
 /// What comes of a question.
@@ -52,6 +54,8 @@ pub(crate) struct Advice {
     pub(crate) thresholds: Option<Thresholds>,
     /// What makes the next question worth asking.
     pub(crate) due: Due,
+    /// The process collects together with other ranks of its training job.
+    pub(crate) aligned: bool,
     /// A failure of a snapshot was taken note of.
     pub(crate) failed: bool,
     /// Something that the status report should say.
@@ -108,6 +112,11 @@ impl Director {
         Self { guarded, name, flights: 0, failures: 0, cycled: false, short_until: Duration::ZERO, short_for: SHORT.0 }
     }
 
+    /// Whether a rank of a training job is left to the plan that ranks share.
+    pub(crate) fn may_align(&self) -> bool {
+        self.guarded.may_align()
+    }
+
     pub(crate) fn wants_looks(&self) -> bool {
         self.guarded.wants_looks()
     }
@@ -158,6 +167,7 @@ impl Director {
             paused: seen.paused,
             deferred: seen.deferred,
             snapshot,
+            ranks: seen.ranks,
             ..Observation::default()
         };
         advice.order = self.guarded.decide(&observation);
@@ -165,6 +175,7 @@ impl Director {
         let launches = matches!(advice.order.decision, Decision::Snapshot { .. });
         let snapshot = if launches { Snapshot::InFlight } else { observation.snapshot };
         advice.thresholds = self.guarded.thresholds(&Observation { snapshot, ..observation });
+        advice.aligned = self.guarded.is_aligned(&observation);
         advice.due = self.due(&observation, advice.thresholds);
         advice
     }
@@ -218,6 +229,10 @@ impl Director {
     fn due(&self, observation: &Observation, thresholds: Option<Thresholds>) -> Due {
         let bound = self.guarded.bound();
         let out = matches!(observation.snapshot, Snapshot::InFlight | Snapshot::Ready { .. });
+        if self.guarded.is_aligned(observation) {
+            // Nothing waits for another moment than the next step that ranks share.
+            return Due { now: out, young: u32::MAX };
+        }
         let simple = matches!(self.name, Name::Every(_) | Name::Freeze);
         let filled = bound.objects.saturating_sub(bound.live_objects) as f64
             >= 0.5 * bound.goal_objects.saturating_sub(bound.live_objects) as f64;

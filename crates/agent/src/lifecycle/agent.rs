@@ -39,7 +39,6 @@ use crate::sense::frozen::Frozen;
 use crate::sense::gpu::GpuBook;
 use crate::sense::hooks::Hooks;
 use crate::sense::process::ProcessReader;
-use crate::sense::training::LoopProgress;
 use crate::sense::workers::WorkerForks;
 use crate::snapshot::SnapshotRunner;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
@@ -106,8 +105,6 @@ pub(crate) struct Agent {
     pub(crate) trimming: Mutex<Trimming>,
     /// What status reports remember from one to the next, because it is dear to read.
     pub(crate) proportions: Mutex<Proportions>,
-    /// How far a training loop has come.
-    pub(crate) training: LoopProgress,
     /// The workers that were forked.
     pub(crate) worker_forks: Mutex<WorkerForks>,
     pub(crate) frozen: Mutex<Frozen>,
@@ -184,7 +181,6 @@ impl Agent {
             breakdown: Mutex::new(BreakdownReader::new(installed)),
             trimming: Mutex::default(),
             proportions: Mutex::default(),
-            training: LoopProgress::default(),
             worker_forks: Mutex::default(),
             frozen: Mutex::default(),
             pid: std::process::id(),

@@ -98,7 +98,7 @@ mod _agent {
         snapshot_reap,
     };
     #[pymodule_export]
-    use crate::python::training::batch;
+    use crate::python::training::{batch, boundary, rank_step, ranks_parted};
 
     use pyo3::exceptions::PyImportError;
     use pyo3::prelude::*;

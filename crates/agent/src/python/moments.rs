@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use neurogc_policy::Moment;
+use neurogc_policy::{Moment, RankStep, is_wide_step};
 use neurogc_wire::stop::StopKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
@@ -58,7 +58,7 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     let waits = agent.remote.is_waiting() || agent.own_census.is_overdue(monotonic_ns());
     if waits && !agent.actor.is_running() {
         let _lowered = Lowered::new(&vm);
-        serve(py, agent);
+        serve(py, agent, Moment::CollectionEnd);
     }
 }
 
@@ -98,14 +98,14 @@ pub(crate) fn passing(py: Python<'_>) -> bool {
     at(py, Moment::Passing)
 }
 
-fn at(py: Python<'_>, moment: Moment) -> bool {
+pub(crate) fn at(py: Python<'_>, moment: Moment) -> bool {
     follow_switch(py);
     let Some(agent) = current_now().filter(|agent| !agent.is_foreign()) else { return false };
     if !agent.vm(py).is_collecting() {
         stand_last(py);
     }
     let acted = agent.actor.moment(&agent.vm(py), &agent.hooks, moment);
-    serve(py, &agent);
+    serve(py, &agent, moment);
     acted && agent.is_due(py)
 }
 
@@ -127,10 +127,14 @@ fn stand_last(py: Python<'_>) {
     let _ = stand();
 }
 
-/// Does the next step of what was asked for from outside, or sends a census out that is due.
-fn serve(py: Python<'_>, agent: &Agent) {
+/// Does the next step of what was asked for from outside, or sends a census out that is due. Where ranks collect together,
+/// a census waits for a step that they share.
+fn serve(py: Python<'_>, agent: &Agent, moment: Moment) {
     agent.remote.step(&agent.actor, &agent.vm(py), &agent.hooks);
-    if agent.own_census.step(&agent.actor, &agent.vm(py), &agent.hooks) {
+    let is_wide = |at: RankStep| is_wide_step(agent.settings.tuning.align_steps, at.step);
+    let waits = agent.actor.is_aligned()
+        && !(moment == Moment::StepEnd && agent.hooks.training.ranks().is_none_or(is_wide));
+    if !waits && agent.own_census.step(&agent.actor, &agent.vm(py), &agent.hooks) {
         // It looks for the end of the flight.
         UPLINK.wake();
     }

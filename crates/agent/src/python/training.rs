@@ -1,13 +1,52 @@
 //! What adapters report of training loops.
 
+use neurogc_policy::{Moment, is_shared_step};
 use pyo3::prelude::*;
 
 use super::module::current_now;
+use super::moments::{at, gap, progress};
 
 /// A loader has delivered a batch.
 #[pyfunction]
 pub(crate) fn batch() {
     if let Some(agent) = current_now() {
-        agent.training.batch();
+        agent.hooks.training.batch();
+    }
+}
+
+/// A step has ended in a job of so many ranks: what is planned for it is done here.
+#[pyfunction]
+pub(crate) fn rank_step(py: Python<'_>, ranks: u32) {
+    let Some(agent) = current_now() else { return };
+    let step = agent.hooks.training.step(ranks);
+    let due = progress(py);
+    if ranks > 1 && agent.actor.may_align() {
+        // Before its first step, a rank collects as a process of its own does.
+        if is_shared_step(agent.settings.tuning.align_steps, step) || !agent.actor.is_aligned() {
+            at(py, Moment::StepEnd);
+        }
+    } else if due {
+        gap(py);
+    }
+}
+
+/// The ranks of the job have parted.
+#[pyfunction]
+pub(crate) fn ranks_parted(py: Python<'_>) {
+    if let Some(agent) = current_now() {
+        agent.hooks.training.part();
+        if agent.actor.is_aligned() {
+            // The policy takes over again.
+            gap(py);
+        }
+    }
+}
+
+/// An epoch or an evaluation has ended.
+#[pyfunction]
+pub(crate) fn boundary(py: Python<'_>) {
+    if let Some(agent) = current_now() {
+        agent.hooks.training.boundary();
+        at(py, Moment::Boundary);
     }
 }

@@ -16,6 +16,7 @@ use neurogc_wire::trace::Place;
 
 use super::arrivals::{Arrival, ArrivalSource, Before, Lately, since_sent, wait_of};
 use super::routes::{RouteId, RouteNames};
+use super::training::LoopProgress;
 use crate::sys::native::{monotonic_ns, thread_cpu_ns};
 use crate::sys::sockets::{Peers, Way};
 use crate::sys::wake::SAMPLER;
@@ -95,6 +96,8 @@ pub(crate) struct Hooks {
     crowded: AtomicBool,
     peers: Peers,
     pub(crate) routes: RouteNames,
+    /// How far a training loop has come.
+    pub(crate) training: LoopProgress,
     /// The sampler, while it dozes.
     dozing: AtomicBool,
     sampler: Mutex<Option<Thread>>,
@@ -115,6 +118,7 @@ impl Default for Hooks {
             crowded: AtomicBool::new(false),
             peers: Peers::default(),
             routes: RouteNames::default(),
+            training: LoopProgress::default(),
             dozing: AtomicBool::new(false),
             sampler: Mutex::new(None),
         }

@@ -13,6 +13,7 @@ mod new_walks;
 mod objects;
 mod orders;
 mod sudden;
+mod together;
 #[cfg(test)]
 mod tests;
 mod young;
@@ -515,7 +516,7 @@ impl Pacer {
     }
 
     /// Whether there is enough new to look at.
-    fn is_worth(&self) -> bool {
+    pub(crate) fn is_worth(&self) -> bool {
         let new = self.objects.now() - self.live;
         (!self.known && !self.may_wait_for_growth()) || new >= (WORTH * self.live).max(LEAST_ROOM.0 / 2.0)
     }

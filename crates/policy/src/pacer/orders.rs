@@ -201,7 +201,7 @@ impl Pacer {
     }
 
     /// Near the ceiling memory comes before everything else.
-    fn at_ceiling(&mut self, observation: &Observation) -> Option<Order> {
+    pub(super) fn at_ceiling(&mut self, observation: &Observation) -> Option<Order> {
         if !self.is_near(observation, self.limits.ceiling_share) || observation.now < self.plain_at.0 {
             return None;
         }

@@ -11,6 +11,10 @@ use crate::bytes::Bytes;
 const SHARE: f64 = 0.05;
 const LEAST: Bytes = Bytes::mebibytes(16);
 
+/// The same between steps that the ranks of a job share: only what would soon be too much is worth a pause of one rank.
+const SHARE_ALIGNED: f64 = 0.25;
+const LEAST_ALIGNED: Bytes = Bytes::mebibytes(128);
+
 /// The growth that is waited for is doubled after each collection that made no memory free, so often at most.
 const MOST_DOUBLINGS: u32 = 2;
 
@@ -23,6 +27,8 @@ pub struct MemoryLook {
     pub seen: Bytes,
     /// Bytes that are allocated now, where allocations are sampled.
     pub live: Option<Bytes>,
+    /// Whether ranks of one job collect at steps that they share. Then `seen` is the most that earlier steps took.
+    pub aligned: bool,
     /// The collector's counters: net allocations since the last young collection, young collections since the last middle
     /// one, middle ones since the last full one.
     pub counts: [u32; 3],
@@ -54,7 +60,8 @@ impl SuddenGrowth {
             self.learn(look.live);
             self.least = None;
         }
-        let sudden = look.seen.share(SHARE).max(LEAST);
+        let (share, least) = if look.aligned { (SHARE_ALIGNED, LEAST_ALIGNED) } else { (SHARE, LEAST) };
+        let sudden = look.seen.share(share).max(least);
         let by_number = look.seen > Bytes::ZERO && look.resident > look.seen + sudden && young > look.own;
         let wanted = if by_number { Some(look.own) } else { self.by_bytes(look) };
         wanted.filter(|wanted| *wanted < look.threshold)
@@ -97,6 +104,7 @@ mod tests {
             resident: MB * resident,
             seen: MB * 100,
             live: live.map(|live| MB * live),
+            aligned: false,
             counts: [young, 3, 1],
             own: 700,
             threshold: 10_000,
@@ -115,6 +123,15 @@ mod tests {
         check(120, 701, None, Some(700));
         check(120, 701, Some(100), Some(700));
         check(110, 701, None, None);
+    }
+
+    #[test]
+    fn ranks_that_share_steps_wait_for_more() {
+        let aligned = |resident| {
+            let look = MemoryLook { aligned: true, ..look(resident, 701, None) };
+            SuddenGrowth::default().threshold(&look)
+        };
+        assert_eq!((aligned(220), aligned(230)), (None, Some(700)));
     }
 
     #[test]

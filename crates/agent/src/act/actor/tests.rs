@@ -94,6 +94,7 @@ fn what_a_look_has_ordered_is_done_once() {
         paused: false,
         deferred: false,
         snapshot: None,
+        ranks: None,
     };
     rig.actor.look(&situation);
     assert!(rig.actor.has_posted() && rig.actor.waits());

@@ -123,6 +123,7 @@ impl FakeProcess {
             paused: agent.actor.is_quiet(),
             deferred: agent.actor.is_deferred(),
             snapshot: self.script.snapshots.then(|| (agent.snapshots.look(now), agent.snapshots.latest())),
+            ranks: None,
         }
     }
 

@@ -16,7 +16,7 @@ impl Kept {
         let workers = || children.iter().filter_map(|child| Some((child.pid, child.worker?)));
         let tracks = &mut self.evidence.workers;
         tracks.retain(|pid| workers().any(|(worker, _)| worker == *pid));
-        let batches = agent.training.batches();
+        let batches = agent.hooks.training.batches();
         for (pid, memory) in workers() {
             let is_old = |known: &WorkerMemory| *known == memory;
             if tracks.iter().any(|(known, track)| *known == pid && is_old(&track.facts.memory)) {
@@ -73,7 +73,7 @@ impl GrowthBook {
             inheritable: own.anonymous,
             growth: kept.growth_of_workers(),
             total_pss: own.pss + below,
-            batches: agent.training.batches(),
+            batches: agent.hooks.training.batches(),
             children,
             findings,
             took_ms: monotonic_ns().saturating_sub(began) as f64 / 1e6,

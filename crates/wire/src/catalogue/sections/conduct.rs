@@ -65,6 +65,24 @@ pub(crate) const CONDUCT: &[Figure] = &[
     figure!(conduct.guards.growth_percent).latest(Unit::Percent, GUARD).across(Across::Apart),
     figure!(conduct.guards.postpone_s).latest(Unit::Seconds, GUARD).across(Across::Apart),
     figure!(conduct.guards.gc_percent).latest(Unit::Percent, GUARD).across(Across::Apart),
+    figure!(conduct.training.ranks)
+        .latest(Unit::Count, "Ranks of the training job that collect at the same steps, this one included")
+        .note("0 where the process collects on its own. See [training.md](training.md#ranks-collect-together).")
+        .across(Across::Max),
+    figure!(conduct.training.step)
+        .latest(Unit::Count, "Steps of the optimizer that have ended since the ranks know of each other")
+        .across(Across::Max),
+    figure!(conduct.training.next_step)
+        .latest(Unit::Count, "The step at whose end ranks collect next")
+        .across(Across::Max),
+    figure!(conduct.training.aligned)
+        .counter(Unit::Count, "Collections, clones and slices at steps that ranks share")
+        .prometheus("neurogc_rank_stops_aligned_total"),
+    figure!(conduct.training.unaligned)
+        .counter(Unit::Count, "Collections, clones and slices of a rank at other steps")
+        .note("A guard has forced them, CPython's own trigger has begun them, or the program asked for them.")
+        .prometheus("neurogc_rank_stops_unaligned_total"),
+    figure!(conduct.training.boundaries).counter(Unit::Count, "Ends of epochs and evaluations that were seen"),
 ];
 
 /// How large the heap may get, and how it is kept there.
