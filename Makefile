@@ -9,6 +9,7 @@
 #   make wheel   what a package index would carry, in dist/: a wheel for x86_64 and one for aarch64, and the source archive
 #                (WHEEL='--arch x86_64' for one; WHEEL=--test installs dist/ into a fresh environment of each version)
 #   make fleet   the hub with Prometheus, VictoriaMetrics, collectors, profiles and object storage, in an environment of its own
+#   make training     ranks, epochs and workers with PyTorch, Lightning, Trainer and Accelerate, likewise
 #   make frameworks   requests in aiohttp, Celery, gRPC, Jupyter, Ray and others, likewise
 #   make docs    the documentation as a site, in target/site
 #   make fuzz    hostile bytes for the parsers (FUZZ_SECONDS=60 for each)
@@ -17,7 +18,7 @@
 #
 # PYTHON=… chooses the interpreter that runs the scripts.
 
-.PHONY: demo test build lint bench suites wheel fleet frameworks docs fuzz soak clean
+.PHONY: demo test build lint bench suites wheel fleet frameworks training docs fuzz soak clean
 
 demo:
 	@python=$$(tools/prerequisites) && tools/build && \
@@ -41,7 +42,7 @@ suites:
 wheel:
 	@python=$$(tools/prerequisites) && exec "$$python" -u tools/wheel.py $(WHEEL)
 
-fleet frameworks:
+fleet frameworks training:
 	@python=$$(tools/prerequisites) && tools/build && exec "$$python" -u tools/own_suite.py $@
 
 docs:

@@ -1,4 +1,4 @@
-"""`make fleet`, `make frameworks`: tests that need packages of their own, in an environment made for them.
+"""`make fleet`, `make frameworks`, `make training`: tests that need packages of their own, in an environment made for them.
 
     own_suite.py fleet [arguments of pytest]
 

@@ -316,8 +316,7 @@ impl Guarded {
             young_limit: young as u32,
             survivors: survivors as u32,
             survivors_limit: survivors_limit as u32,
-            cycle_due: self.pacer.is_due_in_gap()
-                || (observation.moment == Moment::Boundary && self.pacer.is_worth()),
+            cycle_due: self.pacer.is_due_in_gap() || (observation.moment == Moment::Boundary && self.pacer.is_worth()),
             scope: self.pacer.scope(),
             hurry: self.pacer.is_in_a_hurry(),
             ..*observation

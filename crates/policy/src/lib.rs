@@ -33,6 +33,8 @@ pub use observation::{Collected, Decision, Flown, Generation, Moment, Observatio
 pub use pacer::{MemoryLook, Pacer, PacerBound, SMALL_HEAP, SuddenGrowth};
 pub use policies::classic::CLASSIC_MODEL;
 pub use policies::neural::{ComparedGap, Expected, Neural, Trust, WEIGHT_NAMES, WEIGHTS, Weights};
-pub use policies::{ALIGN_STEPS, CollectionControl, MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy};
+pub use policies::{
+    ALIGN_STEPS, CollectionControl, MEMORY_PRICE, Policy, SHIPPED, Thresholds, Tuning, classic, learned, policy,
+};
 pub use ranks::{RankStep, is_shared_step, is_wide_step, next_shared_step};
 pub use trim::{TrimReading, TrimRule};

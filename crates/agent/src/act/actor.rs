@@ -563,6 +563,6 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 pub(crate) const ASKED: Sortie = Sortie { scope: Scope::All, polite: true };
 
 mod alignment;
-mod wishes;
 #[cfg(test)]
 mod tests;
+mod wishes;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::{
-    Bytes, Collected, Decision, Flown, Generation, Guarded, Moment, Name, Observation, Order, PacerBound,
-    RankStep, Scope, Snapshot, Thresholds, Trust,
+    Bytes, Collected, Decision, Flown, Generation, Guarded, Moment, Name, Observation, Order, PacerBound, RankStep,
+    Scope, Snapshot, Thresholds, Trust,
 };
 
 use crate::snapshot::{Latest, SnapshotFailure, SnapshotProgress};

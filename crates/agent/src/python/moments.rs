@@ -132,8 +132,8 @@ fn stand_last(py: Python<'_>) {
 fn serve(py: Python<'_>, agent: &Agent, moment: Moment) {
     agent.remote.step(&agent.actor, &agent.vm(py), &agent.hooks);
     let is_wide = |at: RankStep| is_wide_step(agent.settings.tuning.align_steps, at.step);
-    let waits = agent.actor.is_aligned()
-        && !(moment == Moment::StepEnd && agent.hooks.training.ranks().is_none_or(is_wide));
+    let waits =
+        agent.actor.is_aligned() && !(moment == Moment::StepEnd && agent.hooks.training.ranks().is_none_or(is_wide));
     if !waits && agent.own_census.step(&agent.actor, &agent.vm(py), &agent.hooks) {
         // It looks for the end of the flight.
         UPLINK.wake();

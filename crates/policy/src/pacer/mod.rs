@@ -13,9 +13,9 @@ mod new_walks;
 mod objects;
 mod orders;
 mod sudden;
-mod together;
 #[cfg(test)]
 mod tests;
+mod together;
 mod young;
 
 use std::time::Duration;

@@ -129,10 +129,8 @@ impl Rank {
         if local.event < 6 {
             let pause = Duration::from_micros(u64::from(local.young));
             let freed = u64::from(local.young / 2);
-            self.guarded.learn(
-                &Collected { at, generation, pause, gathered: local.young, freed, rss, objects: None },
-                rss,
-            );
+            self.guarded
+                .learn(&Collected { at, generation, pause, gathered: local.young, freed, rss, objects: None }, rss);
         } else if local.event == 6 {
             self.guarded.launched(at, Scope::All, local.young);
         } else if local.event == 7 {

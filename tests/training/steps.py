@@ -45,14 +45,16 @@ class Steps:
         for _ in range(300):
             Node()
 
-    def report(self, steps):
+    def report(self, steps, boundaries=1):
         """Prints what was seen, and ends the script with an error where it is not what should be."""
         import neurogc
 
         status = neurogc.status()
-        seen = {"steps": self.count, **self.places, "policy": status["policy"], "degraded": status["degraded"]}
+        training = status["conduct"]["training"]
+        seen = {"steps": self.count, **self.places, "boundaries": training["boundaries"], "policy": status["policy"], "degraded": status["degraded"]}
         print(json.dumps(seen), flush=True)
         assert self.count == steps, f"{self.count} of {steps} steps"
         assert status["degraded"] == [], status["degraded"]
+        assert training["boundaries"] >= boundaries, "the ends of epochs were not seen"
         assert self.places["between"] > 0, "no collection fell between steps: the hook did not fire"
         assert self.places["inside"] <= 0.1 * (self.places["between"] + self.places["gap"]), seen

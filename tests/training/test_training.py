@@ -1,0 +1,48 @@
+"""Training loops with real packages on the CPU: where collections fall, and that ranks collect together."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from observed import binary, run, start
+
+HERE = Path(__file__).resolve().parent
+
+pytestmark = pytest.mark.skipif(not binary(), reason="the command is not built")
+
+
+@pytest.mark.parametrize("program", ["plain_loop", "accelerate_loop", "lightning_fit", "huggingface_trainer"])
+def test_collections_fall_between_steps_and_epochs_are_seen(program, tmp_path):
+    done = run(sys.executable, HERE / f"{program}.py", timeout=600, cwd=tmp_path, NEUROGC_POLICY="gap",
+               HF_HUB_OFFLINE=1, PYTHONPATH=HERE)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_workers_of_a_loader_share_what_they_inherit():
+    done = run(sys.executable, HERE / "dataloader_workers.py", timeout=600, NEUROGC_POLICY="gap")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def job(ranks, steps, folder):
+    """Runs a job with so many ranks, and gives what each told."""
+    env = {"WORLD_SIZE": ranks, "RENDEZVOUS": folder / "rendezvous", "NEUROGC_POLICY": "gap"}
+    words = [sys.executable, HERE / "gloo_ranks.py", "neurogc", steps, 100_000]
+    running = [start(*words, RANK=rank, **env) for rank in range(ranks)]
+    told = []
+    for process in running:
+        out, err = process.communicate(timeout=600)
+        assert process.returncode == 0, err
+        told.append(json.loads(out.splitlines()[-1]))
+    return told
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_of_a_gloo_job_stop_at_the_same_steps(ranks, tmp_path):
+    told = job(ranks, 320, tmp_path)
+    for rank in told:
+        training = rank["conduct"]["training"]
+        assert (training["ranks"], training["step"], training["unaligned"]) == (ranks, 320, 0), rank
+        assert training["boundaries"] == 1 and rank["degraded"] == [], rank
+        # Between shared steps nothing stops a rank; an epoch of 250 steps is too short to be used.
+        assert {step for step, what, *_ in rank["stops"] if what != "epoch"} == set(range(10, 321, 10)), rank["stops"]
