@@ -14,21 +14,25 @@ use crate::policies::{Tuning, policy};
 
 const STEPS: u64 = 1_200;
 
+fn plan() -> RankPlan {
+    RankPlan { every: 10, step: 0, boundary: 0 }
+}
+
 #[test]
 fn the_plan_is_one_of_steps() {
-    let mut plan = RankPlan::new(10).unwrap();
+    let mut plan = plan();
     let planned: Vec<_> =
         (0..=60).filter_map(|step| plan.planned(Moment::StepEnd, step).map(|planned| (step, planned))).collect();
     let young = |step| (step, Planned::Young);
     let first = (10, Planned::Everything("start-up is over"));
     assert_eq!(planned, [first, young(20), young(30), young(40), (50, Planned::Middle), young(60)]);
     assert_eq!(plan.planned(Moment::StepEnd, 10_000), Some(Planned::Everything("many steps have ended")));
-    assert_eq!(RankPlan::new(0).map(|plan| plan.every), None);
+    assert!(RankPlan::new(0).is_none() && RankPlan::new(10).is_some());
 }
 
 #[test]
 fn short_epochs_are_not_all_used() {
-    let mut plan = RankPlan::new(10).unwrap();
+    let mut plan = plan();
     let used: Vec<_> =
         (0..50).map(|epoch| 300 * epoch).filter(|step| plan.planned(Moment::Boundary, *step).is_some()).collect();
     assert_eq!(used.len(), 14, "{used:?}");
@@ -117,7 +121,7 @@ impl Rank {
         if order.decision != Decision::Wait {
             self.orders.push((step, order));
         }
-        let [young, ..] = self.guarded.thresholds(&observation).unwrap();
+        let [young, ..] = self.guarded.thresholds(&observation).unwrap_or_default();
         assert!((700..=1_000_000).contains(&young), "CPython's own trigger is armed: {young}");
     }
 
@@ -221,7 +225,7 @@ fn memory_near_its_ceiling_waits_for_no_step() {
     };
     let order = rank.guarded.decide(&observation);
     assert!(order.forced && order.decision == Decision::Full, "{order:?}");
-    let [young, ..] = rank.guarded.thresholds(&observation).unwrap();
+    let [young, ..] = rank.guarded.thresholds(&observation).unwrap_or_default();
     assert_eq!(young, 700);
 }
 
