@@ -81,7 +81,9 @@ def judged(told: list[dict], steps: int) -> dict:
     for rank in told:
         paid: dict[int, float] = {}
         for step, _, wall_ms, _ in rank["stops"]:
-            paid[step] = paid.get(step, 0.0) + wall_ms
+            # Before its first step has ended, a rank is a process of its own.
+            if step > 0:
+                paid[step] = paid.get(step, 0.0) + wall_ms
         by_rank.append(paid)
     stopped = set().union(*by_rank)
     job_ms = sum(max(paid.get(step, 0.0) for paid in by_rank) for step in stopped)
