@@ -36,6 +36,7 @@ SETTINGS = {
     "census_s": (("number", 0, 86400), "600"),
     "pause_ms": (("number", 0.1, 1000), "1"),
     "memory_price": (("number", 0, 10), "0.01"),
+    "align_steps": (("number", 0, 1000000), "10"),
     "memory_max_mb": (("number", 0, 1000000000), "0"),
     "memory_percent": (("number", 10, 100), "90"),
     "growth_percent": (("number", 5, 1000), "25"),
@@ -110,6 +111,14 @@ REPORT = {
         "model": None,
         "orders": [],
         "overdue_s": 0.0,
+        "training": {
+            "aligned": 0,
+            "boundaries": 0,
+            "next_step": 0,
+            "ranks": 0,
+            "step": 0,
+            "unaligned": 0,
+        },
     },
     "cpu": {
         "percent": 0.0,

@@ -201,6 +201,7 @@ export interface Conduct {
   orders: Orders[];
   model: Forecasts | null;
   guards: Guards;
+  training: TrainingLoop;
 }
 
 export interface Cpu {
@@ -657,6 +658,21 @@ export interface TimeByCause {
   python: number;
   cpu_starved: number;
   unknown: number;
+}
+
+export interface TrainingLoop {
+  /** Ranks of the training job that collect at the same steps, this one included. */
+  ranks: number;
+  /** Steps of the optimizer that have ended since the ranks know of each other. */
+  step: number;
+  /** The step at whose end ranks collect next. */
+  next_step: number;
+  /** Collections, clones and slices at steps that ranks share. */
+  aligned: number;
+  /** Collections, clones and slices of a rank at other steps. */
+  unaligned: number;
+  /** Ends of epochs and evaluations that were seen. */
+  boundaries: number;
 }
 
 export interface Trims {
