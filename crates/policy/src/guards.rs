@@ -11,7 +11,7 @@ use crate::observation::{Collected, Decision, Flown, Moment, Observation, Order,
 use crate::pacer::{Pacer, PacerBound};
 use crate::policies::neural::Trust;
 use crate::policies::{CollectionControl, Policy, Thresholds, Tuning};
-use crate::ranks::{Planned, RankPlan};
+use crate::ranks::{PlannedStop, RankPlan};
 
 /// The longest slice at a step that ranks share, and the longest piece of garbage that is freed there whole.
 const SLICE: Duration = Duration::from_millis(5);
@@ -178,7 +178,7 @@ impl Guarded {
             if observation.deferred {
                 return Order::because(observation.everything(Scope::All), ASKED_FOR);
             }
-            if let Planned::Everything(reason) = planned {
+            if let PlannedStop::Everything(reason) = planned {
                 let decision = observation.everything(Scope::All);
                 let long = decision == Decision::Full && observation.guessed_full_pause() > LONGEST_PLAIN;
                 return Order::because(if long { Decision::Middle } else { decision }, reason);
@@ -197,10 +197,10 @@ impl Guarded {
             }
         }
         match planned {
-            Planned::Young => Order::because(Decision::Young, "ranks collect at this step"),
-            Planned::Middle => Order::because(Decision::Middle, "ranks collect at this step"),
+            PlannedStop::Young => Order::because(Decision::Young, "ranks collect at this step"),
+            PlannedStop::Middle => Order::because(Decision::Middle, "ranks collect at this step"),
             // A snapshot is out already.
-            Planned::Everything(reason) => Order::because(Decision::Middle, reason),
+            PlannedStop::Everything(reason) => Order::because(Decision::Middle, reason),
         }
     }
 

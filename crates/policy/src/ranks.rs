@@ -50,7 +50,7 @@ pub fn next_shared_step(every: u32, step: u64) -> u64 {
 
 /// What the plan has for the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Planned {
+pub(crate) enum PlannedStop {
     Young,
     Middle,
     /// Everything, for this reason.
@@ -73,7 +73,7 @@ impl RankPlan {
     }
 
     /// What is collected now; nothing but at the ends of steps and epochs that ranks share.
-    pub(crate) fn planned(&mut self, moment: Moment, step: u64) -> Option<Planned> {
+    pub(crate) fn planned(&mut self, moment: Moment, step: u64) -> Option<PlannedStop> {
         let every = u64::from(self.every);
         if step < self.step {
             // Another job of the same process has begun.
@@ -85,14 +85,14 @@ impl RankPlan {
                 let span = step / (every * BOUNDARY);
                 let is_first = span > self.boundary;
                 self.boundary = span;
-                is_first.then_some(Planned::Everything("an epoch or an evaluation has ended"))
+                is_first.then_some(PlannedStop::Everything("an epoch or an evaluation has ended"))
             }
             Moment::StepEnd if step == 0 || !step.is_multiple_of(every) => None,
             Moment::StepEnd => Some(match step / every {
-                1 => Planned::Everything("start-up is over"),
-                shared if shared.is_multiple_of(EVERYTHING) => Planned::Everything("many steps have ended"),
-                shared if shared.is_multiple_of(MIDDLE) => Planned::Middle,
-                _ => Planned::Young,
+                1 => PlannedStop::Everything("start-up is over"),
+                shared if shared.is_multiple_of(EVERYTHING) => PlannedStop::Everything("many steps have ended"),
+                shared if shared.is_multiple_of(MIDDLE) => PlannedStop::Middle,
+                _ => PlannedStop::Young,
             }),
             _ => None,
         }

@@ -21,6 +21,7 @@ pub mod stacks;
 pub mod status;
 pub mod stop;
 pub mod trace;
+mod training;
 mod varint;
 pub mod window;
 pub mod workers;

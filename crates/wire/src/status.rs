@@ -11,6 +11,7 @@ use crate::finding::Finding;
 use crate::gpu::Gpu;
 pub use crate::memory::Memory;
 use crate::stacks::StallStack;
+pub use crate::training::TrainingLoop;
 use crate::window::{TimeByCause, Window};
 use crate::workers::WorkerMemory;
 
@@ -235,24 +236,6 @@ pub struct Conduct {
     pub guards: Guards,
     /// The training loop, and the ranks of its job that collect together.
     pub training: TrainingLoop,
-}
-
-/// A training loop, as far as adapters see it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TrainingLoop {
-    /// Ranks that collect at the same steps, this one included; 0 where the process collects on its own.
-    pub ranks: u32,
-    /// Steps of the optimizer that have ended since the ranks know of each other.
-    pub step: u64,
-    /// The step at whose end ranks collect next.
-    pub next_step: u64,
-    /// Collections, clones and slices at steps that ranks share.
-    pub aligned: u64,
-    /// Others meanwhile: those that a guard has forced, that CPython's own trigger has begun, or that the program asked for.
-    pub unaligned: u64,
-    /// Ends of epochs and evaluations that were seen.
-    pub boundaries: u64,
 }
 
 /// A model at work, and how far it can be relied on.

@@ -13,7 +13,7 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_policy::{Bytes, Collected, Decision, Generation, Moment, Order, Scope, Thresholds};
 use neurogc_wire::stop::StopKind;
 
-use self::alignment::Alignment;
+use self::alignment::RankAlignment;
 use super::loans::Loans;
 use super::room;
 use super::vm::Vm;
@@ -66,7 +66,7 @@ pub(crate) struct Actor {
     stood_down: AtomicBool,
     /// Changes with the policy and when the program is left alone: an order that was given before is not finished then.
     terms: AtomicU64,
-    alignment: Alignment,
+    alignment: RankAlignment,
     deferrals: AtomicU64,
     deferred: AtomicBool,
     /// Resident memory and when it was read; the same when the running collection began.
@@ -113,7 +113,7 @@ impl Actor {
             quiet: AtomicU32::new(0),
             stood_down: AtomicBool::new(false),
             terms: AtomicU64::new(0),
-            alignment: Alignment::default(),
+            alignment: RankAlignment::default(),
             deferrals: AtomicU64::new(0),
             deferred: AtomicBool::new(false),
             resident: AtomicU64::new(0),

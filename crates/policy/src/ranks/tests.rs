@@ -23,10 +23,10 @@ fn the_plan_is_one_of_steps() {
     let mut plan = plan();
     let planned: Vec<_> =
         (0..=60).filter_map(|step| plan.planned(Moment::StepEnd, step).map(|planned| (step, planned))).collect();
-    let young = |step| (step, Planned::Young);
-    let first = (10, Planned::Everything("start-up is over"));
-    assert_eq!(planned, [first, young(20), young(30), young(40), (50, Planned::Middle), young(60)]);
-    assert_eq!(plan.planned(Moment::StepEnd, 10_000), Some(Planned::Everything("many steps have ended")));
+    let young = |step| (step, PlannedStop::Young);
+    let first = (10, PlannedStop::Everything("start-up is over"));
+    assert_eq!(planned, [first, young(20), young(30), young(40), (50, PlannedStop::Middle), young(60)]);
+    assert_eq!(plan.planned(Moment::StepEnd, 10_000), Some(PlannedStop::Everything("many steps have ended")));
     assert!(RankPlan::new(0).is_none() && RankPlan::new(10).is_some());
 }
 

@@ -16,7 +16,7 @@ const DIRECTOR_WAIT: Duration = Duration::from_micros(200);
 
 /// How this process stands to the other ranks of its job.
 #[derive(Debug, Default)]
-pub(super) struct Alignment {
+pub(super) struct RankAlignment {
     /// The policy in force leaves a rank to the plan that ranks share.
     may: AtomicBool,
     /// This process is such a rank.
@@ -25,7 +25,7 @@ pub(super) struct Alignment {
     at_shared_step: AtomicBool,
 }
 
-impl Alignment {
+impl RankAlignment {
     /// Another policy comes into force.
     pub(super) fn direct(&self, may: bool) {
         self.may.store(may, Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Alignment {
 
 /// A thread is at a step that ranks share while this lives.
 #[derive(Debug)]
-pub(super) struct AtSharedStep<'a>(&'a Alignment);
+pub(super) struct AtSharedStep<'a>(&'a RankAlignment);
 
 impl Drop for AtSharedStep<'_> {
     fn drop(&mut self) {
