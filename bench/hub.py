@@ -160,7 +160,7 @@ def fleet(options) -> dict:
         "bytes_per_report": round(sent["bytes"] / max(1, sent["reports"])),
         "lag_ms": {name: sent[f"lag_{name}_ms"] for name in ("p50", "p99", "max")},
         "reports_refused (bar 0)": sent["failed"],
-        "reports_lost (bar 0)": sent["reports"] - last["ingest"]["reports"],
+        "reports_lost (bar 0)": max(0, sent["reports"] - last["ingest"]["reports"]),
         "rows_dropped (bar 0)": last["store"]["dropped"],
         "store_bytes_per_agent_and_second": round(last["store"]["bytes"] / options.fleet / max(1.0, took)),
     }

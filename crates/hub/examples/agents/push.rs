@@ -97,7 +97,13 @@ impl Agent {
         for round in 0.. {
             let planned = Instant::from(ticks.tick().await);
             let Ok(frame) = fake.frame(round, self.events, true) else { return };
-            let sent = post(&mut connection, hub, &token, &frame).await;
+            let is_old = connection.is_some();
+            let mut sent = post(&mut connection, hub, &token, &frame).await;
+            if is_old && sent.is_err() {
+                // The hub closes a connection on which nothing comes for ten seconds.
+                connection = None;
+                sent = post(&mut connection, hub, &token, &frame).await;
+            }
             let is_taken = sent.as_ref().is_ok_and(|status| *status == 200);
             {
                 let mut posted = posted.lock().unwrap_or_else(PoisonError::into_inner);
