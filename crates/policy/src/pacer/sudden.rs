@@ -194,6 +194,7 @@ mod tests {
                     resident: MB * resident,
                     seen: MB * resident,
                     live: Some(MB * (base + garbage)),
+                    aligned: false,
                     counts: [young, collections, 0],
                     own: 700,
                     threshold,
