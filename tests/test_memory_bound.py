@@ -54,13 +54,14 @@ def test_heavy_garbage(between):
     assert ours["peak"] <= 1.25 * alone["peak"], (ours, alone)
 
 
-# Each piece of garbage is one list to the collector, and 1 MB to the machine. CPython waits for 700 of them or more.
+# Each piece of garbage is one list to the collector, and 1 MB to the machine. CPython waits for 700 of them or more. The program
+# takes a second or two: before a thread of the agent has looked at it for the first time, nothing can be lower than in CPython.
 FEW = PEAK + """
 for number in range(300):
     cycle = [b"x" * 1_000_000]
     cycle.append(cycle)
     if sys.argv[1] == "busy":
-        sum(range(60_000))
+        sum(range(300_000))
     else:
         time.sleep(0.002)
 print(json.dumps({"peak": peak()}))
@@ -76,7 +77,8 @@ def test_heavy_garbage_of_few_objects_is_collected_by_its_bytes(how):
 
 def test_without_sampling_few_objects_wait_for_cpython():
     with Running(FEW, "busy", NEUROGC_ALLOCATIONS="off", within=60) as program:
-        assert json.loads(program.ends())["peak"] > 300_000_000
+        # Resident memory alone may bring one collection about, where there are enough objects for one.
+        assert json.loads(program.ends())["peak"] > 200_000_000
 
 
 @pytest.fixture
