@@ -375,7 +375,9 @@ impl Actor {
 
     /// Launches a snapshot, if memory has room for the copies that the program makes meanwhile.
     pub(crate) fn launch(&self, vm: &impl Vm, hooks: &Hooks, sortie: Sortie) -> Result<(), SnapshotFailure> {
+        // Where no policy acts, the program is not held up.
         let share = f64::from(self.room.load(Ordering::Relaxed)) / 1e3;
+        let share = if self.is_directed() { share } else { share.max(room::NOT_HELD_UP) };
         if !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
             vm.refuse(&SnapshotFailure::ShortOfMemory);
             return Err(SnapshotFailure::ShortOfMemory);
@@ -400,7 +402,7 @@ impl Actor {
 
     /// Sends out a count or a dump, if memory has room for the copies that the program makes meanwhile.
     pub(crate) fn launch_heap(&self, vm: &impl Vm, hooks: &Hooks, errand: HeapErrand) -> Result<u64, SnapshotFailure> {
-        let share = (f64::from(self.room.load(Ordering::Relaxed)) / 1e3).max(room::FOR_HEAP);
+        let share = (f64::from(self.room.load(Ordering::Relaxed)) / 1e3).max(room::NOT_HELD_UP);
         if !errand.is_urgent() && !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
             return Err(SnapshotFailure::ShortOfMemory);
         }

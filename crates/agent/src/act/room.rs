@@ -3,8 +3,8 @@
 /// Before a snapshot has been measured.
 pub(super) const AT_FIRST: f64 = 0.25;
 
-/// For a count or a dump, at least. Its walk takes more for itself, and the program is not held up for it.
-pub(super) const FOR_HEAP: f64 = 0.3;
+/// At least, where the program is not held up: for a count or a dump, and where no policy acts.
+pub(super) const NOT_HELD_UP: f64 = 0.3;
 
 /// How many times what the last walk took for itself.
 const OWN_CAUTION: f64 = 1.3;
