@@ -38,6 +38,8 @@ pub struct Limits {
     pub patience: Duration,
     /// The share of time that full collections may take which only the growth of memory in bytes asks for.
     pub gc_share: f64,
+    /// Whether the process and its walks have one processor together: a program that waits then leaves it to the walk.
+    pub one_processor: bool,
 }
 
 impl Default for Limits {
@@ -49,6 +51,7 @@ impl Default for Limits {
             growth_least: Bytes::mebibytes(16),
             patience: Duration::from_secs(30),
             gc_share: 0.1,
+            one_processor: false,
         }
     }
 }

@@ -100,7 +100,8 @@ const THROTTLE_LEAST: Duration = Duration::from_micros(200);
 /// on, and nearly all of the time from the second on.
 const COPIES_SHORT: (f64, f64) = (0.3, 0.15);
 
-/// A program that would spend more than this share of its time on copying pages is held up while a walk lacks a processor.
+/// A program that would spend more than this share of its time on copying pages is held up while a walk needs the only
+/// processor.
 const COPYING: f64 = 0.15;
 
 /// How many rooms may be filled before a plain collection runs: when nothing is out, when what is out is late, in any

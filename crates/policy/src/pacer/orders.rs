@@ -107,18 +107,18 @@ impl Pacer {
             out.held_up += pause;
         }
         let reason = if self.shortage_for_walk() > 0.0 {
-            "the walk lacks a processor, and the program mostly copies pages beside it"
+            "the walk needs the only processor, and the program mostly copies pages beside it"
         } else {
             "memory is short for the pages that a snapshot copies"
         };
         Some(Order::at_once(Decision::Throttle { pause }, reason))
     }
 
-    /// Whether the program should be held up for the sake of a walk that lacks a processor: 1 where it would do little
-    /// more than copy pages meanwhile. The walk is back sooner, and there are fewer copies. In all that is never longer than
-    /// the walk should take.
+    /// Whether the program should be held up for the sake of a walk that shares its only processor: 1 where it would do
+    /// little more than copy pages meanwhile. The walk is back sooner, and there are fewer copies. In all that is never longer
+    /// than the walk should take. With more processors others would use what the program leaves.
     fn shortage_for_walk(&self) -> f64 {
-        let pays = self.processor < CROWDED.0 && self.copying > COPYING;
+        let pays = self.limits.one_processor && self.processor < CROWDED.0 && self.copying > COPYING;
         let held_up = self.out.is_none_or(|out| out.held_up >= self.flight_time(out.scope));
         f64::from(u8::from(pays && !held_up))
     }
