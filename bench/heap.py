@@ -36,7 +36,7 @@ import results  # noqa: E402
 # What the agent is installed with, for each kind of pages, and how the tables call them.
 PAGES = {
     "huge": {"policy": "auto"},
-    "gathered": {"policy": "observe"},
+    "gathered": {"policy": "observe", "gather_pages": "true"},
     "small": {"policy": "observe", "huge_arenas": "false"},
 }
 LABELS = {"huge": "huge", "gathered": "4 KiB, put together first", "small": "4 KiB"}

@@ -52,7 +52,7 @@ def dump(**options):
 
 def observed(code, **keywords):
     """Runs code under a policy that does not act, whose arenas are on small pages."""
-    if "no huge pages left" in snap(code, prelude=OBSERVED, **({"NEUROGC_POLICY": "observe"} | keywords)):
+    if "no huge pages left" in snap(code, prelude=OBSERVED, **({"NEUROGC_POLICY": "observe", "NEUROGC_GATHER_PAGES": "true"} | keywords)):
         pytest.skip("the kernel has no huge pages left")
 
 
@@ -105,9 +105,9 @@ def test_it_can_be_switched_off():
     observed("""
 data = heap(160)
 told = dump()
-assert told["huge_pages"] == 0 and "huge_arenas" in told["huge_pages_why_not"], told
+assert told["huge_pages"] == 0 and "gather_pages" in told["huge_pages_why_not"], told
 assert smaps("AnonHugePages") < 20
-""", NEUROGC_HUGE_ARENAS="false")
+""", NEUROGC_GATHER_PAGES="false")
 
 
 def test_a_process_that_may_not_have_them_is_told_so():
@@ -176,7 +176,7 @@ nothing_is_left()
 @pytest.mark.skipif(not binary(), reason="the command is not built")
 def test_the_command_says_what_was_done(tmp_path):
     code = "data = [bytes(463) for _ in range(200 * 2048)]\nprint('ready', flush=True)\nimport time\nwhile True: time.sleep(0.01)"
-    with Running(code, policy="observe", within=120) as program:
+    with Running(code, policy="observe", NEUROGC_GATHER_PAGES="true", within=120) as program:
         assert program.line() == "ready"
         while not socket_path(program.pid).exists():
             time.sleep(0.01)

@@ -27,6 +27,7 @@ SETTINGS = {
     "explicit_collect": (("choice", "keep", "defer"), "keep"),
     "snapshots": (("switch",), "true"),
     "huge_arenas": (("switch",), "true"),
+    "gather_pages": (("switch",), "false"),
     "trim": (("choice", "auto", "off"), "auto"),
     "allocations": (("choice", "auto", "python", "native", "off"), "auto"),
     "sample_kib": (("number", 0.25, 65536), "32"),

@@ -33,6 +33,8 @@ pub struct Settings {
     pub snapshots: bool,
     /// Whether small objects are put into huge pages.
     pub huge_arenas: bool,
+    /// Whether small pages are put together before a heap dump.
+    pub gather_pages: bool,
     /// Whether free memory of the C library goes back to the system, where a policy acts.
     pub trim: bool,
     /// Which allocations are sampled.
@@ -103,6 +105,7 @@ impl Default for Settings {
             explicit_collect: ExplicitCollect::default(),
             snapshots: true,
             huge_arenas: true,
+            gather_pages: false,
             trim: true,
             allocations: AllocationSetting::default(),
             sample_bytes: 32 * 1024,
@@ -277,13 +280,23 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "huge_arenas",
-        help: "put small objects into huge pages, which makes clones faster: once they take 16 MiB where a policy acts, and before a heap dump: true or false",
+        help: "put small objects into huge pages once they take 16 MiB, where a policy acts, which makes clones faster: true or false",
         kind: SettingKind::Switch,
         apply: |settings, text| {
             settings.huge_arenas = switch(text).unwrap_or(settings.huge_arenas);
             Ok(())
         },
         show: |settings| settings.huge_arenas.to_string(),
+    },
+    Setting {
+        name: "gather_pages",
+        help: "put small pages together before a heap dump that is asked for, which makes its stop shorter, and the program slower before it: true or false",
+        kind: SettingKind::Switch,
+        apply: |settings, text| {
+            settings.gather_pages = switch(text).unwrap_or(settings.gather_pages);
+            Ok(())
+        },
+        show: |settings| settings.gather_pages.to_string(),
     },
     Setting {
         name: "trim",

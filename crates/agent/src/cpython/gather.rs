@@ -71,7 +71,7 @@ impl GatherEnd {
     pub(crate) fn words(self) -> Option<&'static str> {
         match self {
             Self::Complete | Self::Small => None,
-            Self::SwitchedOff => Some("the setting huge_arenas is off"),
+            Self::SwitchedOff => Some("the setting gather_pages is off"),
             Self::NotOffered => Some("the kernel offers the process no transparent huge pages of 2 MiB"),
             Self::OldKernel => Some("small pages can be put together from Linux 6.1 on"),
             Self::NoRoom => Some("memory is short"),

@@ -87,7 +87,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
         left_behind.look(&agent.snapshots);
         let upkeep = upkeep.round(|| {
             let resident = resident().unwrap_or(0);
-            GatherLimits { allowed: agent.settings.huge_arenas, resident, has_room: has_room(resident, ROOM_TO_SPARE) }
+            GatherLimits { allowed: agent.settings.gather_pages, resident, has_room: has_room(resident, ROOM_TO_SPARE) }
         });
         waiter.wait(uplink.polled(), uplink.pause().min(upkeep));
     }
