@@ -22,6 +22,8 @@ struct Garbage {
     ranks: Ranks,
     /// Another number of the same component, smaller or the same.
     leads: *mut u32,
+    /// What the program needs of each. It is written when the object comes from memory anyhow.
+    candidates: *mut Candidate,
     count: u32,
 }
 
@@ -51,7 +53,7 @@ pub(super) unsafe fn write(
     // SAFETY: the caller's promise; the shared memory has the room that it says.
     let found_older = unsafe {
         garbage.join(walk, layout)?;
-        garbage.write_components(walk, lists, layout, shared)?
+        garbage.write_components(walk, lists, shared)?
     };
     older.fetch_sub(found_older, Ordering::Relaxed);
     Ok(())
@@ -69,7 +71,11 @@ impl Garbage {
             // SAFETY: there is room for so many.
             unsafe { *leads.add(number as usize) = number };
         }
-        Ok(Self { ranks, leads, count })
+        let candidates: *mut Candidate = system::map((count as usize).max(1) * size_of::<Candidate>()).cast();
+        if candidates.is_null() {
+            return Err(WalkTrouble::NoMemory);
+        }
+        Ok(Self { ranks, leads, candidates, count })
     }
 
     /// The number of an object, if it is garbage.
@@ -114,6 +120,7 @@ impl Garbage {
             unsafe {
                 traverse(layout, object, visit, (&raw mut joining).cast());
                 self.join_weak_references(walk, object, number, layout);
+                *self.candidates.add(number as usize) = candidate(object, layout);
             }
         })
     }
@@ -144,7 +151,6 @@ impl Garbage {
         &self,
         walk: &mut Walk<'_>,
         lists: &Lists,
-        layout: &'static Layout,
         shared: &Shared,
     ) -> Result<u64, WalkTrouble> {
         const NO_ROOM: u32 = u32::MAX;
@@ -157,7 +163,7 @@ impl Garbage {
             // SAFETY: numbers are below the count.
             unsafe { *sizes.add(self.first(number) as usize) += 1 };
         }
-        let put = |object: usize, number: u32, is_older: bool| {
+        let put = |number: u32, is_older: bool| {
             found_older += u64::from(is_older);
             let first = self.first(number) as usize;
             // SAFETY: numbers are below the count; places are given so that no more than the capacity is written, and none
@@ -177,7 +183,7 @@ impl Garbage {
                     }
                 }
                 if *place as usize <= written {
-                    *shared.candidates().add(*place as usize - 1) = candidate(object, layout);
+                    *shared.candidates().add(*place as usize - 1) = *self.candidates.add(number as usize);
                     *place += 1;
                 }
             }
@@ -198,17 +204,22 @@ impl Garbage {
         &self,
         walk: &mut Walk<'_>,
         lists: &Lists,
-        mut act: impl FnMut(usize, u32, bool),
+        mut act: impl FnMut(u32, bool),
     ) -> Result<(), WalkTrouble> {
+        /// Bytes of the table that are on their way from memory at a time.
+        const AHEAD: usize = 16;
         if let Some(heads) = walk.order.count() {
             for index in 0..heads {
                 walk.watch.step()?;
+                if index + AHEAD < heads {
+                    let (leaf, place) = walk.order.get(&walk.shadow, index + AHEAD);
+                    prefetch(leaf.byte(place) as usize);
+                }
                 let (leaf, place) = walk.order.get(&walk.shadow, index);
                 // SAFETY: it is a byte of the table.
                 if is_garbage(unsafe { *leaf.byte(place) }) {
-                    let head = leaf.head(place);
-                    let number = self.ranks.get(&walk.shadow, head);
-                    act(head + GcHead::SIZE, number, (index as u64) < walk.older);
+                    let number = self.ranks.get(&walk.shadow, leaf.head(place));
+                    act(number, (index as u64) < walk.older);
                 }
             }
             return Ok(());
@@ -224,7 +235,7 @@ impl Garbage {
                     prefetch(next);
                     walk.watch.step()?;
                     if let Some(number) = self.number(walk, at + GcHead::SIZE) {
-                        act(at + GcHead::SIZE, number, index < walk.older);
+                        act(number, index < walk.older);
                     }
                     index += 1;
                     at = next;

@@ -15,6 +15,7 @@ use super::walk::Lists;
 use crate::cpython::collector::Collector;
 use crate::cpython::layout::Layout;
 use crate::sys::page::page_size;
+use crate::sys::writable;
 
 /// A process that was cloned from this one and walks its heap.
 #[derive(Debug)]
@@ -142,9 +143,10 @@ impl Flight {
             looks,
             nicer: if plan.polite { NICER } else { 0 },
         };
+        writable::clone_comes();
         let cloned = clone(&stack, &mission);
         drop(guard);
-        let pid = cloned?;
+        let pid = cloned.inspect_err(|_| writable::clone_has_gone())?;
         let began = system::now();
         shared.control().pause_ns.store(began - before, Ordering::Relaxed);
         Ok(Self {

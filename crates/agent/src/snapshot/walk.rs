@@ -146,6 +146,8 @@ pub(super) struct Walk<'a> {
     stack: *mut usize,
     height: usize,
     pub(super) order: ListOrder,
+    /// What of a list was met from its end, while it is followed.
+    order_from_end: ListOrder,
     /// Objects that come before those that stay new.
     pub(super) older: u64,
     /// Counts what is reachable, if that is wanted.
@@ -155,12 +157,25 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     pub(super) fn new(layout: &'static Layout, watch: WalkWatch<'a>) -> Result<Self, WalkTrouble> {
         let stack: *mut usize = system::map(STACK * size_of::<usize>()).cast();
-        match (Shadow::new(), CountTable::new(), ListOrder::new()) {
-            (Some(shadow), Some(counts), Some(order)) if !stack.is_null() => {
-                Ok(Self { shadow, watch, layout, counts, stack, height: 0, order, older: u64::MAX, census: None })
-            }
-            _ => Err(WalkTrouble::NoMemory),
+        let tables = (Shadow::new(), CountTable::new(), ListOrder::new(), ListOrder::new());
+        let (Some(shadow), Some(counts), Some(order), Some(order_from_end)) = tables else {
+            return Err(WalkTrouble::NoMemory);
+        };
+        if stack.is_null() {
+            return Err(WalkTrouble::NoMemory);
         }
+        Ok(Self {
+            shadow,
+            watch,
+            layout,
+            counts,
+            stack,
+            height: 0,
+            order,
+            order_from_end,
+            older: u64::MAX,
+            census: None,
+        })
     }
 
     /// Takes the objects of all lists into the table, with their references.
@@ -179,35 +194,76 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Follows the list from both ends at once: either way the next member is known only when the last one has come from
+    /// memory, so two ways take half of the time.
     unsafe fn enlist_one(&mut self, lists: &Lists, list: List) -> Result<u64, WalkTrouble> {
-        let mut count = 0;
+        let (mut ahead, mut behind) = (0, 0);
+        let mut newer_from_end = None;
         // SAFETY: the caller's promise: every member of the list is a head with an object behind it.
         unsafe {
             let mut at = (*(list.from as *const GcHead)).next;
-            while at != list.head {
-                if lists.since.is_some() && lists.heads.contains(&at) {
+            let mut back = previous(list.head);
+            loop {
+                if at == list.head {
+                    if ahead == 0 {
+                        break;
+                    }
+                    // The way back is not the way there.
+                    return Err(WalkTrouble::Lost);
+                }
+                if lists.since.is_some() && (lists.heads.contains(&at) || lists.heads.contains(&back)) {
                     // What the walk should begin at has moved to another list.
                     return Err(WalkTrouble::Lost);
                 }
                 let next = (*(at as *const GcHead)).next;
+                let before = previous(back);
                 prefetch(next);
-                if Some(at) == lists.newer {
-                    self.older = count;
-                }
-                count += 1;
+                prefetch(before);
                 self.watch.step()?;
-                // What is not aligned, or where no memory can be, keeps all that it refers to.
-                if at.is_multiple_of(GcHead::SIZE) && at >> 48 == 0 {
-                    let byte = self.shadow.make(at);
-                    if byte.is_null() || !self.order.add(&self.shadow, at) {
-                        return Err(WalkTrouble::NoMemory);
-                    }
-                    *byte = self.references(at + GcHead::SIZE)?;
+                if Some(at) == lists.newer {
+                    self.older = ahead;
                 }
-                at = next;
+                self.enlist_member(at, false)?;
+                ahead += 1;
+                if at == back {
+                    break;
+                }
+                if Some(back) == lists.newer {
+                    newer_from_end = Some(behind);
+                }
+                self.enlist_member(back, true)?;
+                behind += 1;
+                if next == back {
+                    break;
+                }
+                (at, back) = (next, before);
             }
         }
-        Ok(count)
+        let count = ahead + behind;
+        if let Some(from_end) = newer_from_end {
+            self.older = count - 1 - from_end;
+        }
+        if self.order.append_reversed(&mut self.order_from_end) { Ok(count) } else { Err(WalkTrouble::NoMemory) }
+    }
+
+    /// Takes a member of a list into the table.
+    ///
+    /// # Safety
+    /// It must be a head with an object behind it.
+    #[inline(always)]
+    unsafe fn enlist_member(&mut self, head: usize, from_end: bool) -> Result<(), WalkTrouble> {
+        // What is not aligned, or where no memory can be, keeps all that it refers to.
+        if !head.is_multiple_of(GcHead::SIZE) || head >> 48 != 0 {
+            return Ok(());
+        }
+        let byte = self.shadow.make(head);
+        let order = if from_end { &mut self.order_from_end } else { &mut self.order };
+        if byte.is_null() || !order.add(&self.shadow, head) {
+            return Err(WalkTrouble::NoMemory);
+        }
+        // SAFETY: the caller's promise; the byte is one of the table.
+        unsafe { *byte = self.references(head + GcHead::SIZE)? };
+        Ok(())
     }
 
     /// The byte for an object's references.
@@ -410,6 +466,16 @@ impl<'a> Walk<'a> {
             std::ptr::null_mut()
         }
     }
+}
+
+/// The member of a list before this one.
+///
+/// # Safety
+/// It must be a member of a well-formed list, or its head.
+#[inline(always)]
+unsafe fn previous(at: usize) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { (*(at as *const GcHead)).previous & !GcHead::FLAGS }
 }
 
 /// Has an object's type tell a visitor what the object refers to.

@@ -20,3 +20,4 @@ pub(crate) mod threads;
 pub(crate) mod ticks;
 pub(crate) mod wake;
 pub(crate) mod work;
+pub(crate) mod writable;

@@ -47,6 +47,21 @@ impl PageMap {
         missing <= most_missing && own + missing == pages
     }
 
+    /// The pages of a range that are memory of this process alone, as runs of numbers from its start on.
+    pub(crate) fn own(&mut self, range: Range<usize>) -> Option<Vec<Range<usize>>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for (at, entry) in self.entries(range.start, (range.len() / page_size()).min(AT_ONCE))?.enumerate() {
+            if !is_own(entry) {
+                continue;
+            }
+            match runs.last_mut() {
+                Some(last) if last.end == at => last.end += 1,
+                _ => runs.push(at..at + 1),
+            }
+        }
+        Some(runs)
+    }
+
     fn entries(&mut self, address: usize, pages: usize) -> Option<impl Iterator<Item = u64>> {
         breathe();
         let buffer = &mut self.buffer[..pages * 8];
@@ -56,9 +71,13 @@ impl PageMap {
     }
 }
 
+/// Whether a page is memory of one process alone.
+fn is_own(entry: u64) -> bool {
+    entry & (PRESENT | OF_FILE | ALONE) == PRESENT | ALONE
+}
+
 /// Bytes of these ranges that both processes have, each for itself: what was common to them and was then written to.
 pub(crate) fn parted(one: &mut PageMap, other: &mut PageMap, ranges: &[Range<usize>]) -> Option<u64> {
-    let is_own = |entry: u64| entry & (PRESENT | OF_FILE | ALONE) == PRESENT | ALONE;
     let mut parted = 0;
     for range in ranges {
         for address in range.clone().step_by(AT_ONCE * page_size()) {

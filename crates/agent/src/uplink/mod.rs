@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use neurogc_policy::Bytes;
 use nix::poll::PollFd;
 
-use crate::cpython::arenas::Upkeep;
+use crate::cpython::arenas::{self, Upkeep};
 use crate::cpython::gather::GatherLimits;
 use crate::lifecycle::agent::{Agent, lock};
 use crate::lifecycle::identity::ProcessRole;
@@ -39,6 +39,7 @@ use crate::snapshot::left_behind::LeftBehind;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::sys::ticks;
 use crate::sys::wake::{UPLINK, Waiter};
+use crate::sys::writable::Unprotecting;
 use control::ControlSocket;
 pub(crate) use control::leave_dump;
 use listeners::Listeners;
@@ -70,6 +71,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
     }
     let mut uplink = Uplink::open(agent, descriptors, crew);
     let mut upkeep = Upkeep::default();
+    let mut unprotecting = Unprotecting::default();
     let mut left_behind = LeftBehind::new();
     while !agent.stopping() {
         let round = agent.uplink_rounds.begin();
@@ -85,6 +87,9 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
             ticks::learn_if_wanted();
         }
         left_behind.look(&agent.snapshots);
+        if unprotecting.round(|range| arenas::are_within((range.start, range.end))) {
+            continue;
+        }
         let upkeep = upkeep.round(|| {
             let resident = resident().unwrap_or(0);
             GatherLimits { allowed: agent.settings.gather_pages, resident, has_room: has_room(resident, ROOM_TO_SPARE) }
