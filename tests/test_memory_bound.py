@@ -68,11 +68,7 @@ print(json.dumps({"peak": peak()}))
 """
 
 
-# A known fault: on a quiet machine the rule may not take effect in a program that only computes, seen on CPython 3.11 and 3.12.
-UNRELIABLE = pytest.mark.xfail(strict=False, reason="the rule for bytes does not always take effect in a busy program")
-
-
-@pytest.mark.parametrize("how", [pytest.param("busy", marks=UNRELIABLE), pytest.param("waiting", marks=pytest.mark.twice)])
+@pytest.mark.parametrize("how", ["busy", pytest.param("waiting", marks=pytest.mark.twice)])
 def test_heavy_garbage_of_few_objects_is_collected_by_its_bytes(how):
     ours, alone = beside_stock(FEW, how, within=60)
     assert alone["peak"] > 300_000_000, "CPython has collected it: this test says nothing"

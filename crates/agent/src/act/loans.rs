@@ -34,6 +34,12 @@ impl Loans {
         if now != thresholds { vm.set_thresholds(thresholds) } else { Ok(()) }
     }
 
+    /// Takes the thresholds as they are: a thread without the GIL may lower the first one from now on, also in a program that
+    /// does not come to a moment for a long time.
+    pub(crate) fn take_thresholds(&self, vm: &impl Vm) -> Result<(), String> {
+        self.set_thresholds(vm, vm.thresholds()?)
+    }
+
     /// The program's own thresholds, where others are in force.
     pub(crate) fn thresholds(&self) -> Option<Thresholds> {
         *lock(&self.thresholds)
@@ -105,6 +111,17 @@ mod tests {
         assert_eq!((loans.own_young(), loans.in_child().own_young()), (Some(700), Some(700)));
         assert_eq!(loans.repay(&vm), Ok(()));
         assert_eq!((loans.thresholds(), loans.own_young(), vm.thresholds()), (None, None, Ok(OWN)));
+    }
+
+    #[test]
+    fn thresholds_are_taken_as_they_are() {
+        let (rig, loans) = (Rig::new(1_000), Loans::default());
+        let vm = rig.vm(1);
+        assert_eq!(loans.take_thresholds(&vm), Ok(()));
+        assert_eq!((loans.own_young(), vm.thresholds()), (Some(700), Ok(OWN)));
+        // A thread without the GIL has lowered the first one.
+        assert_eq!(vm.set_thresholds([5, 10, 10]).and_then(|()| loans.repay(&vm)), Ok(()));
+        assert_eq!((loans.own_young(), vm.thresholds()), (None, Ok(OWN)));
     }
 
     #[test]

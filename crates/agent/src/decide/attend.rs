@@ -175,14 +175,6 @@ impl<'a> Attendant<'a> {
         }
     }
 
-    /// A program of few objects may never come to a moment at which the policy sets thresholds: its main thread is asked to.
-    fn have_thresholds_set(&mut self) {
-        if self.agent.actor.is_directed() && self.has_allocated() {
-            self.allocated = alloc::allocated().unwrap_or(0);
-            call_main_thread(false);
-        }
-    }
-
     /// Whether much has been allocated since the last look at memory: a program that mostly waits is looked at, too, then.
     fn has_allocated(&self) -> bool {
         alloc::allocated().is_some_and(|allocated| allocated.saturating_sub(self.allocated) >= MUCH)
@@ -195,10 +187,7 @@ impl<'a> Attendant<'a> {
             return;
         }
         self.memory_due = now + MEMORY_NS;
-        let Some(own) = self.agent.actor.loans.own_young() else {
-            self.have_thresholds_set();
-            return;
-        };
+        let Some(own) = self.agent.actor.loans.own_young() else { return };
         let (Some(collector), Some(resident)) = (self.agent.interpreter.collector, resident()) else { return };
         // Ranks that share steps are compared with what earlier steps took, and by resident memory only.
         let shared = self.agent.hooks.training.ranks().filter(|_| self.agent.actor.is_aligned());

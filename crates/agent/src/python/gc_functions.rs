@@ -41,7 +41,11 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
         originals.set_item(name, &original)?;
         gc.setattr(name, stand_ins.get_item(name)?)?;
     }
-    agent.actor.loans.note_frozen(&agent.vm(py));
+    let vm = agent.vm(py);
+    agent.actor.loans.note_frozen(&vm);
+    if let Err(reason) = agent.actor.loans.take_thresholds(&vm) {
+        let _ = agent.actor.troubles.push(format!("the collector's thresholds could not be read: {reason}"));
+    }
     arenas::use_huge_pages(agent.settings.snapshots && agent.settings.huge_arenas);
     Ok(())
 }
