@@ -147,12 +147,7 @@ impl Garbage {
 
     /// Writes down whole components in the order of their first members, as many as there is room for. Gives how much of
     /// the garbage comes before the objects that stay new.
-    unsafe fn write_components(
-        &self,
-        walk: &mut Walk<'_>,
-        lists: &Lists,
-        shared: &Shared,
-    ) -> Result<u64, WalkTrouble> {
+    unsafe fn write_components(&self, walk: &mut Walk<'_>, lists: &Lists, shared: &Shared) -> Result<u64, WalkTrouble> {
         const NO_ROOM: u32 = u32::MAX;
         // For the smallest number of each component: how many there are in it; and where the next of them goes, plus one,
         // or zero before one was met.

@@ -118,6 +118,18 @@ impl Graph {
                 objects[*target].count += 1;
             }
         }
+        // The way back.
+        for (list, head) in head_addresses.iter().enumerate() {
+            let mut at = heads[list].next;
+            let mut before = *head;
+            while at != *head {
+                let index = (at + GcHead::SIZE - addresses[0]) / size_of::<Object>();
+                // CPython keeps flags in the low bits.
+                objects[index].head.previous = before | (index & 1);
+                (before, at) = (at, objects[index].head.next);
+            }
+            heads[list].previous = before;
+        }
         let Some(shared) = Shared::new(capacity) else { return Err(WalkTrouble::NoMemory) };
         let control = shared.control();
         let watch = WalkWatch::new(control, system::parent(), u64::MAX, None);

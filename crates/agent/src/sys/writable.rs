@@ -83,9 +83,8 @@ impl Unprotecting {
     fn begin(&mut self, comes_first: impl Fn(&Range<usize>) -> bool) {
         let (Some(text), Some(pages)) = (maps::text(), PageMap::of(std::process::id())) else { return };
         let mappings = maps::merged(&maps::parse(&text));
-        let is_memory = |mapping: &maps::Mapping<'_>| {
-            (mapping.is_plain_memory() || mapping.is_heap()) && mapping.len() >= LEAST
-        };
+        let is_memory =
+            |mapping: &maps::Mapping<'_>| (mapping.is_plain_memory() || mapping.is_heap()) && mapping.len() >= LEAST;
         self.left = mappings.into_iter().filter(is_memory).map(|mapping| mapping.range).collect();
         self.left.sort_by_key(comes_first);
         (self.pages, self.began) = (Some(pages), Some(Instant::now()));
