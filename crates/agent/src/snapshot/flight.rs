@@ -167,7 +167,11 @@ impl Flight {
 
     /// Looks at it without waiting. `full` is how many full collections there have been so far.
     pub(super) fn look(&mut self, full: u64) -> Standing {
-        match system::wait(self.pid) {
+        let end = system::wait(self.pid);
+        if end != ChildEnd::No {
+            writable::clone_has_gone();
+        }
+        match end {
             ChildEnd::No => {
                 if self.given_up.is_none() {
                     if full != self.full && self.errand.collects() {

@@ -52,7 +52,6 @@ use crate::cpython::generations::{GcHead, Generations};
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 use crate::lifecycle::agent::lock;
 use crate::sys::native::pthread_self;
-use crate::sys::writable;
 
 /// The snapshots of one process: at most one at a time.
 #[derive(Debug)]
@@ -321,11 +320,7 @@ impl SnapshotRunner {
         }
         let retired = state.retired.take();
         if let Phase::Flying(flight) = &mut state.phase {
-            let standing = flight.look(self.full.load(Ordering::Relaxed));
-            if !matches!(standing, Standing::Flying) {
-                writable::clone_has_gone();
-            }
-            match standing {
+            match flight.look(self.full.load(Ordering::Relaxed)) {
                 Standing::Flying => {}
                 Standing::Landed if !flight.errand.collects() => state.heap_landed(),
                 Standing::Landed => self.land(&mut state),
