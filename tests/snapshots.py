@@ -51,7 +51,8 @@ def snapshot():
 
 def drain(budget_ms=5, whole=True):
     freed = moved = dropped = 0
-    while agent.snapshot_look()[0] == "ready":
+    # A thread of the agent may be looking at it just now.
+    while agent.snapshot_look()[0] in ("ready", "busy"):
         slice = agent.snapshot_reap(budget_ms, whole)
         freed, moved, dropped = freed + slice[0], moved + slice[1], dropped + slice[2]
     return freed, moved, dropped

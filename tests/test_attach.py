@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -305,6 +306,8 @@ CONTAINER = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork
 @pytest.mark.skipif(not _may_unshare(), reason="this machine allows no namespaces")
 @pytest.mark.parametrize("sees_package", [True, False], ids=["sees the package", "sees another file system"])
 def test_a_process_in_a_container_is_attached_to_and_asked_from_outside(sees_package, tmp_path):
+    if not sees_package and Path(sys.prefix).is_relative_to("/tmp"):
+        pytest.skip("the interpreter itself lies in a folder that the test hides")
     hide = "" if sees_package else f"mount -t tmpfs none {HOME}; mount -t tmpfs none /tmp;"
     script = f'{hide} exec "$0" "$@"'
     with Target(WAITS, tmp_path, before=[*CONTAINER, "sh", "-c", script]) as container:

@@ -140,10 +140,11 @@ print(json.dumps({"snapshot": status["snapshot"], "full": status["full"], "faile
 
 
 @pytest.mark.once
-def test_the_policy_collects_plainly_near_the_limit(limited):
+def test_the_policy_does_without_walks_of_everything_near_the_limit(limited):
     seen = json.loads(limited(OLD.replace("SHORT", "leave(resident() // 4)"), "gap"))
-    assert seen["snapshot"]["count"] == 0 and seen["full"]["count"] >= 1, seen
-    assert seen["failed"].keys() == {"no_memory"}, seen
+    # Walks of new objects need less.
+    assert seen["snapshot"]["count"] == seen["snapshot"]["new_walks"], seen
+    assert seen["snapshot"]["new_walks"] + seen["full"]["count"] >= 1 and seen["failed"].keys() == {"no_memory"}, seen
 
 
 # What a kernel without overcommitment says to a clone, and what a limit on addresses says to the memory that it needs.

@@ -38,8 +38,6 @@ pub struct Limits {
     pub patience: Duration,
     /// The share of time that full collections may take which only the growth of memory in bytes asks for.
     pub gc_share: f64,
-    /// Whether the process and its walks have one processor together: a program that waits then leaves it to the walk.
-    pub one_processor: bool,
 }
 
 impl Default for Limits {
@@ -51,7 +49,6 @@ impl Default for Limits {
             growth_least: Bytes::mebibytes(16),
             patience: Duration::from_secs(30),
             gc_share: 0.1,
-            one_processor: false,
         }
     }
 }
@@ -229,6 +226,17 @@ impl Guarded {
     pub fn launched(&mut self, now: Duration, scope: Scope, young: u32) {
         self.overdue_since = None;
         self.pacer.launched(now, scope, young);
+    }
+
+    /// Memory was too short for a snapshot. True if one of new objects should be tried instead.
+    pub fn short_of_memory(&mut self) -> bool {
+        self.pacer.short_of_memory()
+    }
+
+    /// Whether walks of new objects may be worth it.
+    #[must_use]
+    pub fn may_walk_new(&self) -> bool {
+        self.pacer.may_walk_new()
     }
 
     /// Takes note of a snapshot that has been walked.

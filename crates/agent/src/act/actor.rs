@@ -15,7 +15,7 @@ use neurogc_wire::stop::StopKind;
 
 use self::alignment::RankAlignment;
 use super::loans::Loans;
-use super::room;
+use super::room::{self, RoomShares};
 use super::vm::Vm;
 use crate::decide::director::{Advice, Director, Note, PolicyState, Situation};
 use crate::lifecycle::agent::lock;
@@ -77,8 +77,8 @@ pub(crate) struct Actor {
     pub(crate) ceiling: AtomicU64,
     /// What the sampler saw last of the memory that is left for copies while a snapshot is out; `u64::MAX` before that.
     left_for_copies: AtomicU64,
-    /// What must be left for a snapshot, as a share of resident memory, in thousandths.
-    room: AtomicU32,
+    /// What must be left for a snapshot.
+    room: RoomShares,
     pub(crate) loans: Loans,
 }
 
@@ -121,7 +121,7 @@ impl Actor {
             resident_before: AtomicU64::new(0),
             ceiling: AtomicU64::new(0),
             left_for_copies: AtomicU64::new(u64::MAX),
-            room: AtomicU32::new((room::AT_FIRST * 1e3) as u32),
+            room: RoomShares::default(),
             loans,
         }
     }
@@ -320,8 +320,7 @@ impl Actor {
         }
         if let Some(latest) = advice.landed {
             let _ = self.landings.push(latest);
-            let room = room::for_the_next(latest.own_bytes, self.resident.load(Ordering::Relaxed));
-            self.room.store((room * 1e3) as u32, Ordering::Relaxed);
+            self.room.landed(latest.scope, latest.own_bytes, self.resident.load(Ordering::Relaxed));
         }
     }
 
@@ -376,7 +375,7 @@ impl Actor {
     /// Launches a snapshot, if memory has room for the copies that the program makes meanwhile.
     pub(crate) fn launch(&self, vm: &impl Vm, hooks: &Hooks, sortie: Sortie) -> Result<(), SnapshotFailure> {
         // Where no policy acts, the program is not held up.
-        let share = f64::from(self.room.load(Ordering::Relaxed)) / 1e3;
+        let share = self.room.for_one_of(sortie.scope);
         let share = if self.is_directed() { share } else { share.max(room::NOT_HELD_UP) };
         if !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
             vm.refuse(&SnapshotFailure::ShortOfMemory);
@@ -402,7 +401,7 @@ impl Actor {
 
     /// Sends out a count or a dump, if memory has room for the copies that the program makes meanwhile.
     pub(crate) fn launch_heap(&self, vm: &impl Vm, hooks: &Hooks, errand: HeapErrand) -> Result<u64, SnapshotFailure> {
-        let share = (f64::from(self.room.load(Ordering::Relaxed)) / 1e3).max(room::NOT_HELD_UP);
+        let share = self.room.for_one_of(Scope::All).max(room::NOT_HELD_UP);
         if !errand.is_urgent() && !vm.has_room(self.resident(vm, RESIDENT_NS), share) {
             return Err(SnapshotFailure::ShortOfMemory);
         }

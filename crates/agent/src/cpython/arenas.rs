@@ -179,6 +179,30 @@ pub(crate) fn pool_use(header: [u8; POOL_HEADER]) -> Option<PoolUse> {
     fits.then_some(PoolUse { arena: header.arena, block, blocks: header.count })
 }
 
+/// Whether pools of small objects begin at some places in a range, far enough apart to be quick.
+///
+/// # Safety
+/// The range must begin at a multiple of `POOL`, and it must be possible to read it.
+pub(crate) unsafe fn pools_in(from: usize, bytes: usize) -> impl Iterator<Item = bool> {
+    /// Arenas are four times as large.
+    const STEP: usize = ARENA / 4;
+    // SAFETY: the caller's promise: these are multiples of a pool's size.
+    (from..from + bytes).step_by(STEP).map(|pool| unsafe { is_pool(pool) })
+}
+
+/// How many bytes of a range are free in pools of small objects, or no such pools at all.
+///
+/// # Safety
+/// The range must be of whole pools, and it must be possible to read it.
+pub(crate) unsafe fn free_in(from: usize, bytes: usize) -> usize {
+    let free = |pool: usize| {
+        // SAFETY: the caller's promise; any bytes make a header.
+        let used = pool_use(unsafe { *(pool as *const [u8; POOL_HEADER]) });
+        used.map_or(POOL, |used| ((POOL - POOL_HEADER) / used.block).saturating_sub(used.blocks) * used.block)
+    };
+    (from..from + bytes).step_by(POOL).map(free).sum()
+}
+
 /// Notes which arenas are sparse, for the next census. None are noted where that is not worth knowing.
 pub(crate) fn note_sparse(arenas: Vec<(usize, usize)>) {
     if let Ok(mut noted) = SPARSE.try_lock() {
@@ -431,6 +455,9 @@ mod tests {
             make_pool(address);
             assert!(is_pool(address));
             assert_eq!(are_pools(&[address, 8, address + POOL]).collect::<Vec<_>>(), [true, false, false]);
+            assert_eq!(free_in(address, 2 * POOL), POOL + (POOL - POOL_HEADER) / 64 * 64);
+            (*(address as *mut PoolHeader)).count = 255;
+            assert_eq!(free_in(address, POOL), 0);
             (*(address as *mut PoolHeader)).next_offset += 1;
             assert!(!is_pool(address));
             std::ptr::write_bytes(address as *mut u8, 1, POOL);

@@ -84,6 +84,12 @@ impl Generations<'_> {
         self.set_count(MIDDLE, 0);
     }
 
+    /// Moves the last of the young objects to the end of the old ones, where there is one.
+    pub(crate) fn make_last_old(self) {
+        // SAFETY: as in `make_all_old`.
+        unsafe { move_last(self.head(YOUNG) as *mut GcHead, self.head(OLD) as *mut GcHead) };
+    }
+
     /// The counters by generation, as CPython compares them with its thresholds.
     pub(crate) fn counts(self) -> [u32; 3] {
         [YOUNG, MIDDLE, OLD].map(|generation| self.count(generation).max(0) as u32)
@@ -201,6 +207,27 @@ unsafe fn merge(from: *mut GcHead, to: *mut GcHead) {
     }
 }
 
+/// Moves the last member of a list, if there is one, to the end of another one.
+///
+/// # Safety
+/// As in `merge`.
+unsafe fn move_last(from: *mut GcHead, to: *mut GcHead) {
+    // SAFETY: the caller's promise, as in `merge`.
+    unsafe {
+        let last = (*from).previous as *mut GcHead;
+        if last == from {
+            return;
+        }
+        let before = ((*last).previous & !GcHead::FLAGS) as *mut GcHead;
+        (*before).next = from as usize;
+        (*from).previous = before as usize;
+        let tail = (*to).previous as *mut GcHead;
+        (*tail).next = last as usize;
+        *last = GcHead { next: to as usize, previous: ((*last).previous & GcHead::FLAGS) | tail as usize };
+        (*to).previous = last as usize;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,6 +266,21 @@ mod tests {
         assert_eq!((length(&from[0]), length(&to[0])), (0, 5));
         assert_eq!(from[1].previous, &raw const to[3] as usize | 1);
         assert_eq!(to[0].previous, &raw const from[2] as usize);
+    }
+
+    #[test]
+    fn the_last_one_moves_alone_and_keeps_its_flags() {
+        let (mut from, mut to) = (heads(3), heads(4));
+        list(&mut from);
+        list(&mut to);
+        // SAFETY: both are well-formed lists of this test.
+        unsafe { move_last(&raw mut from[0], &raw mut to[0]) };
+        assert_eq!((length(&from[0]), length(&to[0])), (1, 4));
+        assert_eq!(from[2].previous, &raw const to[3] as usize | 1);
+        assert_eq!((to[0].previous, from[0].previous), (&raw const from[2] as usize, &raw const from[1] as usize));
+        // SAFETY: as above.
+        unsafe { [(); 2].iter().for_each(|()| move_last(&raw mut from[0], &raw mut to[0])) };
+        assert_eq!((length(&from[0]), length(&to[0])), (0, 5));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use neurogc_policy::{Bytes, Guarded, Limits, MemoryLook, Moment, SuddenGrowth};
+use neurogc_policy::{Bytes, Guarded, MemoryLook, Moment, SuddenGrowth};
 
 use super::director::{Director, Situation};
 use super::models::policy_of;
@@ -123,11 +123,8 @@ impl<'a> Attendant<'a> {
         let acts = name.acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down();
         let director = acts.then(|| {
             let policy = policy_of(agent, name.clone());
-            // By the process's own set of processors, and its cgroup's quota.
-            let one_processor = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
-            let limits = Limits { one_processor, ..agent.settings.limits };
             let tuning = agent.settings.tuning;
-            let mut guarded = Guarded::new(policy, limits, tuning, agent.thresholds);
+            let mut guarded = Guarded::new(policy, agent.settings.limits, tuning, agent.thresholds);
             let objects = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
             guarded.begin(Bytes::new(resident().unwrap_or(0)), objects);
             Director::new(guarded, name)

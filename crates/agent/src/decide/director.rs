@@ -135,8 +135,11 @@ impl Director {
         while let Some(note) = notes.pop() {
             match note {
                 Note::Collected { collected, before } => {
-                    self.cycled |= collected.generation == Generation::Full;
                     self.guarded.learn(&collected, before);
+                    if collected.generation == Generation::Full {
+                        self.cycled = true;
+                        self.collected_all();
+                    }
                 }
                 Note::Launched { at, scope, young } => self.guarded.launched(at, scope, young),
                 Note::Reaped { at, freed, left, pause, resident } => {
@@ -147,6 +150,14 @@ impl Director {
                 }
                 Note::Stopped { decision, pause } => self.guarded.stopped_for(decision, pause),
             }
+        }
+    }
+
+    /// Everything is old now. Where walks of new objects may pay, the next one is one of those, and needs far less memory than
+    /// the one that memory was too short for.
+    fn collected_all(&mut self) {
+        if self.guarded.may_walk_new() {
+            self.short_until = Duration::ZERO;
         }
     }
 
@@ -206,7 +217,9 @@ impl Director {
     fn note_failure(&mut self, now: Duration, failure: &SnapshotFailure, advice: &mut Advice) -> Snapshot {
         advice.failed = true;
         if matches!(failure, SnapshotFailure::ShortOfMemory | SnapshotFailure::OutOfRoom) {
-            self.guarded.called_off();
+            if self.guarded.short_of_memory() {
+                return Snapshot::Idle;
+            }
             self.short_until = now + self.short_for;
             if *failure == SnapshotFailure::OutOfRoom {
                 self.short_for = (2 * self.short_for).min(SHORT.1);

@@ -50,7 +50,8 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     let (vm, kind) = (agent.vm(py), StopKind::of_generation(generation));
     let (by, order) = agent.actor.ordered(&vm);
     if generation == 2 {
-        agent.snapshots.full_collection_ended();
+        let collector = agent.interpreter.collector.filter(|_| agent.actor.is_directed());
+        agent.snapshots.full_collection_ended(collector.map(|collector| collector.generations(py)));
     }
     let Some(began) = agent.hooks.collection_stops(kind, by, order, collected, uncollectable) else { return };
     let gathered = agent.hooks.gathered();

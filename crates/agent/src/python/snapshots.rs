@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use neurogc_policy::{Decision, Order};
+use neurogc_policy::{Decision, Order, Scope};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,7 +14,7 @@ use crate::act::drive::{Next, RequestedSnapshot};
 use crate::act::vm::Vm;
 use crate::lifecycle::agent::Agent;
 use crate::sense::hooks::Ordered;
-use crate::snapshot::{Reaped, SnapshotFailure, SnapshotFigures, SnapshotProgress};
+use crate::snapshot::{Reaped, SnapshotFailure, SnapshotFigures, SnapshotProgress, Sortie};
 
 /// Collects everything by way of a snapshot and gives what was found, or nothing where there can be none.
 #[pyfunction]
@@ -56,11 +56,13 @@ fn agent() -> PyResult<Arc<Agent>> {
     current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))
 }
 
-/// Launches a snapshot; raises where it is refused.
+/// Launches a snapshot, of new objects only where that is asked for and possible; raises where it is refused.
 #[pyfunction]
-pub(crate) fn snapshot_launch(py: Python<'_>) -> PyResult<()> {
+#[pyo3(signature = (new = false))]
+pub(crate) fn snapshot_launch(py: Python<'_>, new: bool) -> PyResult<()> {
     let agent = agent()?;
-    let launched = agent.actor.launch(&agent.vm(py), &agent.hooks, ASKED);
+    let sortie = if new { Sortie { scope: Scope::New, ..ASKED } } else { ASKED };
+    let launched = agent.actor.launch(&agent.vm(py), &agent.hooks, sortie);
     launched.map_err(|failure| PyRuntimeError::new_err(failure.to_string()))
 }
 
@@ -132,6 +134,7 @@ pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         ("left_out", latest.left_out),
         ("own_bytes", latest.own_bytes),
         ("apart_bytes", latest.apart_bytes),
+        ("without_bytes", latest.without_bytes),
         ("faults", latest.faults),
     ];
     let last = PyDict::new(py);

@@ -10,6 +10,7 @@ mod forks;
 
 use forks::NoForks;
 
+use super::look_plan::LookPlan;
 use super::mappings::{BLOCK, large_mapping};
 use crate::cpython::arenas;
 
@@ -17,9 +18,7 @@ use crate::cpython::arenas;
 #[derive(Debug, Default)]
 pub(super) struct Apart {
     ranges: Vec<(usize, usize)>,
-    /// Flights so far, and the one after which to look for more.
-    flights: u32,
-    next_look: u32,
+    looks: LookPlan,
 }
 
 /// At most so many ranges, the largest.
@@ -28,13 +27,10 @@ const MOST: usize = 32;
 /// After a walk that ended in memory that it did not have, so many go without.
 const CAUTION: u32 = 8;
 
-/// Looks for more become rarer, down to one in so many flights.
-const RAREST_LOOK: u32 = 16;
-
 impl Apart {
     /// Whether the next flight should look for more.
-    pub(super) fn looks(&self) -> bool {
-        self.flights >= self.next_look
+    pub(super) fn is_look_due(&self) -> bool {
+        self.looks.is_due()
     }
 
     /// Sets the ranges apart until the guard is dropped. The thread that clones keeps what it stands on.
@@ -58,11 +54,10 @@ impl Apart {
         Guard { ranges: &self.ranges, _forks: Some(forks) }
     }
 
-    /// A flight has landed, and has looked, if it was asked to.
-    pub(super) fn landed(&mut self, looked: bool, untouched: &[(usize, usize)]) {
-        self.flights += 1;
-        if looked {
-            self.next_look = self.flights + (self.flights - 1).min(RAREST_LOOK - 1);
+    /// A flight has landed. If it has looked, these were untouched.
+    pub(super) fn landed(&mut self, untouched: Option<&[(usize, usize)]>) {
+        self.looks.landed(untouched.is_some());
+        if let Some(untouched) = untouched {
             self.ranges.extend(untouched.iter().filter(|(from, to)| to - from >= BLOCK));
             self.ranges.sort_by_key(|(from, to)| std::cmp::Reverse(to - from));
             self.ranges.truncate(MOST);
@@ -75,7 +70,7 @@ impl Apart {
             return false;
         }
         self.ranges.clear();
-        self.next_look = self.flights + CAUTION;
+        self.looks.rest(CAUTION);
         true
     }
 
@@ -142,7 +137,7 @@ mod tests {
 
     fn apart(ranges: &[(usize, usize)]) -> Apart {
         let mut apart = Apart::default();
-        apart.landed(true, ranges);
+        apart.landed(Some(ranges));
         apart
     }
 
@@ -238,18 +233,9 @@ mod tests {
     }
 
     #[test]
-    fn looks_become_rarer_and_a_crash_makes_cautious() {
-        let mut apart = Apart::default();
-        let looks: Vec<u32> = (0..60)
-            .filter(|_: &u32| {
-                let looks = apart.looks();
-                apart.landed(looks, &[]);
-                looks
-            })
-            .collect();
-        assert_eq!(looks, [0, 1, 3, 7, 15, 31, 47]);
-        apart.ranges.push((0, BLOCK));
-        assert!(apart.crashed() && apart.ranges.is_empty() && !apart.looks());
+    fn a_crash_makes_cautious() {
+        let mut apart = apart(&[(0, BLOCK)]);
+        assert!(apart.crashed() && apart.ranges.is_empty() && !apart.is_look_due());
         assert!(!apart.crashed());
     }
 }

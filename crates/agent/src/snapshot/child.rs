@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use super::control::{Shared, WalkTrouble};
 use super::heap::{Destination, HeapCensus, HeapFacts, HeapWalk, TallyRoom};
 use super::walk::{Lists, Walk, WalkWatch};
-use super::{candidates, mappings, system};
+use super::{candidates, locked, mappings, old_blocks, system};
 use crate::cpython::layout::Layout;
 use crate::sys::native::process_cpu_ns;
 use crate::sys::page::page_size;
@@ -35,6 +35,15 @@ impl WalkErrand<'_> {
     }
 }
 
+/// Memory that the process can find out to be needless for later walks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needless {
+    /// Without Python objects.
+    LargeMemory,
+    /// Without new objects, for walks of new objects.
+    OldBlocks,
+}
+
 /// What the process has to do.
 pub(super) struct Mission<'a> {
     pub(super) errand: WalkErrand<'a>,
@@ -47,8 +56,10 @@ pub(super) struct Mission<'a> {
     pub(super) deadline: u64,
     /// Memory that is not in the clone.
     pub(super) apart: &'a [(usize, usize)],
-    /// Whether to tell what else need not be.
-    pub(super) looks: bool,
+    /// Memory that it has to let go of.
+    pub(super) old_blocks: &'a [(usize, usize)],
+    /// What to look for, where it collects.
+    pub(super) looks_for: Option<Needless>,
     /// How much nicer than the program it is.
     pub(super) nicer: c_int,
 }
@@ -63,25 +74,26 @@ const LAST_SECONDS: u64 = 5;
 pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     // SAFETY: `Flight::launch` passes a mission, and this process has a copy of it.
     let mission = unsafe { &*mission.cast::<Mission<'_>>() };
+    // First, because the program copies pages until then.
+    if !mission.old_blocks.is_empty() {
+        locked::tell_missed(mission.shared.control());
+    }
+    // SAFETY: earlier walks have found out that a walk like this one reads nothing there.
+    let has_gone = unsafe { old_blocks::let_go(mission.old_blocks) };
     let has_own_files = let_go_of_files(&mission.errand);
     // What is not in the clone must not be taken for zeros, and nothing of ours may come to lie there.
     // SAFETY: the program has set these ranges apart, so nothing is in them here.
-    if !mission.apart.iter().all(|range| unsafe { system::wall_off(*range) }) {
+    if !has_gone || !mission.apart.iter().all(|range| unsafe { system::wall_off(*range) }) {
         mission.shared.control().say_trouble(WalkTrouble::NoMemory);
         system::exit(1)
     }
-    let collects = matches!(mission.errand, WalkErrand::Collect(_));
-    let looks = mission.looks && collects && has_own_files && mappings::lock_away();
     withdraw(mission.nicer);
     end_at_last(mission.deadline);
     let control = mission.shared.control();
     // Reading takes a descriptor.
-    let stack = if has_own_files { mission.stack } else { None };
-    match work(mission, stack) {
+    let (stack, looks_for) = if has_own_files { (mission.stack, mission.looks_for) } else { (None, None) };
+    match work(mission, stack, looks_for) {
         Ok(()) => {
-            if looks {
-                mappings::tell_untouched(control);
-            }
             control.own_bytes.store(system::minor_faults() * page_size() as u64, Ordering::Relaxed);
             control.worked_ns.store(process_cpu_ns(), Ordering::Relaxed);
             control.say_done();
@@ -94,7 +106,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
     }
 }
 
-fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
+fn work(mission: &Mission<'_>, stack: Option<u64>, looks_for: Option<Needless>) -> Result<(), WalkTrouble> {
     let Mission { lists, layout, shared, parent, deadline, .. } = *mission;
     let control = shared.control();
     let ended = |step: usize| {
@@ -111,10 +123,12 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
         match mission.errand {
             WalkErrand::Collect(census) => {
                 let mut walk = Walk::new(layout, watch)?;
+                let mut has_locked = looks_for == Some(Needless::LargeMemory) && mappings::lock_away();
                 // Without memory for it there is no census.
                 walk.census = census.and_then(|(facts, _)| HeapCensus::new(facts, new_watch(), mission.apart).ok());
                 walk.enlist(&lists)?;
                 ended(0);
+                has_locked |= looks_for == Some(Needless::OldBlocks) && old_blocks::lock_away(&walk.shadow);
                 walk.subtract()?;
                 ended(1);
                 walk.mark()?;
@@ -124,6 +138,11 @@ fn work(mission: &Mission<'_>, stack: Option<u64>) -> Result<(), WalkTrouble> {
                 if let (Some(mut counted), Some((_, room))) = (walk.census.take(), census) {
                     // What was found stands without it.
                     let _ = counted.tell(room);
+                }
+                match looks_for.filter(|_| has_locked) {
+                    Some(Needless::LargeMemory) => mappings::tell_untouched(control),
+                    Some(Needless::OldBlocks) => old_blocks::tell_untouched(control),
+                    None => {}
                 }
                 Ok(())
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::system;
 
 /// What the control words take at the beginning of the shared memory.
-const HEAD: usize = 4096;
+const HEAD: usize = 16 << 10;
 
 /// The first pages of the shared memory.
 #[repr(C, align(64))]
@@ -38,13 +38,15 @@ pub(super) struct SharedControl {
     pub(super) written: AtomicU64,
     /// When each step was over.
     pub(super) ended: [AtomicU64; STEPS],
-    /// Large memory that the walk has not touched, from and to.
+    /// What the walk has touched and did not have, before it crashed.
+    pub(super) missed: AtomicU64,
+    /// Memory that the walk has looked for and not touched, from and to.
     pub(super) untouched_count: AtomicU64,
     pub(super) untouched: [(AtomicU64, AtomicU64); MOST_UNTOUCHED],
 }
 
 /// More ranges are not told of.
-pub(super) const MOST_UNTOUCHED: usize = 64;
+pub(super) const MOST_UNTOUCHED: usize = 512;
 
 /// The steps of a walk: enlist, subtract, mark, group.
 pub(super) const STEPS: usize = 4;
@@ -201,7 +203,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Large memory that the walk has not touched.
+    /// Memory that the walk has looked for and not touched.
     pub(super) fn untouched(&self) -> Vec<(usize, usize)> {
         let control = self.control();
         let count = control.untouched_count.load(Ordering::Acquire) as usize;

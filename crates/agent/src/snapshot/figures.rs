@@ -73,6 +73,8 @@ pub(crate) struct Latest {
     pub(crate) own_bytes: u64,
     /// Large memory without Python objects that was left out of the clone.
     pub(crate) apart_bytes: u64,
+    /// Blocks without new objects that the clone has let go of.
+    pub(crate) without_bytes: u64,
     /// Page faults of the program during the flight; most of them are copies that it had to make.
     pub(crate) faults: u64,
     /// How long each step of the walk took: enlist, subtract, mark, group.
@@ -118,6 +120,7 @@ impl Latest {
             older: read(&control.older),
             own_bytes: read(&control.own_bytes),
             apart_bytes,
+            without_bytes: flight.without,
             faults: flight.faults(),
             steps_ns,
         }

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use neurogc_policy::Scope;
 
 use super::apart::Apart;
-use super::child;
+use super::child::{self, Needless};
 use super::control::Shared;
 use super::failure::SnapshotFailure;
 use super::heap::{Destination, HeapFacts, TallyRoom};
+use super::old_blocks::OldBlocks;
 use super::system::{self, ChildEnd};
 use super::walk::Lists;
 use crate::cpython::collector::Collector;
@@ -30,8 +31,10 @@ pub(super) struct Flight {
     faults_before: u64,
     /// Why it has been killed.
     given_up: Option<SnapshotFailure>,
-    /// Whether it looks for memory that need not be cloned.
-    pub(super) looks: bool,
+    /// What it looks for that later ones can do without.
+    pub(super) looks_for: Option<Needless>,
+    /// Bytes of blocks that it does without.
+    pub(super) without: u64,
     pub(super) scope: Scope,
     /// Full collections that there had been when it was cloned.
     pub(super) full: u64,
@@ -84,8 +87,10 @@ pub(super) struct FlightPlan {
     pub(super) objects: usize,
 }
 
-/// How much nicer than the program a polite walk is. One that drags costs the program more than the processor does.
-const NICER: c_int = 10;
+/// How much nicer than the program a polite walk is, and a walk of new objects that shares the only processor with it: the
+/// program then has two thirds of it, and walks that take half of it make requests wait for longer. A walk of everything that
+/// drags makes the program copy too many pages.
+const NICER: (c_int, c_int) = (10, 3);
 
 /// A flight may take this long, and so much longer for each object. That is ten times what it takes.
 const PATIENCE_NS: u64 = 2_000_000_000;
@@ -107,14 +112,23 @@ const END_LOOK: std::time::Duration = std::time::Duration::from_micros(500);
 
 impl Flight {
     /// Clones this process. The caller holds the GIL, and stands still meanwhile.
-    pub(super) fn launch(plan: &FlightPlan, errand: FlightErrand, apart: &mut Apart) -> Result<Self, SnapshotFailure> {
+    pub(super) fn launch(
+        plan: &FlightPlan,
+        errand: FlightErrand,
+        apart: &mut Apart,
+        old: &OldBlocks,
+    ) -> Result<Self, SnapshotFailure> {
         // The estimate leaves out what survived one young collection only, and what is frozen.
         let capacity = if errand.collects() { plan.objects + plan.objects / 4 + 1_000_000 } else { 0 };
         let shared = Shared::new(capacity).ok_or(SnapshotFailure::NoMemory)?;
         let stack = Stack::new().ok_or(SnapshotFailure::NoMemory)?;
         let faults_before = system::minor_faults();
+        let old_blocks = plan.lists.since.map_or(Vec::new(), |since| old.without(since));
         // A walk of new objects leaves alone what others have to look at.
-        let looks = apart.looks() && plan.scope == Scope::All;
+        let looks_for = match plan.scope {
+            Scope::All => apart.is_look_due().then_some(Needless::LargeMemory),
+            Scope::New => old.is_look_due().then_some(Needless::OldBlocks),
+        };
         let before = system::now();
         let (patience, per_object) =
             if errand.collects() { (PATIENCE_NS, PATIENCE_PER_OBJECT_NS) } else { (DUMP_NS, DUMP_PER_OBJECT_NS) };
@@ -140,8 +154,9 @@ impl Flight {
             stack: plan.stack,
             deadline,
             apart: guard.ranges(),
-            looks,
-            nicer: if plan.polite { NICER } else { 0 },
+            old_blocks: &old_blocks,
+            looks_for,
+            nicer: nicer(plan.polite, plan.scope),
         };
         writable::clone_comes();
         let cloned = clone(&stack, &mission);
@@ -158,7 +173,8 @@ impl Flight {
             deadline,
             faults_before,
             given_up: None,
-            looks,
+            looks_for,
+            without: old_blocks.iter().map(|(from, to)| (to - from) as u64).sum(),
             scope: plan.scope,
             full: plan.full,
             errand,
@@ -223,6 +239,15 @@ impl Flight {
     /// How often this process has been made to copy a page, among other things, since the clone.
     pub(super) fn faults(&self) -> u64 {
         system::minor_faults().saturating_sub(self.faults_before)
+    }
+}
+
+/// How much nicer than the program a walk is.
+fn nicer(polite: bool, scope: Scope) -> c_int {
+    match scope {
+        _ if polite => NICER.0,
+        Scope::New if system::has_one_processor() => NICER.1,
+        Scope::New | Scope::All => 0,
     }
 }
 

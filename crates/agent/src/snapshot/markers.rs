@@ -2,7 +2,7 @@
 //!
 //! What comes behind the first marker is new; the second stands where the last launch was. At the launch of a snapshot of
 //! everything the second becomes the first: what became old shortly before is still new, for much of it is about to die.
-//! Objects only ever move towards the end of their list, so what was behind a marker stays there.
+//! After a full collection both stand at the end. Objects only ever move towards the end of their list, so what was behind a marker stays there.
 
 use neurogc_policy::Scope;
 use pyo3::prelude::*;
@@ -58,6 +58,15 @@ impl Markers {
             }
         }
         self.second.put(generations, full);
+    }
+
+    /// A full collection has ended, the last of so many: all that it has left is old, and new is what comes from now on.
+    pub(super) fn all_are_old(&mut self, generations: Generations<'_>, full: u64) {
+        for marker in [&mut self.first, &mut self.second] {
+            marker.put(generations, full);
+            // Walks look for it there.
+            generations.make_last_old();
+        }
     }
 }
 

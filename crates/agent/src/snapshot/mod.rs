@@ -17,8 +17,11 @@ mod harvest;
 mod heap;
 mod heap_flights;
 pub(crate) mod left_behind;
+mod locked;
+mod look_plan;
 mod mappings;
 mod markers;
+mod old_blocks;
 mod order;
 mod pools;
 mod ranks;
@@ -26,6 +29,7 @@ pub(crate) mod reap;
 #[cfg(test)]
 mod rehearsal;
 mod shadow;
+mod state;
 mod system;
 mod walk;
 
@@ -44,6 +48,7 @@ pub(crate) use heap::{CensusFound, Counted, CountedContainer, Destination};
 pub(crate) use heap_flights::{HeapErrand, HeapReport, HeapTold};
 use markers::{Markers, Places};
 use neurogc_policy::Scope;
+use old_blocks::OldBlocks;
 use pyo3::prelude::*;
 use walk::Lists;
 
@@ -90,6 +95,7 @@ struct State {
     /// What freeing an object takes, from earlier slices.
     cost_ns: f64,
     apart: Apart,
+    old_blocks: OldBlocks,
     /// It was called off while a slice was being freed.
     called_off: bool,
     /// What the last flight that did not collect has told, and how many of those there were.
@@ -193,6 +199,7 @@ impl Default for SnapshotRunner {
             figures: SnapshotFigures::default(),
             cost_ns: FIRST_COST_NS,
             apart: Apart::default(),
+            old_blocks: OldBlocks::default(),
             called_off: false,
             told: None,
             heap_flights: 0,
@@ -278,7 +285,7 @@ impl SnapshotRunner {
             stack: self.stack,
             objects: estimate.max(0) as usize,
         };
-        let flight = Flight::launch(&plan, errand, &mut state.apart)?;
+        let flight = Flight::launch(&plan, errand, &mut state.apart, &state.old_blocks)?;
         if !flight.errand.collects() {
             state.phase = Phase::Flying(flight);
             return Ok(Launched { scope: plan.scope, young: 0 });
@@ -303,9 +310,15 @@ impl SnapshotRunner {
         }
     }
 
-    /// A full collection has ended.
-    pub(crate) fn full_collection_ended(&self) {
-        self.full.fetch_add(1, Ordering::Relaxed);
+    /// A full collection has ended. Where a policy acts, it counts as a walk of everything: new is what comes from now on.
+    pub(crate) fn full_collection_ended(&self, generations: Option<Generations<'_>>) {
+        let full = self.full.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(generations) = generations
+            && let Ok(mut markers) = self.markers.try_lock()
+            && let Some(markers) = &mut *markers
+        {
+            markers.all_are_old(generations, full);
+        }
     }
 
     /// How it stands. It waits for no thread and needs no GIL.
@@ -348,7 +361,7 @@ impl SnapshotRunner {
     fn land(&self, state: &mut State) {
         let Phase::Flying(flight) = std::mem::replace(&mut state.phase, Phase::Idle) else { return };
         state.figures.landed(Latest::of(&flight, state.apart.bytes()));
-        state.apart.landed(flight.looks, &flight.shared.untouched());
+        state.note_needless(&flight);
         state.census_landed(&flight);
         // Also with nothing found: the slice that frees nothing notes how large the heap is.
         let (scope, full) = (flight.scope, flight.full);
@@ -357,7 +370,7 @@ impl SnapshotRunner {
 
     /// It has come to nothing.
     fn fail(&self, state: &mut State, mut failure: SnapshotFailure) {
-        if matches!(failure, SnapshotFailure::Killed(libc::SIGSEGV | libc::SIGBUS)) && state.apart.crashed() {
+        if matches!(failure, SnapshotFailure::Killed(libc::SIGSEGV | libc::SIGBUS)) && state.may_have_missed() {
             failure = SnapshotFailure::Missing;
         }
         if state.is_heap_flight() {
@@ -545,40 +558,6 @@ impl SnapshotRunner {
 impl Drop for SnapshotRunner {
     fn drop(&mut self) {
         self.shut_down();
-    }
-}
-
-impl State {
-    /// Learns from a slice what the next one will take.
-    fn note(&mut self, reaped: &Reaped) {
-        self.figures.freed += reaped.freed as u64;
-        let count = reaped.moved + reaped.dropped;
-        if count == 0 {
-            // Nothing was small enough. If that is because a slice was held up once, others must have their chance.
-            self.cost_ns = (self.cost_ns * 0.8).max(FIRST_COST_NS.min(self.cost_ns));
-            return;
-        }
-        self.figures.reap.add(reaped.pause_ns);
-        let cost = reaped.pause_ns as f64 / count as f64;
-        // Up quickly and down slowly: a slice that is too long is worse than one that is too short. But one that was
-        // only held up because its thread had no CPU must not count for all. Small ones tell little.
-        let cost = cost.min(2.0 * self.cost_ns);
-        let weight = if cost > self.cost_ns { 1.0 } else { 0.25 } * (count as f64 / 500.0).min(1.0);
-        self.cost_ns += (cost - self.cost_ns) * weight;
-    }
-
-    /// Everything that was found has been dealt with.
-    fn finish(&mut self, harvest: Harvest, generations: Generations<'_>) {
-        if harvest.scope == Scope::All {
-            // As after a full collection, so that CPython's own rule goes on from here where the agent ends.
-            let tracked = harvest.shared.control().tracked.load(Ordering::Relaxed) as usize;
-            let left = tracked.saturating_sub(harvest.freed) as isize;
-            generations.set_total(left);
-            generations.set_pending((generations.pending() - self.pending).max(0));
-        }
-        self.retired = Some(harvest.shared);
-        self.phase = Phase::Idle;
-        arenas::release();
     }
 }
 

@@ -93,6 +93,11 @@ impl Shadow {
         }
     }
 
+    /// Whether there is a leaf for this address: something begins within the same 1 MiB.
+    pub(super) fn has_any(&self, address: usize) -> bool {
+        !self.find(address).is_null()
+    }
+
     /// The number of the leaf that a head belongs to; there must be one.
     #[inline(always)]
     pub(super) fn number(&self, head: usize) -> u32 {

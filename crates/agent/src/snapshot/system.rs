@@ -70,6 +70,16 @@ pub(super) fn minor_faults() -> u64 {
     usage.ru_minflt as u64
 }
 
+/// Whether this thread, and what it clones, may run on one processor only.
+pub(super) fn has_one_processor() -> bool {
+    // SAFETY: an all-zero set is valid, and the call only fills it.
+    unsafe {
+        let mut processors: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut processors) == 0
+            && libc::CPU_COUNT(&processors) == 1
+    }
+}
+
 /// Ends the process without running anything of it.
 pub(super) fn exit(code: c_int) -> ! {
     loop {
@@ -233,6 +243,25 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+
+    #[test]
+    fn a_thread_that_may_use_one_processor_knows_it() {
+        let pinned = std::thread::spawn(|| {
+            // SAFETY: an all-zero set is valid; only this thread, which ends, is kept to one of its processors.
+            unsafe {
+                let mut mask: libc::cpu_set_t = std::mem::zeroed();
+                assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut mask), 0);
+                let one = (0..libc::CPU_SETSIZE as usize).find(|number| libc::CPU_ISSET(*number, &mask)).unwrap();
+                libc::CPU_ZERO(&mut mask);
+                libc::CPU_SET(one, &mut mask);
+                assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const mask), 0);
+            }
+            has_one_processor()
+        });
+        assert!(pinned.join().unwrap());
+        let several = std::thread::available_parallelism().unwrap().get() > 1;
+        assert!(!several || !has_one_processor());
+    }
 
     #[test]
     fn a_file_is_begun_anew_and_a_pipe_cannot_be() {

@@ -54,8 +54,9 @@ const HEAVY_FEWEST: f64 = 100.0;
 /// freed at once.
 const HEAVY_FILLED: (f64, f64) = (0.25, 2.0);
 
-/// New objects are walked alone where they are at least this part of the room, and at most this part of all objects.
-const NEW_PARTS: (f64, f64) = (0.25, 0.5);
+/// New objects are walked alone where they are at least this part of the room, and at most this part of all objects; the last
+/// where there is no memory for walks of everything.
+const NEW_PARTS: (f64, f64, f64) = (0.25, 0.5, 0.8);
 
 /// Where memory has crept up by this share over walks of new objects, one of everything is due: they leave something.
 const CREPT: f64 = 0.05;
@@ -100,9 +101,8 @@ const THROTTLE_LEAST: Duration = Duration::from_micros(200);
 /// on, and nearly all of the time from the second on.
 const COPIES_SHORT: (f64, f64) = (0.3, 0.15);
 
-/// A program that would spend more than this share of its time on copying pages is held up while a walk needs the only
-/// processor.
-const COPYING: f64 = 0.15;
+/// With less than this share left, a walk of new objects is tried before one of everything.
+const TIGHT: f64 = 0.4;
 
 /// How many rooms may be filled before a plain collection runs: when nothing is out, when what is out is late, in any
 /// case. A flight is late after so many times what it should take.
@@ -183,7 +183,7 @@ pub struct Pacer {
     /// What the last walk of everything, or full collection, left; and whether there was one.
     live: f64,
     known: bool,
-    /// Resident memory at the end of the last cycle, and of the last one that looked at everything.
+    /// Resident memory at the end of the last cycle, and of the last one that looked at everything, or the next ones after it.
     live_bytes: Bytes,
     all_bytes: Bytes,
     out: Option<Out>,
@@ -196,8 +196,6 @@ pub struct Pacer {
     walk_cost: f64,
     /// The share of a processor that walks get.
     processor: f64,
-    /// The share of its time that the program spends on copying pages while a snapshot is out and it is not held up.
-    copying: f64,
     /// What freeing an object takes, in seconds.
     reap_cost: f64,
     credit: (Duration, f64),
@@ -232,7 +230,6 @@ impl Pacer {
             forecast: None,
             walk_cost: WALK.0.as_secs_f64(),
             processor: 1.0,
-            copying: 0.0,
             reap_cost: 0.6e-6,
             credit: (Duration::ZERO, CREDIT),
             throttle_at: Duration::ZERO,
@@ -318,6 +315,7 @@ impl Pacer {
         self.objects.collected_all(f64::from(collected.gathered), freed, objects.max(0.0));
         self.live = self.objects.now();
         self.known = true;
+        self.new_walks.walked_all(freed / self.room(), freed < POOR * (objects + freed));
         (self.live_bytes, self.all_bytes) = (collected.rss, collected.rss);
         self.poor = false;
         self.out = None;
@@ -351,9 +349,6 @@ impl Pacer {
         self.walk_cost = cost.max(0.7 * self.walk_cost).max(20e-9);
         let processor = flown.worked.as_secs_f64() / flown.flight.as_secs_f64().max(1e-6);
         self.processor = f64::midpoint(self.processor, processor.min(1.0));
-        let ran = flown.flight.saturating_sub(self.out.map_or(Duration::ZERO, |out| out.held_up));
-        let copying = flown.copied.as_secs_f64() / ran.as_secs_f64().max(1e-3);
-        self.copying = f64::midpoint(self.copying, copying.min(1.0));
         self.failures = 0;
         self.poor = found < POOR * objects;
         match flown.scope {
@@ -361,11 +356,15 @@ impl Pacer {
                 self.objects.walked_all(objects, flown.older as f64);
                 self.live = (objects - found).max(0.0);
                 self.known = true;
-                self.new_walks.walked_all(found / self.room());
+                self.new_walks.walked_all(found / self.room(), self.poor);
             }
             Scope::New => {
                 self.objects.walked_new(objects);
                 self.new_walks.walked_new(found / self.room(), found / objects.max(1.0));
+                if self.new_walks.are_all_there_is() {
+                    // What it has left is alive. Of the others nothing is known, and the ceiling bounds what they may hide.
+                    self.live = self.live.max(self.objects.now() - self.growth_in_flight - found);
+                }
             }
         }
         // Cycles that only memory in bytes asks for take their share of time, be they walks or plain collections.
@@ -403,6 +402,8 @@ impl Pacer {
                     self.all_bytes = resident;
                 }
                 Scope::New if freed < found / 2.0 => self.new_walks.in_vain(),
+                // Resident memory rises to what a cycle's garbage takes, and stays there.
+                Scope::New if self.new_walks.have_just_begun() => self.all_bytes = self.all_bytes.max(resident),
                 Scope::New => {}
             }
         }
@@ -461,13 +462,41 @@ impl Pacer {
         self.expected_growth(Scope::All) >= HURRY * self.room()
     }
 
+    /// Memory was too short for a snapshot, which is called off. True if one of new objects should be tried instead.
+    pub fn short_of_memory(&mut self) -> bool {
+        let of_new = self.out.is_some_and(|out| out.scope == Scope::New);
+        self.called_off();
+        if of_new {
+            self.new_walks.in_vain();
+        }
+        !of_new && self.new_walks.may_stand_in()
+    }
+
+    /// Whether walks of new objects may be worth it.
+    #[must_use]
+    pub fn may_walk_new(&self) -> bool {
+        self.new_walks.may_pay()
+    }
+
     /// What a cycle should look at.
     #[must_use]
     pub fn scope(&self) -> Scope {
+        if self.new_walks.may_pay() && self.can_walk_new() { Scope::New } else { Scope::All }
+    }
+
+    /// Whether new objects can be told from others, and are neither too few nor too many to be walked alone.
+    fn can_walk_new(&self) -> bool {
         let new = self.objects.new_objects();
-        let enough = new >= NEW_PARTS.0 * self.room() && new <= NEW_PARTS.1 * self.objects.now();
+        let most = if self.new_walks.are_all_there_is() { NEW_PARTS.2 } else { NEW_PARTS.1 };
+        let enough = new >= NEW_PARTS.0 * self.room() && new <= most * self.objects.now();
         let crept = self.live_bytes.as_f64() > (1.0 + CREPT) * self.all_bytes.as_f64();
-        if self.known && self.new_walks.may_pay() && enough && !crept { Scope::New } else { Scope::All }
+        self.known && enough && !crept
+    }
+
+    /// Whether there is so little memory that the program would be held up for a walk of everything.
+    fn is_tight(&self, observation: &Observation) -> bool {
+        let left = self.ceiling(observation).map(|ceiling| ceiling.saturating_sub(observation.rss));
+        left.is_some_and(|left| left.as_f64() < TIGHT * observation.rss.as_f64())
     }
 
     fn ceiling(&self, observation: &Observation) -> Option<Bytes> {

@@ -52,9 +52,7 @@ pub(super) struct Objects {
     older: f64,
     /// The sums when the last snapshot was launched.
     launched: Mark,
-    /// New objects, and how they stood before the last launch.
     new: New,
-    before: New,
     /// Tracked objects for each that was counted, and what the last walk alone said about that.
     factor: f64,
     measured: f64,
@@ -71,7 +69,6 @@ impl Objects {
             older: 0.0,
             launched: Mark::default(),
             new: New::default(),
-            before: New::default(),
             factor: 1.0,
             measured: 1.0,
             window: (Duration::ZERO, 0.0),
@@ -135,7 +132,6 @@ impl Objects {
     /// A snapshot is launched, which makes all young objects old.
     pub(super) fn launched(&mut self, scope: Scope, young: f64) {
         self.counted += young;
-        self.before = self.new;
         if scope == Scope::All {
             // What became old since the launch before stays new: much of it is about to die.
             self.new = New { counted: self.launched.counted, ..New::default() };
@@ -169,9 +165,9 @@ impl Objects {
         self.launched.objects = objects;
     }
 
-    /// A snapshot has come to nothing: what it would have seen is still new.
+    /// A snapshot has come to nothing. After one of everything, new is what became old since the launch before it all the same.
     pub(super) fn failed(&mut self) {
-        self.new = self.before;
+        self.older = (self.now() - self.new_objects()).max(0.0);
     }
 
     /// A slice has freed so many of what a snapshot found. Most of them were new.
@@ -247,6 +243,25 @@ mod tests {
         }
         objects.collected(4 * SECOND, 200_000.0, 0.0);
         assert!((objects.now() - 1.3e6).abs() < 1.0, "{}", objects.now());
+    }
+
+    #[test]
+    fn a_walk_of_everything_that_failed_has_moved_where_new_objects_begin() {
+        let mut objects = Objects::new();
+        objects.left(1e6);
+        let grow = |objects: &mut Objects, second: u32| objects.collected(second * SECOND, 100_000.0, 0.0);
+        grow(&mut objects, 1);
+        objects.launched(Scope::All, 0.0);
+        objects.walked_all(1.1e6, 1e6);
+        grow(&mut objects, 2);
+        objects.launched(Scope::All, 0.0);
+        objects.failed();
+        grow(&mut objects, 3);
+        // What came before the first launch is not walked again.
+        assert_eq!((objects.now(), objects.new_objects()), (1.3e6, 200_000.0));
+        objects.launched(Scope::New, 0.0);
+        objects.walked_new(200_000.0);
+        assert_eq!(objects.now(), 1.3e6);
     }
 
     #[test]

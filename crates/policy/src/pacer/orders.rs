@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    BACKSTOP, COPIES_SHORT, COPYING, CREDIT, CROWDED, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE,
-    NEARLY, Out, Pacer, SLICE, SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
+    BACKSTOP, COPIES_SHORT, CREDIT, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE, NEARLY, Out, Pacer,
+    SLICE, SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
 };
 use crate::observation::{Decision, Moment, Observation, Order, Scope, Snapshot};
 
@@ -44,6 +44,11 @@ impl Pacer {
             return Some(Order::forced(Decision::Full, "the heap is far above its goal"));
         }
         if can_fly && !small {
+            let tight = self.is_tight(observation);
+            self.new_walks.note_memory(tight);
+            if tight && self.can_walk_new() {
+                self.new_walks.may_stand_in();
+            }
             let scope = self.scope();
             let near = self.objects.now() + self.expected_growth(scope) >= self.live + self.room();
             let first = !self.known && !self.may_wait_for_growth();
@@ -87,7 +92,7 @@ impl Pacer {
         }
         // One that is not known of, such as a heap dump, frees nothing: holding the program up would bring nothing.
         let growth = if self.out.is_some() { ((filled - NEARLY) / THROTTLE_SPAN).clamp(0.0, 1.0) } else { 0.0 };
-        let copies = self.shortage_for_copies(observation).max(self.shortage_for_walk());
+        let copies = self.shortage_for_copies(observation);
         let pause = THROTTLE.mul_f64(growth.max(copies));
         let runs = observation.moment == Moment::CollectionEnd && !observation.paused;
         if pause < THROTTLE_LEAST || !runs || observation.now < self.throttle_at {
@@ -106,21 +111,7 @@ impl Pacer {
         if let Some(out) = &mut self.out {
             out.held_up += pause;
         }
-        let reason = if self.shortage_for_walk() > 0.0 {
-            "the walk needs the only processor, and the program mostly copies pages beside it"
-        } else {
-            "memory is short for the pages that a snapshot copies"
-        };
-        Some(Order::at_once(Decision::Throttle { pause }, reason))
-    }
-
-    /// Whether the program should be held up for the sake of a walk that shares its only processor: 1 where it would do
-    /// little more than copy pages meanwhile. The walk is back sooner, and there are fewer copies. In all that is never longer
-    /// than the walk should take. With more processors others would use what the program leaves.
-    fn shortage_for_walk(&self) -> f64 {
-        let pays = self.limits.one_processor && self.processor < CROWDED.0 && self.copying > COPYING;
-        let held_up = self.out.is_none_or(|out| out.held_up >= self.flight_time(out.scope));
-        f64::from(u8::from(pays && !held_up))
+        Some(Order::at_once(Decision::Throttle { pause }, "memory is short for the pages that a snapshot copies"))
     }
 
     /// How much the program should be held up so that it copies fewer pages: 0 for not at all, 1 for nearly all of the time.

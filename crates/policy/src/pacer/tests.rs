@@ -10,7 +10,7 @@ use crate::bytes::Bytes;
 use crate::forecast::Forecast;
 use crate::guards::Limits;
 use crate::name::Name;
-use crate::observation::{Collected, Decision, Flown, Generation, Moment, Observation, Order, Scope, Snapshot};
+use crate::observation::{Collected, Decision, Flown, Generation, Moment, Observation, Scope, Snapshot};
 use crate::rehearsal::{LEAST_ROOM, Nature, Rehearsal, RehearsalHeap, RehearsalTick};
 
 /// A stretch of time in which the program does one thing.
@@ -72,9 +72,7 @@ fn any_live() -> impl Strategy<Value = u64> {
 
 fn play(name: Name, live: u64, nature: Nature, phases: &[Phase]) -> Rehearsal {
     let ticks = phases.iter().flat_map(|phase| phase.ticks());
-    // Programs that copy much are those of one processor.
-    let limits = Limits { one_processor: nature.copying > 0.5, ..Limits::default() };
-    Rehearsal::new(RehearsalHeap::new(live, nature), name, limits, None).play(ticks)
+    Rehearsal::new(RehearsalHeap::new(live, nature), name, Limits::default(), None).play(ticks)
 }
 
 /// Forecasts that are wrong in every way, none among them.
@@ -433,63 +431,6 @@ fn a_program_is_not_held_up_for_longer_than_a_walk_takes() {
     assert!((220..230).contains(&most.as_millis()), "{most:?}");
 }
 
-/// How long the program is held up in a flight of a second, after walks that got this share of a processor and beside which it
-/// spent that share of its time on copies. A walk takes half a second.
-fn held_up_beside_a_walk(one_processor: bool, processor: f64, copying: f64) -> Duration {
-    const RSS: Bytes = Bytes::new(150_000_000);
-    let limits = Limits { one_processor, ..Limits::default() };
-    let mut pacer = Pacer::new(limits, [700, 10, 10], Duration::from_millis(1));
-    pacer.begin(RSS, 1_000_000);
-    let (mut now, mut held_up) = (Duration::ZERO, Duration::ZERO);
-    for flight in 0..4 {
-        pacer.launched(now, Scope::All, 0);
-        let (began, end) = (now, now + Duration::from_millis(500));
-        held_up = Duration::ZERO;
-        // The last one is late.
-        while now < end + Duration::from_millis(500) * u32::from(flight == 3) {
-            now += Duration::from_millis(2);
-            let (moment, snapshot) = (Moment::CollectionEnd, Snapshot::InFlight);
-            let observation = Observation { now, moment, rss: RSS, snapshot, ..Observation::default() };
-            if let Some(Order { decision: Decision::Throttle { pause }, .. }) = pacer.order(&observation) {
-                assert!(pause <= Duration::from_millis(8), "{pause:?}");
-                now += pause;
-                held_up += pause;
-            }
-        }
-        let flown = Flown {
-            at: now,
-            scope: Scope::All,
-            clone: Duration::from_millis(2),
-            flight: now - began,
-            worked: (now - began).mul_f64(processor),
-            // Only a program that runs copies.
-            copied: (now - began - held_up).mul_f64(copying),
-            objects: 1_000_000,
-            found: 100_000,
-            older: 0,
-        };
-        pacer.landed(&flown);
-        pacer.drained(RSS);
-        now += Duration::from_secs(1);
-    }
-    held_up
-}
-
-#[test]
-fn a_program_that_would_only_copy_pages_is_held_up_beside_a_walk_without_a_processor() {
-    let held_up = held_up_beside_a_walk(true, 0.5, 0.4);
-    // For about as long as the walk should take, and no longer although it is late.
-    assert!((450..700).contains(&held_up.as_millis()), "{held_up:?}");
-}
-
-#[test]
-fn a_program_is_not_held_up_beside_a_walk_that_has_a_processor_or_where_it_copies_little() {
-    assert_eq!(held_up_beside_a_walk(true, 1.0, 0.4), Duration::ZERO);
-    assert_eq!(held_up_beside_a_walk(true, 0.5, 0.05), Duration::ZERO);
-    // Others would use what it leaves.
-    assert_eq!(held_up_beside_a_walk(false, 0.5, 0.4), Duration::ZERO);
-}
-
 #[test]
 fn young_collections_are_frequent_from_the_launch_on() {
     let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
@@ -512,4 +453,79 @@ fn young_collections_are_frequent_from_the_launch_on() {
         of(Snapshot::Idle),
         of(Snapshot::InFlight)
     );
+}
+
+/// A million objects in 100 MB that a cycle has just seen: a walk that found nothing, or a full collection that freed some. Then
+/// 300,000 more have become old.
+fn after_a_cycle(freed: Option<u64>) -> Pacer {
+    const RSS: Bytes = Bytes::new(100_000_000);
+    let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
+    pacer.begin(RSS, 1_000_000);
+    let collected = |generation, gathered, freed| Collected {
+        at: Duration::from_secs(1),
+        generation,
+        pause: Duration::from_millis(100),
+        gathered,
+        freed,
+        rss: RSS,
+        objects: (generation == Generation::Full).then_some(1_000_000),
+    };
+    if let Some(freed) = freed {
+        pacer.collected(&collected(Generation::Full, 0, freed), RSS);
+    } else {
+        pacer.launched(Duration::ZERO, Scope::All, 0);
+        let time = Duration::from_millis(100);
+        pacer.landed(&Flown {
+            at: time,
+            scope: Scope::All,
+            clone: Duration::from_millis(2),
+            flight: time,
+            worked: time,
+            copied: Duration::ZERO,
+            objects: 1_000_000,
+            found: 0,
+            older: 1_000_000,
+        });
+        pacer.drained(RSS);
+    }
+    pacer.collected(&collected(Generation::Middle, 300_000, 0), RSS);
+    pacer
+}
+
+/// What the pacer orders with 130 MB resident and this limit.
+fn ordered(pacer: &mut Pacer, ceiling: Option<u64>) -> Option<Decision> {
+    let observation = Observation {
+        now: Duration::from_secs(2),
+        moment: Moment::CollectionEnd,
+        rss: Bytes::new(130_000_000),
+        ceiling: ceiling.map(Bytes::new),
+        snapshot: Snapshot::Idle,
+        ..Observation::default()
+    };
+    pacer.order(&observation).map(|order| order.decision)
+}
+
+#[test]
+fn where_memory_is_tight_new_objects_are_walked_first() {
+    let (all, new) = (Some(Decision::Snapshot { scope: Scope::All }), Some(Decision::Snapshot { scope: Scope::New }));
+    assert_eq!(ordered(&mut after_a_cycle(None), None), all);
+    assert_eq!(ordered(&mut after_a_cycle(None), Some(200_000_000)), all);
+    assert_eq!(ordered(&mut after_a_cycle(None), Some(160_000_000)), new);
+}
+
+#[test]
+fn a_walk_of_new_objects_stands_in_once_for_one_that_memory_was_too_short_for() {
+    let mut pacer = after_a_cycle(None);
+    assert_eq!(ordered(&mut pacer, None), Some(Decision::Snapshot { scope: Scope::All }));
+    assert!(pacer.short_of_memory());
+    assert_eq!(ordered(&mut pacer, None), Some(Decision::Snapshot { scope: Scope::New }));
+    pacer.launched(Duration::from_secs(2), Scope::New, 0);
+    assert!(!pacer.short_of_memory() && !pacer.may_walk_new(), "memory is too short for that, too");
+}
+
+#[test]
+fn after_a_full_collection_that_found_much_new_objects_are_walked() {
+    let scope = |freed| ordered(&mut after_a_cycle(Some(freed)), None);
+    assert_eq!(scope(300_000), Some(Decision::Snapshot { scope: Scope::New }));
+    assert_eq!(scope(0), Some(Decision::Snapshot { scope: Scope::All }));
 }

@@ -185,7 +185,7 @@ fn freeze_freezes_once() {
 fn walks_of_new_objects_are_used_where_garbage_is_new_and_only_there() {
     let scopes = |dies_soon: f64, dies_late: f64| {
         let ticks =
-            (0..60_000).map(move |_| RehearsalTick { kept: 400.0, dies_soon, dies_late, ..RehearsalTick::default() });
+            (0..240_000).map(move |_| RehearsalTick { kept: 400.0, dies_soon, dies_late, ..RehearsalTick::default() });
         let rehearsal = play(Name::Gap, 1_000_000, Nature::default(), None, ticks);
         let of = |wanted: Scope| {
             let launches =

@@ -87,7 +87,7 @@ impl<'a> HeapCensus<'a> {
                 return;
             };
             let class = self.walk.classes.get(index);
-            let bytes = self.walk.size(object, class);
+            let bytes = self.walk.tracked_size(object, class);
             let is_container = class.is_container();
             let class = self.walk.classes.get_mut(index);
             class.objects += 1;

@@ -5,6 +5,7 @@ use neurogc_ngch::{Kind, TypeFlags};
 use super::super::control::WalkTrouble;
 use super::builtins::Builtins;
 use super::raw::{self, Array};
+use super::sizes::before_tracked;
 use crate::cpython::heap_layout::HeapLayout;
 use crate::cpython::layout::Layout;
 
@@ -53,6 +54,8 @@ pub(super) struct Class {
     /// Where instances keep the list of their weak references, or zero.
     pub(super) weak: usize,
     pub(super) is_descriptor: bool,
+    /// What every instance takes that the collector tracks, or zero where they differ.
+    pub(super) tracked_size: usize,
     pub(super) objects: u64,
     pub(super) bytes: u64,
     /// Its objects in arenas of which little is in use.
@@ -196,19 +199,23 @@ impl Classes {
                 _ => WalkKind::Words,
             };
             let native_word = |offset: usize| if native == 0 { 0 } else { raw::word(native + offset) };
+            let (basic, item) = (raw::word(address + layout.type_basicsize), raw::word(address + layout.type_itemsize));
+            let has_attributes = heap.minor >= 11 && flags & MANAGED_DICT != 0;
+            let is_rigid = kind == Kind::Other && item == 0 && !has_attributes;
             Class {
                 address,
                 kind,
                 way,
                 flags,
-                basic: raw::word(address + layout.type_basicsize),
-                item: raw::word(address + layout.type_itemsize),
+                basic,
+                item,
                 traverse,
                 native,
                 native_traverse: native_word(layout.type_traverse),
                 native_basic: native_word(layout.type_basicsize),
                 weak: usize::try_from(raw::signed(address + layout.type_weaklistoffset)).unwrap_or(0),
                 is_descriptor: self.builtins.is_descriptor(address),
+                tracked_size: if is_rigid { basic + before_tracked(heap.minor, flags) } else { 0 },
                 objects: 0,
                 bytes: 0,
                 pinned: 0,
