@@ -6,6 +6,7 @@
 //! it was told to and the program is not small. The hook stays when the agent goes: arenas of ours may be in use.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
@@ -219,12 +220,20 @@ pub(crate) fn sparse() -> Vec<(usize, usize)> {
 pub(crate) fn use_huge_pages(wanted: bool) -> bool {
     let can = wanted && is_pymalloc() && huge::are_possible() && is_in_place(true);
     HUGE.store(can, Ordering::Relaxed);
+    if !can {
+        CHUNKS.spare_nothing();
+    }
     can
 }
 
 /// Whether a range has address space of ours in it: arenas may have come where something else was.
 pub(crate) fn are_within((from, to): (usize, usize)) -> bool {
     CHUNKS.are_within(from, to)
+}
+
+/// The address space of ours that an address lies in. It is mapped, and stays so while arenas are kept.
+pub(crate) fn region_of(address: usize) -> Option<Range<usize>> {
+    CHUNKS.region_of(address)
 }
 
 /// Where the code is that CPython itself takes arenas with.
@@ -259,6 +268,7 @@ pub(crate) fn before_fork() {
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     prepared: Option<Instant>,
+    given_back: Option<Instant>,
     thinned: Option<Instant>,
     /// There was more to do than the last round had time for.
     unfinished: bool,
@@ -277,6 +287,9 @@ impl Upkeep {
 
     /// How long an arena must have been out of use before its half of a page is given back.
     const THIN: Duration = Duration::from_secs(1);
+
+    /// How long the memory of pages that are out of use is kept where the program does not need it.
+    const UNNEEDED: Duration = Duration::from_secs(3);
 
     /// How long it rests where there is nothing to do.
     const QUIET: Duration = Duration::from_secs(4);
@@ -306,6 +319,10 @@ impl Upkeep {
             self.prepared = Some(began);
             self.has_room = limits().has_room;
             CHUNKS.prepare(self.has_room);
+        }
+        if is_due(self.given_back, Self::UNNEEDED) {
+            self.given_back = Some(began);
+            CHUNKS.give_back_unneeded();
         }
         if is_due(self.thinned, Self::THIN) {
             self.thinned = Some(began);

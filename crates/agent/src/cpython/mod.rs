@@ -16,6 +16,7 @@ pub(crate) mod own_stack;
 pub(crate) mod pending;
 pub(crate) mod selfcheck;
 pub(crate) mod stand_ins;
+pub(crate) mod tables;
 pub(crate) mod threads;
 pub(crate) mod vm;
 

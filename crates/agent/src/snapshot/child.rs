@@ -12,6 +12,7 @@ use super::heap::{Destination, HeapCensus, HeapFacts, HeapWalk, TallyRoom};
 use super::walk::{Lists, Walk, WalkWatch};
 use super::{candidates, locked, mappings, old_blocks, system};
 use crate::cpython::layout::Layout;
+use crate::cpython::tables::ObjectTables;
 use crate::sys::native::process_cpu_ns;
 use crate::sys::page::page_size;
 
@@ -49,6 +50,7 @@ pub(super) struct Mission<'a> {
     pub(super) errand: WalkErrand<'a>,
     pub(super) lists: Lists,
     pub(super) layout: &'static Layout,
+    pub(super) tables: ObjectTables,
     pub(super) shared: &'a Shared,
     pub(super) parent: c_int,
     /// Where the program's stack began, if the kernel tells.
@@ -107,7 +109,7 @@ pub(super) extern "C" fn main(mission: *mut c_void) -> c_int {
 }
 
 fn work(mission: &Mission<'_>, stack: Option<u64>, looks_for: Option<Needless>) -> Result<(), WalkTrouble> {
-    let Mission { lists, layout, shared, parent, deadline, .. } = *mission;
+    let Mission { lists, layout, tables, shared, parent, deadline, .. } = *mission;
     let control = shared.control();
     let ended = |step: usize| {
         if let Some(ended) = control.ended.get(step) {
@@ -122,7 +124,7 @@ fn work(mission: &Mission<'_>, stack: Option<u64>, looks_for: Option<Needless>) 
     unsafe {
         match mission.errand {
             WalkErrand::Collect(census) => {
-                let mut walk = Walk::new(layout, watch)?;
+                let mut walk = Walk::new(layout, tables, watch)?;
                 let mut has_locked = looks_for == Some(Needless::LargeMemory) && mappings::lock_away();
                 // Without memory for it there is no census.
                 walk.census = census.and_then(|(facts, _)| HeapCensus::new(facts, new_watch(), mission.apart).ok());
@@ -147,7 +149,7 @@ fn work(mission: &Mission<'_>, stack: Option<u64>, looks_for: Option<Needless>) 
                 Ok(())
             }
             WalkErrand::Census(facts, room) => {
-                let mut walk = Walk::new(layout, watch)?;
+                let mut walk = Walk::new(layout, tables, watch)?;
                 walk.census = Some(HeapCensus::new(facts, new_watch(), mission.apart)?);
                 walk.enlist(&lists)?;
                 walk.subtract()?;

@@ -7,7 +7,7 @@ use neurogc_policy::Scope;
 
 use super::apart::Apart;
 use super::child::{self, Needless};
-use super::control::Shared;
+use super::control::{STEPS, Shared};
 use super::failure::SnapshotFailure;
 use super::heap::{Destination, HeapFacts, TallyRoom};
 use super::old_blocks::OldBlocks;
@@ -15,6 +15,7 @@ use super::system::{self, ChildEnd};
 use super::walk::Lists;
 use crate::cpython::collector::Collector;
 use crate::cpython::layout::Layout;
+use crate::cpython::tables::ObjectTables;
 use crate::sys::page::page_size;
 use crate::sys::writable;
 
@@ -75,6 +76,7 @@ pub(super) enum Standing {
 pub(super) struct FlightPlan {
     pub(super) collector: Collector,
     pub(super) layout: &'static Layout,
+    pub(super) tables: ObjectTables,
     pub(super) lists: Lists,
     pub(super) scope: Scope,
     /// Full collections so far.
@@ -149,6 +151,7 @@ impl Flight {
             },
             lists: plan.lists,
             layout: plan.layout,
+            tables: plan.tables,
             shared: &shared,
             parent: std::process::id() as c_int,
             stack: plan.stack,
@@ -161,7 +164,7 @@ impl Flight {
         writable::clone_comes();
         let cloned = clone(&stack, &mission);
         drop(guard);
-        let pid = cloned.inspect_err(|_| writable::clone_has_gone())?;
+        let pid = cloned.inspect_err(|_| writable::clone_has_gone(false))?;
         let began = system::now();
         shared.control().pause_ns.store(began - before, Ordering::Relaxed);
         Ok(Self {
@@ -185,7 +188,7 @@ impl Flight {
     pub(super) fn look(&mut self, full: u64) -> Standing {
         let end = system::wait(self.pid);
         if end != ChildEnd::No {
-            writable::clone_has_gone();
+            writable::clone_has_gone(self.had_a_processor());
         }
         match end {
             ChildEnd::No => {
@@ -234,6 +237,13 @@ impl Flight {
             std::thread::sleep(END_LOOK);
         }
         self.shared
+    }
+
+    /// Whether the walk had a processor for at least half of its time. Otherwise they are all busy.
+    fn had_a_processor(&self) -> bool {
+        let control = self.shared.control();
+        let ended = control.ended[STEPS - 1].load(Ordering::Relaxed);
+        2 * control.worked_ns.load(Ordering::Relaxed) >= ended.saturating_sub(self.began)
     }
 
     /// How often this process has been made to copy a page, among other things, since the clone.

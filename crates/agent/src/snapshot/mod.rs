@@ -54,6 +54,7 @@ use walk::Lists;
 
 use crate::cpython::collector::Collector;
 use crate::cpython::generations::{GcHead, Generations};
+use crate::cpython::tables::ObjectTables;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 use crate::lifecycle::agent::lock;
 use crate::sys::native::pthread_self;
@@ -278,6 +279,7 @@ impl SnapshotRunner {
         let plan = FlightPlan {
             collector,
             layout,
+            tables: ObjectTables::find(&interpreter.version, layout),
             lists: Lists { heads: generations.heads(), since, newer },
             scope: if since.is_some() { Scope::New } else { Scope::All },
             full,

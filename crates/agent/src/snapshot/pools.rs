@@ -1,6 +1,8 @@
 //! The pools of small objects whose memory is known to be there: arenas stay mapped while a snapshot is out, so what
 //! lies in a pool of a candidate can be read directly, whatever has become of it.
 
+use std::ops::Range;
+
 use super::counts::spread;
 use crate::cpython::arenas::{self, POOL};
 
@@ -15,6 +17,9 @@ pub(super) struct Pools {
     found: usize,
     /// Those that have to be looked at.
     new: Vec<usize>,
+    /// Address space of arenas in huge pages, in which the last pool lay that was there. It stays mapped as arenas do, so its
+    /// pools need not be noted.
+    region: Range<usize>,
 }
 
 const THERE: usize = 1;
@@ -25,7 +30,7 @@ const NONE: usize = usize::MAX;
 
 impl Default for Pools {
     fn default() -> Self {
-        Self { slots: Vec::new(), used: 0, noted: NONE, found: NONE, new: Vec::new() }
+        Self { slots: Vec::new(), used: 0, noted: NONE, found: NONE, new: Vec::new(), region: 0..0 }
     }
 }
 
@@ -34,10 +39,19 @@ impl Pools {
     #[inline(always)]
     pub(super) fn note(&mut self, address: usize) {
         let pool = address & !(POOL - 1);
-        if pool != self.noted {
+        if pool != self.noted && !self.region.contains(&pool) {
             self.noted = pool;
-            self.add(pool);
+            if !self.is_in_region(pool) {
+                self.add(pool);
+            }
         }
+    }
+
+    /// Whether a pool lies in address space of arenas in huge pages.
+    fn is_in_region(&mut self, pool: usize) -> bool {
+        let Some(region) = arenas::region_of(pool) else { return false };
+        self.region = region;
+        true
     }
 
     fn add(&mut self, pool: usize) {
@@ -89,7 +103,7 @@ impl Pools {
     #[inline(always)]
     pub(super) fn contain(&mut self, address: usize) -> bool {
         let pool = address & !(POOL - 1);
-        address.is_multiple_of(16) && (pool == self.found || self.find(pool))
+        address.is_multiple_of(16) && (pool == self.found || self.region.contains(&pool) || self.find(pool))
     }
 
     fn find(&mut self, pool: usize) -> bool {
@@ -97,7 +111,7 @@ impl Pools {
         if is_there {
             self.found = pool;
         }
-        is_there
+        is_there || self.is_in_region(pool)
     }
 
     /// Arenas are not kept any more: nothing is known.

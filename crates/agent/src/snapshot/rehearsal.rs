@@ -11,6 +11,7 @@ use super::{candidates, system};
 use crate::cpython::arenas;
 use crate::cpython::generations::GcHead;
 use crate::cpython::layout::{self, Layout};
+use crate::cpython::tables::ObjectTables;
 
 /// An object as the layout of CPython 3.12 has it, and behind that what it refers to.
 #[repr(C, align(16))]
@@ -133,7 +134,7 @@ impl Graph {
         let Some(shared) = Shared::new(capacity) else { return Err(WalkTrouble::NoMemory) };
         let control = shared.control();
         let watch = WalkWatch::new(control, system::parent(), u64::MAX, None);
-        let mut walk = Walk::new(layout, watch)?;
+        let mut walk = Walk::new(layout, ObjectTables::default(), watch)?;
         // What comes from here on stays new; it is in the first list.
         let newer = count / 6;
         let lists = Lists { heads: head_addresses, since: None, newer: Some(addresses[newer] - GcHead::SIZE) };

@@ -15,6 +15,7 @@ use super::shadow::{BLACK, GREY, LEAF, Leaf, MANY, MOST_COUNTED, NONE_LEFT, NOTH
 use super::system;
 use crate::cpython::generations::GcHead;
 use crate::cpython::layout::Layout;
+use crate::cpython::tables::ObjectTables;
 
 /// `visitproc` and `traverseproc`.
 type Visit = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
@@ -142,6 +143,7 @@ pub(super) struct Walk<'a> {
     pub(super) shadow: Shadow,
     pub(super) watch: WalkWatch<'a>,
     layout: &'static Layout,
+    tables: ObjectTables,
     counts: CountTable,
     stack: *mut usize,
     height: usize,
@@ -155,10 +157,14 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(layout: &'static Layout, watch: WalkWatch<'a>) -> Result<Self, WalkTrouble> {
+    pub(super) fn new(
+        layout: &'static Layout,
+        tables: ObjectTables,
+        watch: WalkWatch<'a>,
+    ) -> Result<Self, WalkTrouble> {
         let stack: *mut usize = system::map(STACK * size_of::<usize>()).cast();
-        let tables = (Shadow::new(), CountTable::new(), ListOrder::new(), ListOrder::new());
-        let (Some(shadow), Some(counts), Some(order), Some(order_from_end)) = tables else {
+        let parts = (Shadow::new(), CountTable::new(), ListOrder::new(), ListOrder::new());
+        let (Some(shadow), Some(counts), Some(order), Some(order_from_end)) = parts else {
             return Err(WalkTrouble::NoMemory);
         };
         if stack.is_null() {
@@ -168,6 +174,7 @@ impl<'a> Walk<'a> {
             shadow,
             watch,
             layout,
+            tables,
             counts,
             stack,
             height: 0,
@@ -438,6 +445,11 @@ impl<'a> Walk<'a> {
                     prefetch(leaf.head(index) + GcHead::SIZE);
                     ring[end % RING] = index;
                     end += 1;
+                    if end - first > RING / 2 {
+                        let arrived = leaf.head(ring[(end - RING / 2 - 1) % RING]) + GcHead::SIZE;
+                        // SAFETY: it was enlisted.
+                        unsafe { self.tables.each(arrived, prefetch) };
+                    }
                     if end - first == RING {
                         let index = ring[first % RING];
                         first += 1;

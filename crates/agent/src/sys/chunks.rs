@@ -6,10 +6,12 @@
 
 mod upkeep;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::huge;
 use super::wake::UPLINK;
+use super::writable;
 
 /// What CPython asks for at a time, in every version from 3.10 on, unless it was built otherwise.
 pub(crate) const ARENA: usize = 1 << 20;
@@ -35,6 +37,9 @@ pub(crate) struct Chunks {
     end: AtomicUsize,
     /// Pages that were begun since the uplink last looked.
     begun: AtomicUsize,
+    /// Whether pages may keep their memory when they go out of use, and the fewest that had some since the last look.
+    may_spare: AtomicBool,
+    fewest_ready: AtomicU32,
     /// How far mending has come, in pages from the first region on; `usize::MAX` when there is nothing to mend.
     mended: AtomicUsize,
 }
@@ -184,16 +189,18 @@ impl Region {
         self.thinned.fetch_and(!both(arena), Ordering::Relaxed);
     }
 
-    /// Gives an arena back, with its page's memory if the other half is not in use. True when nothing in the region is
-    /// in use now.
+    /// Gives an arena back. Where the other half of its page is not in use, the page's memory goes with it, unless it `keeps`
+    /// that for its next use. True when nothing in the region is in use now.
     ///
     /// # Safety
     /// It must be its owner's to give back.
-    unsafe fn free(&self, arena: u32) -> bool {
+    unsafe fn free(&self, arena: u32, keeps: impl FnOnce() -> bool) -> bool {
         if self.used.free(arena) != Freed::Page {
             return false;
         }
-        if let Some(page) = self.address(arena & !1) {
+        if keeps() {
+            self.ready.fetch_or(both(arena), Ordering::Relaxed);
+        } else if let Some(page) = self.address(arena & !1) {
             // SAFETY: the caller gives one half up, the other was free, and no thread gets either before `vacate`.
             unsafe { huge::discard(page, huge::PAGE) };
         }
@@ -212,6 +219,8 @@ impl Chunks {
             regions: [const { Region::vacant() }; REGIONS],
             end: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
+            may_spare: AtomicBool::new(false),
+            fewest_ready: AtomicU32::new(0),
             mended: AtomicUsize::new(usize::MAX),
         }
     }
@@ -238,6 +247,7 @@ impl Chunks {
         for region in self.regions() {
             if let Some(arena) = region.used.take_first(region.ready.load(Ordering::Relaxed)) {
                 region.begin(arena);
+                self.fewest_ready.fetch_min(self.pages_ready(), Ordering::Relaxed);
                 if self.begun.fetch_add(1, Ordering::Relaxed) == 0 {
                     // The first since the uplink looked: it prepares memory for the next ones before they are begun.
                     UPLINK.wake();
@@ -272,6 +282,12 @@ impl Chunks {
         self.regions().iter().filter_map(Region::base).any(|base| base < to && from < base + REGION)
     }
 
+    /// The region that an address lies in.
+    pub(crate) fn region_of(&self, address: usize) -> Option<Range<usize>> {
+        let base = self.find(address)?.0.base()?;
+        Some(base..base + REGION)
+    }
+
     fn find(&self, address: usize) -> Option<(&Region, u32)> {
         self.regions().iter().find_map(|region| {
             let offset = address.checked_sub(region.base()?)?;
@@ -285,8 +301,10 @@ impl Chunks {
     /// It must be its owner's to give back.
     pub(crate) unsafe fn free(&self, address: usize, may_unmap: bool) -> bool {
         let Some((region, arena)) = self.find(address) else { return false };
+        // Pages that a clone shares are left to it: to get new ones takes less time than to copy them.
+        let keeps = || !writable::is_shared() && self.may_spare();
         // SAFETY: the caller's promise.
-        if unsafe { region.free(arena) } && may_unmap {
+        if unsafe { region.free(arena, keeps) } && may_unmap {
             self.trim();
         }
         true

@@ -2,7 +2,8 @@
 //!
 //! The kernel write-protects every page of a process that is cloned. When the clone has ended there is nothing to copy any
 //! more, but the program's first write to each page still costs it a fault. A thread of the agent has the kernel do that for
-//! many pages at a time. That takes a fraction of the time, and another processor does it where there is one.
+//! many pages at a time. That takes a fraction of the time, and another processor does it. Where all processors are busy it
+//! is not done: it would take the program's time, also for pages that the program does not write to.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -42,9 +43,14 @@ pub(crate) fn clone_comes() {
     GONE.store(false, Ordering::Release);
 }
 
-/// It has gone, and its memory with it. No GIL is needed.
-pub(crate) fn clone_has_gone() {
-    if SHARED.swap(false, Ordering::AcqRel) {
+/// Whether a clone shares the memory.
+pub(crate) fn is_shared() -> bool {
+    SHARED.load(Ordering::Acquire)
+}
+
+/// It has gone, and its memory with it. Its pages are made writable if a processor `is_spare` for that. No GIL is needed.
+pub(crate) fn clone_has_gone(is_spare: bool) {
+    if SHARED.swap(false, Ordering::AcqRel) && is_spare {
         GONE.store(true, Ordering::Release);
         UPLINK.wake();
     }

@@ -11,6 +11,11 @@ const PAGES: usize = REGION / huge::PAGE;
 const MOST_READY: u32 = 8;
 const READY_EACH: u32 = 32;
 
+/// At most so many pages keep their memory when they go out of use, and one for so many that are in use. A program whose garbage
+/// is freed needs them again soon, and to get new ones takes it longer than anything else that it does with them.
+const MOST_SPARE: u32 = 32;
+const SPARE_EACH: u32 = 8;
+
 /// Where fewer pages are in use, a clone is short even if all of them are broken up, and to mend them takes the processor
 /// longer than it saves.
 const FEWEST_TO_MEND: u32 = 64;
@@ -25,8 +30,7 @@ impl Chunks {
 
     /// Pages may be broken up since a clone: mending begins anew.
     pub(crate) fn begin_mending(&self) {
-        let pages = self.regions().iter().map(Region::pages_in_use).sum::<u32>();
-        if pages >= FEWEST_TO_MEND && huge::can_be_mended() {
+        if self.pages_in_use() >= FEWEST_TO_MEND && huge::can_be_mended() {
             self.mended.store(0, Ordering::Release);
         }
     }
@@ -69,27 +73,55 @@ impl Chunks {
     /// Where memory is short there are none.
     pub(crate) fn prepare(&self, has_room: bool) {
         let begun = self.begun.swap(0, Ordering::Relaxed) as u32;
-        let ready = |region: &Region| region.ready.load(Ordering::Relaxed);
-        let (mut in_use, mut there) = (0, 0);
-        for region in self.regions().iter().filter(|region| region.base().is_some()) {
-            in_use += region.pages_in_use();
-            there += (ready(region) & FIRSTS).count_ones();
-        }
-        let wanted = match (in_use, begun) {
-            (0, _) => 0,
-            _ if !has_room => 0,
-            (_, 0) => 1,
-            _ => (2 + 2 * begun).min(MOST_READY).min(1 + in_use / READY_EACH),
-        };
-        if (begun == 0 || !has_room) && there > wanted {
-            self.regions().iter().flat_map(|region| region.take_ready()).take((there - wanted) as usize).for_each(drop);
+        self.may_spare.store(has_room, Ordering::Relaxed);
+        let in_use = self.pages_in_use();
+        let most = if has_room && in_use > 0 { MOST_READY.min(1 + in_use / READY_EACH) } else { 0 };
+        let (there, wanted) = (self.pages_ready(), most.min(if begun > 0 { 2 + 2 * begun } else { 1 }));
+        if begun == 0 || !has_room {
+            self.give_back(there.saturating_sub(wanted));
         }
         for _ in there..wanted {
+            let ready = |region: &Region| region.ready.load(Ordering::Relaxed);
             let next = |region: &Region| Some(empty_pages(region.used.now()) & !ready(region)).and_then(lowest);
             let found = || self.regions().iter().find_map(|region| Some((region, next(region)?)));
             let Some((region, arena)) = found().or_else(|| self.map().and_then(|()| found())) else { return };
             region.make_ready(arena);
         }
+    }
+
+    /// Whether another page may keep its memory when it goes out of use.
+    pub(super) fn may_spare(&self) -> bool {
+        let most = || MOST_SPARE.min(1 + self.pages_in_use() / SPARE_EACH);
+        self.may_spare.load(Ordering::Relaxed) && self.pages_ready() < most()
+    }
+
+    /// Gives back the memory of all pages that are not in use, and none keeps it from now on.
+    pub(crate) fn spare_nothing(&self) {
+        self.may_spare.store(false, Ordering::Relaxed);
+        self.give_back(u32::MAX);
+    }
+
+    /// Gives back the memory of pages that the program has not needed since the last look.
+    pub(crate) fn give_back_unneeded(&self) {
+        self.give_back(self.fewest_ready.load(Ordering::Relaxed).saturating_sub(1));
+        self.fewest_ready.store(self.pages_ready(), Ordering::Relaxed);
+    }
+
+    fn give_back(&self, pages: u32) {
+        self.regions().iter().flat_map(Region::take_ready).take(pages as usize).for_each(drop);
+    }
+
+    /// Pages that are not in use and have their memory.
+    pub(super) fn pages_ready(&self) -> u32 {
+        self.sum(|region| (region.ready.load(Ordering::Relaxed) & FIRSTS).count_ones())
+    }
+
+    fn pages_in_use(&self) -> u32 {
+        self.sum(Region::pages_in_use)
+    }
+
+    fn sum(&self, pages: impl Fn(&Region) -> u32) -> u32 {
+        self.regions().iter().filter(|region| region.base().is_some()).map(pages).sum()
     }
 
     /// Looks which arenas have been out of use since the last look while the other half of their page is in use.
@@ -138,7 +170,7 @@ impl Region {
             self.thinned.fetch_or(1 << arena, Ordering::Relaxed);
         }
         // SAFETY: it was taken above.
-        unsafe { self.free(arena) };
+        unsafe { self.free(arena, || false) };
     }
 
     /// Gets the memory of a page that is not in use.
@@ -161,7 +193,7 @@ impl Region {
             self.ready.fetch_and(!both(arena), Ordering::Relaxed);
             if self.used.take_this_page(arena) {
                 // SAFETY: it has just been taken.
-                unsafe { self.free(arena & !1) };
+                unsafe { self.free(arena & !1, || false) };
             }
             Some(())
         })
