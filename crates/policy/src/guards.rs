@@ -222,6 +222,11 @@ impl Guarded {
         self.policy.learn(collected);
     }
 
+    /// The next walk shall be one of everything.
+    pub fn walk_all_next(&mut self) {
+        self.pacer.walk_all_next();
+    }
+
     /// A snapshot was launched; so many young objects are old now.
     pub fn launched(&mut self, now: Duration, scope: Scope, young: u32) {
         self.overdue_since = None;

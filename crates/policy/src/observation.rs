@@ -44,6 +44,8 @@ pub struct Observation {
     pub ceiling: Option<Bytes>,
     /// Memory that is left for the pages that the program copies while a snapshot is out, where that is known.
     pub left_for_copies: Option<Bytes>,
+    /// What the program has copied at most since the clone was made.
+    pub copied: Bytes,
     /// The program asked for quiet.
     pub paused: bool,
     /// The program has asked for a full collection, which was put off.

@@ -27,6 +27,9 @@ const NOTES: usize = 256;
 const ORDERS: usize = 256;
 const TROUBLES: usize = 16;
 
+/// Walks that follow each other within this time are frequent.
+const OFTEN_NS: u64 = 5_000_000_000;
+
 /// How long a reading of resident memory is good for.
 const RESIDENT_NS: u64 = 5_000_000;
 
@@ -77,6 +80,8 @@ pub(crate) struct Actor {
     pub(crate) ceiling: AtomicU64,
     /// What the sampler saw last of the memory that is left for copies while a snapshot is out; `u64::MAX` before that.
     left_for_copies: AtomicU64,
+    /// When a walk of new objects was last launched, by the monotonic clock; zero before the first.
+    walked_new_at: AtomicU64,
     /// What must be left for a snapshot.
     room: RoomShares,
     pub(crate) loans: Loans,
@@ -121,6 +126,7 @@ impl Actor {
             resident_before: AtomicU64::new(0),
             ceiling: AtomicU64::new(0),
             left_for_copies: AtomicU64::new(u64::MAX),
+            walked_new_at: AtomicU64::new(0),
             room: RoomShares::default(),
             loans,
         }
@@ -385,6 +391,9 @@ impl Actor {
         let began = vm.now();
         let Launched { scope, young } = vm.launch(sortie)?;
         self.due.store(true, Ordering::Relaxed);
+        if scope == Scope::New {
+            self.walked_new_at.store(vm.now(), Ordering::Relaxed);
+        }
         let at = self.since_install(vm.now());
         let _ = self.notes.push(Note::Launched { at, scope, young });
         let (by, id) =
@@ -392,6 +401,17 @@ impl Actor {
         hooks.stopped(StopKind::Clone, began, by, id, 0, 0);
         self.count_shared(hooks, by);
         Ok(())
+    }
+
+    /// Whether walks of new objects follow each other closely: then the next walk of any kind is not far.
+    pub(crate) fn walks_often(&self, now: u64) -> bool {
+        let last = self.walked_new_at.load(Ordering::Relaxed);
+        self.is_directed() && last > 0 && now.saturating_sub(last) < OFTEN_NS
+    }
+
+    /// Has the next walk look at everything, so that it takes a census.
+    pub(crate) fn want_census(&self) {
+        let _ = self.notes.push(Note::CensusWanted);
     }
 
     /// Has the status report tell of something that went wrong.

@@ -16,6 +16,9 @@ const FIRST: Duration = Duration::from_secs(60);
 /// A census that has waited for this long does not wait for a gap any more.
 const OVERDUE_NS: u64 = 1_500_000_000;
 
+/// Where walks of new objects follow each other, the next one takes the census, if it comes within this time.
+const WALK_NS: u64 = 10_000_000_000;
+
 /// Due times, and whether a thread of the program shall send one out.
 #[derive(Debug)]
 pub(crate) struct OwnCensus {
@@ -23,8 +26,9 @@ pub(crate) struct OwnCensus {
     /// When the next one is due, by the monotonic clock.
     due: AtomicU64,
     wanted: AtomicBool,
-    /// Since when it has been wanted.
+    /// Since when it has been wanted, and whether a walk of the policy was asked to take it.
     since: AtomicU64,
+    asked: AtomicBool,
     out: AtomicBool,
     /// It is worth a clone in a small heap, too.
     hastened: AtomicBool,
@@ -39,6 +43,7 @@ impl OwnCensus {
             due: AtomicU64::new(first),
             wanted: AtomicBool::new(false),
             since: AtomicU64::new(0),
+            asked: AtomicBool::new(false),
             out: AtomicBool::new(false),
             hastened: AtomicBool::new(false),
         }
@@ -71,6 +76,7 @@ impl OwnCensus {
             self.due.store(now + every, Ordering::Relaxed);
             let hastened = self.hastened.swap(false, Ordering::Relaxed);
             self.since.store(now, Ordering::Relaxed);
+            self.asked.store(false, Ordering::Relaxed);
             self.wanted.store(hastened || objects() >= SMALL_HEAP, Ordering::Relaxed);
         }
     }
@@ -101,10 +107,23 @@ impl OwnCensus {
         self.out.store(false, Ordering::Relaxed);
     }
 
+    /// Whether a walk that the policy will order soon takes it: a clone of its own would have the program copy as many pages again.
+    fn is_left_to_a_walk(&self, actor: &Actor, now: u64) -> bool {
+        let has_time = now.saturating_sub(self.since.load(Ordering::Relaxed)) < WALK_NS;
+        let is_left = has_time && actor.walks_often(now);
+        if is_left && !self.asked.swap(true, Ordering::Relaxed) {
+            actor.want_census();
+        }
+        is_left
+    }
+
     /// Sends it out from the calling thread, which is one of the program's. True if it did. Where that is refused, for
     /// instance because memory is short, the next one comes in its time.
     pub(crate) fn step(&self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> bool {
         if !self.is_wanted() || actor.is_quiet() || actor.is_running() || vm.is_collecting() {
+            return false;
+        }
+        if self.is_left_to_a_walk(actor, vm.now()) {
             return false;
         }
         self.wanted.store(false, Ordering::Relaxed);

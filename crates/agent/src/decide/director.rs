@@ -25,6 +25,8 @@ pub(crate) enum Note {
     Reaped { at: Duration, freed: u64, left: u64, pause: Duration, resident: Bytes },
     /// An order has stopped the program for so long.
     Stopped { decision: Decision, pause: Duration },
+    /// A census is wanted, which only a walk of everything takes.
+    CensusWanted,
 }
 
 /// The program at the moment of the question, as far as its own threads see it.
@@ -45,6 +47,15 @@ pub(crate) struct Situation {
     pub(crate) snapshot: Option<(SnapshotProgress, Latest)>,
     /// Where the process is in a training job with several ranks.
     pub(crate) ranks: Option<RankStep>,
+}
+
+impl Situation {
+    fn copied(&self) -> Bytes {
+        match &self.snapshot {
+            Some((SnapshotProgress::InFlight { copied, .. }, _)) => Bytes::new(*copied),
+            _ => Bytes::ZERO,
+        }
+    }
 }
 
 /// What comes of a question.
@@ -149,6 +160,7 @@ impl Director {
                     }
                 }
                 Note::Stopped { decision, pause } => self.guarded.stopped_for(decision, pause),
+                Note::CensusWanted => self.guarded.walk_all_next(),
             }
         }
     }
@@ -175,6 +187,7 @@ impl Director {
             rss: seen.rss,
             ceiling: seen.ceiling,
             left_for_copies: seen.left_for_copies,
+            copied: seen.copied(),
             paused: seen.paused,
             deferred: seen.deferred,
             snapshot,

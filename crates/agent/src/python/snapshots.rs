@@ -73,7 +73,7 @@ pub(crate) fn snapshot_look(py: Python<'_>) -> PyResult<(&'static str, Py<PyAny>
     let (word, more) = match progress {
         SnapshotProgress::Idle => ("idle", py.None()),
         SnapshotProgress::Busy => ("busy", py.None()),
-        SnapshotProgress::InFlight { since_ns } => ("in flight", since_ns.into_pyobject(py)?.into_any().unbind()),
+        SnapshotProgress::InFlight { since_ns, .. } => ("in flight", since_ns.into_pyobject(py)?.into_any().unbind()),
         SnapshotProgress::Ready { candidates, components, largest, .. } => {
             ("ready", (candidates, components, largest).into_pyobject(py)?.into_any().unbind())
         }

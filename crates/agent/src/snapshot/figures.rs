@@ -121,7 +121,7 @@ impl Latest {
             own_bytes: read(&control.own_bytes),
             apart_bytes,
             without_bytes: flight.without,
-            faults: flight.faults(),
+            faults: flight.faults.count(),
             steps_ns,
         }
     }

@@ -9,6 +9,7 @@ use super::apart::Apart;
 use super::child::{self, Needless};
 use super::control::{STEPS, Shared};
 use super::failure::SnapshotFailure;
+use super::faults::FlightFaults;
 use super::heap::{Destination, HeapFacts, TallyRoom};
 use super::old_blocks::OldBlocks;
 use super::system::{self, ChildEnd};
@@ -29,7 +30,7 @@ pub(super) struct Flight {
     pub(super) began: u64,
     pub(super) clone_ns: u64,
     deadline: u64,
-    faults_before: u64,
+    pub(super) faults: FlightFaults,
     /// Why it has been killed.
     given_up: Option<SnapshotFailure>,
     /// What it looks for that later ones can do without.
@@ -87,11 +88,13 @@ pub(super) struct FlightPlan {
     pub(super) stack: Option<u64>,
     /// About how many objects there are.
     pub(super) objects: usize,
+    /// Counts the program's page faults from here on.
+    pub(super) faults: FlightFaults,
 }
 
-/// How much nicer than the program a polite walk is, and a walk of new objects that shares the only processor with it: the
-/// program then has two thirds of it, and walks that take half of it make requests wait for longer. A walk of everything that
-/// drags makes the program copy too many pages.
+/// How much nicer than the program a polite walk is where there are several processors, and one that shares the only processor with
+/// it, if it is polite or of new objects: the program then has two thirds of it, and walks that take half of it make requests wait for
+/// longer. A walk of everything that drags makes the program copy too many pages.
 const NICER: (c_int, c_int) = (10, 3);
 
 /// A flight may take this long, and so much longer for each object. That is ten times what it takes.
@@ -124,7 +127,6 @@ impl Flight {
         let capacity = if errand.collects() { plan.objects + plan.objects / 4 + 1_000_000 } else { 0 };
         let shared = Shared::new(capacity).ok_or(SnapshotFailure::NoMemory)?;
         let stack = Stack::new().ok_or(SnapshotFailure::NoMemory)?;
-        let faults_before = system::minor_faults();
         let old_blocks = plan.lists.since.map_or(Vec::new(), |since| old.without(since));
         // A walk of new objects leaves alone what others have to look at.
         let looks_for = match plan.scope {
@@ -174,7 +176,7 @@ impl Flight {
             began,
             clone_ns: began - before,
             deadline,
-            faults_before,
+            faults: plan.faults,
             given_up: None,
             looks_for,
             without: old_blocks.iter().map(|(from, to)| (to - from) as u64).sum(),
@@ -245,19 +247,15 @@ impl Flight {
         let ended = control.ended[STEPS - 1].load(Ordering::Relaxed);
         2 * control.worked_ns.load(Ordering::Relaxed) >= ended.saturating_sub(self.began)
     }
-
-    /// How often this process has been made to copy a page, among other things, since the clone.
-    pub(super) fn faults(&self) -> u64 {
-        system::minor_faults().saturating_sub(self.faults_before)
-    }
 }
 
 /// How much nicer than the program a walk is.
 fn nicer(polite: bool, scope: Scope) -> c_int {
-    match scope {
-        _ if polite => NICER.0,
-        Scope::New if system::has_one_processor() => NICER.1,
-        Scope::New | Scope::All => 0,
+    match (system::has_one_processor(), scope) {
+        (false, _) if polite => NICER.0,
+        (true, _) if polite => NICER.1,
+        (true, Scope::New) => NICER.1,
+        (_, Scope::New | Scope::All) => 0,
     }
 }
 

@@ -11,6 +11,7 @@ mod child;
 mod control;
 mod counts;
 mod failure;
+mod faults;
 mod figures;
 mod flight;
 mod harvest;
@@ -41,6 +42,7 @@ use std::time::Duration;
 use apart::Apart;
 use control::Shared;
 pub(crate) use failure::SnapshotFailure;
+use faults::QuietFaults;
 pub(crate) use figures::{Latest, SnapshotFigures};
 use flight::{Flight, FlightErrand, FlightPlan, Standing};
 use harvest::{Harvest, Portion};
@@ -95,6 +97,7 @@ struct State {
     figures: SnapshotFigures,
     /// What freeing an object takes, from earlier slices.
     cost_ns: f64,
+    quiet_faults: QuietFaults,
     apart: Apart,
     old_blocks: OldBlocks,
     /// It was called off while a slice was being freed.
@@ -129,6 +132,8 @@ pub(crate) enum SnapshotProgress {
     InFlight {
         /// By the monotonic clock.
         since_ns: u64,
+        /// Bytes of pages that the program has copied at most.
+        copied: u64,
     },
     /// There is something to be freed.
     Ready {
@@ -199,6 +204,7 @@ impl Default for SnapshotRunner {
             pending: 0,
             figures: SnapshotFigures::default(),
             cost_ns: FIRST_COST_NS,
+            quiet_faults: QuietFaults::new(),
             apart: Apart::default(),
             old_blocks: OldBlocks::default(),
             called_off: false,
@@ -286,6 +292,7 @@ impl SnapshotRunner {
             polite: sortie.polite,
             stack: self.stack,
             objects: estimate.max(0) as usize,
+            faults: state.quiet_faults.end(),
         };
         let flight = Flight::launch(&plan, errand, &mut state.apart, &state.old_blocks)?;
         if !flight.errand.collects() {
@@ -335,9 +342,14 @@ impl SnapshotRunner {
         }
         let retired = state.retired.take();
         if let Phase::Flying(flight) = &mut state.phase {
-            match flight.look(self.full.load(Ordering::Relaxed)) {
+            let standing = flight.look(self.full.load(Ordering::Relaxed));
+            let collects = flight.errand.collects();
+            if !matches!(standing, Standing::Flying) {
+                state.quiet_faults.begin();
+            }
+            match standing {
                 Standing::Flying => {}
-                Standing::Landed if !flight.errand.collects() => state.heap_landed(),
+                Standing::Landed if !collects => state.heap_landed(),
                 Standing::Landed => self.land(&mut state),
                 Standing::Failed(failure) => self.fail(&mut state, failure),
             }
@@ -345,7 +357,9 @@ impl SnapshotRunner {
         let progress = match &state.phase {
             Phase::Idle => SnapshotProgress::Idle,
             Phase::Reaping => SnapshotProgress::Busy,
-            Phase::Flying(flight) => SnapshotProgress::InFlight { since_ns: flight.began },
+            Phase::Flying(flight) => {
+                SnapshotProgress::InFlight { since_ns: flight.began, copied: flight.faults.copied() }
+            }
             Phase::Landed(harvest) => SnapshotProgress::Ready {
                 candidates: harvest.left(),
                 components: harvest.components(),

@@ -39,17 +39,22 @@ impl Pools {
     #[inline(always)]
     pub(super) fn note(&mut self, address: usize) {
         let pool = address & !(POOL - 1);
-        if pool != self.noted && !self.region.contains(&pool) {
+        if pool != self.noted {
             self.noted = pool;
-            if !self.is_in_region(pool) {
+            if !self.are_mapped_at(pool) {
                 self.add(pool);
             }
         }
     }
 
-    /// Whether a pool lies in address space of arenas in huge pages.
-    fn is_in_region(&mut self, pool: usize) -> bool {
-        let Some(region) = arenas::region_of(pool) else { return false };
+    /// Whether an address lies in address space of arenas in huge pages.
+    #[inline(always)]
+    pub(super) fn are_mapped_at(&mut self, address: usize) -> bool {
+        self.region.contains(&address) || self.is_in_region(address)
+    }
+
+    fn is_in_region(&mut self, address: usize) -> bool {
+        let Some(region) = arenas::region_of(address) else { return false };
         self.region = region;
         true
     }
@@ -103,7 +108,8 @@ impl Pools {
     #[inline(always)]
     pub(super) fn contain(&mut self, address: usize) -> bool {
         let pool = address & !(POOL - 1);
-        address.is_multiple_of(16) && (pool == self.found || self.region.contains(&pool) || self.find(pool))
+        address.is_multiple_of(16)
+            && (pool == self.found || self.region.contains(&pool) || self.find(pool) || self.is_in_region(pool))
     }
 
     fn find(&mut self, pool: usize) -> bool {
@@ -111,7 +117,7 @@ impl Pools {
         if is_there {
             self.found = pool;
         }
-        is_there || self.is_in_region(pool)
+        is_there
     }
 
     /// Arenas are not kept any more: nothing is known.

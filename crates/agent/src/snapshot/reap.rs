@@ -67,15 +67,15 @@ fn members(harvest: &Harvest, ranges: &[Range<usize>], all_are_kept: bool, pools
             if let Some(ahead) = candidates.get(index + AHEAD) {
                 prefetch(ahead.object());
             }
-            if !(all_are_kept && candidate.is_small()) {
+            let head = candidate.object() - GcHead::SIZE;
+            if !(all_are_kept && (candidate.is_small() || pools.are_mapped_at(head))) {
                 careful.push((members.len(), *candidate));
                 members.push(ABSENT);
                 continue;
             }
-            let head = candidate.object() - GcHead::SIZE;
             pools.note(head);
             // SAFETY: small objects lie in arenas, but for those that `arenas::may_be_elsewhere` has told apart, and all arenas
-            // of the time of the snapshot are still mapped.
+            // of the time of the snapshot are still mapped. So is the address space of arenas in huge pages.
             let header = unsafe { *(head as *const Header) };
             if let Some(member) = member(*candidate, header, layout) {
                 prefetch(member.next);

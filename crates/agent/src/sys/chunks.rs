@@ -416,6 +416,41 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_is_out_of_use_keeps_its_memory_for_a_while() {
+        static CHUNKS: Chunks = Chunks::new();
+        if !huge::are_possible() {
+            return;
+        }
+        let take = || CHUNKS.alloc().expect("there is address space");
+        let arenas: Vec<usize> = (0..8).map(|_| take()).collect();
+        // SAFETY: it is ours.
+        let write = |arena: usize| unsafe { *(arena as *mut usize) = 7 };
+        // SAFETY: as above.
+        let read = |arena: usize| unsafe { *(arena as *const usize) };
+        // SAFETY: it is not used afterwards.
+        let free = |arena: usize| assert!(unsafe { CHUNKS.free(arena, false) });
+        // The last page, before there is known to be room.
+        write(arenas[6]);
+        arenas[6..].iter().for_each(|arena| free(*arena));
+        assert_eq!((CHUNKS.pages_ready(), take(), read(arenas[6]), take()), (0, arenas[6], 0, arenas[7]));
+        CHUNKS.prepare(true);
+        CHUNKS.give_back(u32::MAX);
+        write(arenas[6]);
+        arenas[6..].iter().for_each(|arena| free(*arena));
+        assert_eq!((CHUNKS.pages_ready(), take(), read(arenas[6]), take()), (1, arenas[6], 7, arenas[7]));
+        arenas[4..].iter().for_each(|arena| free(*arena));
+        assert_eq!(CHUNKS.pages_ready(), 1, "one for eight that are in use");
+        // The first look begins to count.
+        CHUNKS.give_back_unneeded();
+        CHUNKS.give_back_unneeded();
+        assert_eq!(CHUNKS.pages_ready(), 1, "one is always kept");
+        CHUNKS.spare_nothing();
+        assert_eq!(CHUNKS.pages_ready(), 0);
+        arenas[..4].iter().for_each(|arena| free(*arena));
+        assert_eq!(CHUNKS.pages_ready(), 0);
+    }
+
+    #[test]
     fn regions_come_and_go_with_their_arenas() {
         static CHUNKS: Chunks = Chunks::new();
         if !huge::are_possible() {

@@ -101,6 +101,10 @@ const THROTTLE_LEAST: Duration = Duration::from_micros(200);
 /// on, and nearly all of the time from the second on.
 const COPIES_SHORT: (f64, f64) = (0.3, 0.15);
 
+/// Copies count as memory of the program. It is held up from the first share of resident memory that it has copied on, and nearly
+/// all of the time from the second on.
+const COPIES_MANY: (f64, f64) = (0.04, 0.15);
+
 /// With less than this share left, a walk of new objects is tried before one of everything.
 const TIGHT: f64 = 0.4;
 
@@ -456,10 +460,11 @@ impl Pacer {
         self.is_worth() && self.objects.now() + self.expected_growth(self.scope()) >= self.live + self.room() - early
     }
 
-    /// Whether so much becomes old while a snapshot is out that its walk should not give way to the program.
+    /// Whether a walk should not give way to the program: so much becomes old meanwhile, or walks lack a processor.
+    /// One that gives way then takes so long that the program copies most of its pages.
     #[must_use]
     pub fn is_in_a_hurry(&self) -> bool {
-        self.expected_growth(Scope::All) >= HURRY * self.room()
+        self.processor < CROWDED.0 || self.expected_growth(Scope::All) >= HURRY * self.room()
     }
 
     /// Memory was too short for a snapshot, which is called off. True if one of new objects should be tried instead.
@@ -470,6 +475,11 @@ impl Pacer {
             self.new_walks.in_vain();
         }
         !of_new && self.new_walks.may_stand_in()
+    }
+
+    /// The next walk shall be one of everything: only those count what there is.
+    pub fn walk_all_next(&mut self) {
+        self.new_walks.rest_once();
     }
 
     /// Whether walks of new objects may be worth it.

@@ -57,6 +57,13 @@ impl NewWalks {
         self.in_a_row = 0;
     }
 
+    /// The next walk shall be one of everything, if there is memory for it.
+    pub(super) fn rest_once(&mut self) {
+        if !self.tight {
+            self.in_a_row = IN_A_ROW;
+        }
+    }
+
     /// Takes note of whether there is memory for walks of everything.
     pub(super) fn note_memory(&mut self, tight: bool) {
         self.tight = tight;

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use super::{
-    BACKSTOP, COPIES_SHORT, CREDIT, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE, NEARLY, Out, Pacer,
-    SLICE, SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
+    BACKSTOP, COPIES_MANY, COPIES_SHORT, CREDIT, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE,
+    NEARLY, Out, Pacer, SLICE, SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
 };
+use crate::bytes::Bytes;
 use crate::observation::{Decision, Moment, Observation, Order, Scope, Snapshot};
 
 impl Pacer {
@@ -92,7 +93,8 @@ impl Pacer {
         }
         // One that is not known of, such as a heap dump, frees nothing: holding the program up would bring nothing.
         let growth = if self.out.is_some() { ((filled - NEARLY) / THROTTLE_SPAN).clamp(0.0, 1.0) } else { 0.0 };
-        let copies = self.shortage_for_copies(observation);
+        let (short, many) = self.reasons_to_copy_less(observation);
+        let copies = short.max(many);
         let pause = THROTTLE.mul_f64(growth.max(copies));
         let runs = observation.moment == Moment::CollectionEnd && !observation.paused;
         if pause < THROTTLE_LEAST || !runs || observation.now < self.throttle_at {
@@ -102,6 +104,7 @@ impl Pacer {
         let rests = match () {
             () if copies >= 1.0 => pause / 16,
             () if filled > NEARLY + THROTTLE_SPAN => pause / 3,
+            () if many > growth.max(short) => THROTTLE - pause,
             () => pause,
         };
         self.throttle_at = observation.now + pause + rests;
@@ -111,20 +114,27 @@ impl Pacer {
         if let Some(out) = &mut self.out {
             out.held_up += pause;
         }
-        Some(Order::at_once(Decision::Throttle { pause }, "memory is short for the pages that a snapshot copies"))
+        let reason = if many > short {
+            "many pages have been copied since the snapshot was taken"
+        } else {
+            "memory is short for the pages that a snapshot copies"
+        };
+        Some(Order::at_once(Decision::Throttle { pause }, reason))
     }
 
-    /// How much the program should be held up so that it copies fewer pages: 0 for not at all, 1 for nearly all of the time.
+    /// How much the program should be held up so that it copies fewer pages, because little memory is left for copies, and
+    /// because it has copied many: 0 for not at all, 1 for nearly all of the time.
     /// In all that is never longer than a plain collection would take, or the walk.
-    fn shortage_for_copies(&self, observation: &Observation) -> f64 {
-        let Some((out, left)) = self.out.zip(observation.left_for_copies) else { return 0.0 };
+    fn reasons_to_copy_less(&self, observation: &Observation) -> (f64, f64) {
+        let Some(out) = self.out else { return (0.0, 0.0) };
         let plain = Duration::from_secs_f64(self.objects.now() * self.plain_cost);
         if out.held_up >= plain.max(self.flight_time(out.scope)) {
-            return 0.0;
+            return (0.0, 0.0);
         }
-        let (from, whole) = COPIES_SHORT;
-        let left = left.as_f64() / observation.rss.as_f64().max(1.0);
-        ((from - left) / (from - whole)).clamp(0.0, 1.0)
+        let share = |bytes: Bytes| bytes.as_f64() / observation.rss.as_f64().max(1.0);
+        let between = |(from, whole): (f64, f64), share: f64| ((share - from) / (whole - from)).clamp(0.0, 1.0);
+        let short = observation.left_for_copies.map_or(0.0, |left| between(COPIES_SHORT, share(left)));
+        (short, between(COPIES_MANY, share(observation.copied)))
     }
 
     /// What was found is freed in proportion to what the program adds, so that nothing is left when the next launch is

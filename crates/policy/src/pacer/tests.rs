@@ -391,18 +391,24 @@ fn heavy_garbage_is_freed_at_once() {
 /// How long the program is held up in the first second of a flight while so much of 150 MB is left for copies, of a million
 /// objects that a plain collection takes 100 ms for, and a walk 220 ms.
 fn held_up_in_a_second(left: Option<u64>) -> Duration {
+    held_up(left, 0, Duration::from_secs(1))
+}
+
+/// The same for a time, with so much copied.
+fn held_up(left: Option<u64>, copied: u64, time: Duration) -> Duration {
     const RSS: Bytes = Bytes::new(150_000_000);
     let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
     pacer.begin(RSS, 1_000_000);
     pacer.launched(Duration::ZERO, Scope::All, 0);
     let (mut now, mut held_up) = (Duration::ZERO, Duration::ZERO);
-    while now < Duration::from_secs(1) {
+    while now < time {
         now += Duration::from_millis(1);
         let observation = Observation {
             now,
             moment: Moment::CollectionEnd,
             rss: RSS,
             left_for_copies: left.map(Bytes::new),
+            copied: Bytes::new(copied),
             snapshot: Snapshot::InFlight,
             ..Observation::default()
         };
@@ -429,6 +435,57 @@ fn a_program_is_held_up_while_memory_is_short_for_copies() {
 fn a_program_is_not_held_up_for_longer_than_a_walk_takes() {
     let most = held_up_in_a_second(Some(5_000_000));
     assert!((220..230).contains(&most.as_millis()), "{most:?}");
+}
+
+#[test]
+fn a_program_that_has_copied_much_is_held_up_the_more() {
+    let time = Duration::from_millis(100);
+    let share = |copied: u64| held_up(None, copied, time).as_secs_f64() / time.as_secs_f64();
+    assert_eq!(share(6_000_000), 0.0);
+    let (half, most) = (share(14_250_000), share(30_000_000));
+    assert!((0.35..0.6).contains(&half), "{half}");
+    assert!(most > 0.8, "{most}");
+    // It never takes longer than the walk.
+    let all = held_up(None, 30_000_000, Duration::from_secs(1));
+    assert!((220..230).contains(&all.as_millis()), "{all:?}");
+}
+
+#[test]
+fn walks_that_lack_a_processor_do_not_give_way() {
+    let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
+    pacer.begin(Bytes::mebibytes(100), 1_000_000);
+    let mut fly = |worked: u64| {
+        pacer.launched(Duration::ZERO, Scope::All, 0);
+        pacer.landed(&Flown {
+            at: Duration::from_secs(1),
+            scope: Scope::All,
+            objects: 1_000_000,
+            older: 1_000_000,
+            found: 100_000,
+            flight: Duration::from_millis(200),
+            worked: Duration::from_millis(worked),
+            ..Flown::default()
+        });
+        pacer.is_in_a_hurry()
+    };
+    assert!(!fly(200));
+    assert!(fly(60));
+    assert!(fly(200) && !fly(200), "it takes two walks to be believed");
+}
+
+#[test]
+fn a_walk_of_everything_comes_when_one_is_asked_for() {
+    let mut walks = super::new_walks::NewWalks::default();
+    walks.walked_all(1.0, false);
+    assert!(walks.may_pay());
+    walks.rest_once();
+    assert!(!walks.may_pay());
+    walks.walked_all(1.0, false);
+    assert!(walks.may_pay(), "the next ones are of new objects again");
+    // Where there is no memory for it, none comes.
+    walks.note_memory(true);
+    walks.rest_once();
+    assert!(walks.may_pay());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use neurogc_policy::{CollectionControl, Guarded, Limits, Name, Observation, Policy, Tuning};
 
 use super::*;
+use crate::act::census::OwnCensus;
 use crate::act::fake::{Fake, FakeCollector, FakeFlight, Rig, TestSurroundings};
 
 /// A policy that always says the same.
@@ -209,4 +210,28 @@ fn nothing_is_frozen_after_the_loans_were_repaid() {
     let rig = Rig::with_garbage(10);
     in_callback(&rig, Decision::Freeze, |_| ());
     assert_eq!(rig.vm(1).frozen(), 1_000 * 100);
+}
+
+#[test]
+fn where_walks_of_new_objects_are_frequent_the_next_walk_takes_a_due_census() {
+    let rig = Rig::new(100_000);
+    let census = |rig: &Rig| {
+        let census = OwnCensus::new(Some(Duration::from_secs(1)), rig.now());
+        rig.pass(Duration::from_secs(1));
+        census.ask_if_due(rig.now(), &SnapshotProgress::Idle, || u64::MAX);
+        census
+    };
+    direct(&rig, Decision::Wait);
+    let sortie = Sortie { scope: Scope::New, ..ASKED };
+    assert_eq!(rig.actor.launch(&rig.vm(1), &rig.hooks, sortie), Ok(()));
+    let due = census(&rig);
+    assert!(!due.step(&rig.actor, &rig.vm(1), &rig.hooks) && due.is_wanted(), "it is left to the next walk");
+    let asked = std::iter::from_fn(|| rig.actor.notes.pop()).filter(|note| matches!(note, Note::CensusWanted)).count();
+    assert!(!due.step(&rig.actor, &rig.vm(1), &rig.hooks));
+    assert_eq!((asked, rig.actor.notes.pop().is_none()), (1, true), "it is asked for once");
+    due.taken(rig.now());
+    assert!(!due.is_wanted());
+    // Without a policy that acts there is no next walk.
+    rig.actor.direct(None);
+    assert!(!rig.actor.walks_often(rig.now()));
 }

@@ -171,7 +171,7 @@ impl FakeSnapshots {
             Phase::Idle => SnapshotProgress::Idle,
             Phase::Reaping => SnapshotProgress::Busy,
             Phase::Flying { began, .. } | Phase::Dumping { began, .. } => {
-                SnapshotProgress::InFlight { since_ns: *began }
+                SnapshotProgress::InFlight { since_ns: *began, copied: 0 }
             }
             Phase::Landed { left, .. } => {
                 let left = *left as usize;

@@ -107,7 +107,7 @@ impl Chunks {
         self.fewest_ready.store(self.pages_ready(), Ordering::Relaxed);
     }
 
-    fn give_back(&self, pages: u32) {
+    pub(super) fn give_back(&self, pages: u32) {
         self.regions().iter().flat_map(Region::take_ready).take(pages as usize).for_each(drop);
     }
 
