@@ -88,7 +88,8 @@ def main(cause, count):
     such a stall has two causes, or none that could be seen, and says nothing about the label.
     """
     neurogc.install(policy="observe", adapters=False)
-    heap = [[number] for number in range(200_000)] if cause == "gc" else None
+    # On a fast machine a collection of a third of it is no stall.
+    heap = [[number] for number in range(600_000)] if cause == "gc" else None
     lengths = random.Random(7)
     injected = []
     me, conductor = os.getpid(), eventually(lambda: thread_named(os.getpid(), "neurogc"), what="the conductor")
