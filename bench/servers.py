@@ -1,12 +1,12 @@
 """Servers with and without the agent, in turns: what a light load costs, and what a service that never rests gets.
 
-    python bench/servers.py [--load light|saturated] [--seconds 8] [--pairs 3] [--only "gunicorn gthread"] [--save]
+    python bench/servers.py [--load light|saturated] [--seconds 2] [--pairs 30] [--only "gunicorn gthread"] [--save]
 
 Needs gunicorn, uvicorn and hypercorn in this interpreter, and the built package (make build).
 
-With `--load light` each server answers 100 requests a second, about a tenth of what it could do. The processor time is that of
-all processes of the server, from the kernel's account of each thread. Two equal runs differ by ten percent and more; what the
-agent's own threads use is exact, and what it adds to the program's threads is a few microseconds a request.
+With `--load light` each server answers 100 requests a second, about a tenth of what it could do. A server with the agent and
+one without it run at the same time and are asked in turns, for some seconds each. The processor time is that of all processes
+of the server in its own turns, from the kernel's account of each thread.
 
 With `--load saturated` each process of the server has a large heap, and eight clients ask again at once. Memory is the sum of
 the most that each process of the server had resident, without the clones that walk the heap.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import http.client
 import itertools
 import json
@@ -174,17 +175,28 @@ class Server:
         return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def light(words: str, policy: str | None, seconds: float) -> tuple[float, float]:
-    """Milliseconds of processor time for each request, and the part of them that the agent's threads have used."""
-    with Server(words, policy, 0) as server:
-        requests(server.port, RATE, 3.0)
+def light(words: str, policies: list, seconds: float, pairs: int) -> list:
+    """Pairs of turns: milliseconds of processor time for each request, and the part that the agent's threads have used."""
+
+    def turn(server: Server) -> tuple[float, float]:
         before = processor_seconds(server.process.pid)
         answered = requests(server.port, RATE, seconds)
         used = processor_seconds(server.process.pid)
         return tuple((after - first) / answered * 1000 for first, after in zip(before, used))
 
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(Server(words, policy, 0)) for policy in policies]
+        for server in running:
+            requests(server.port, RATE, 3.0)
+        return [[turn(server) for server in running] for _ in range(pairs)]
 
-def saturated(words: str, policy: str | None, seconds: float) -> tuple[float, float, float]:
+
+def saturated(words: str, policies: list, seconds: float, pairs: int) -> list:
+    """Pairs of what `saturate` gives, of servers that run one after the other."""
+    return [[saturate(words, policy, seconds) for policy in policies] for _ in range(pairs)]
+
+
+def saturate(words: str, policy: str | None, seconds: float) -> tuple[float, float, float]:
     """Requests a second, the 99.9th percentile of what they took in milliseconds, and the most memory in megabytes."""
     with Server(words, policy, SATURATED_RECORDS) as server:
         # Those that are there from the beginning to the end: not the clones that walk their heaps.
@@ -208,9 +220,10 @@ def saturated(words: str, policy: str | None, seconds: float) -> tuple[float, fl
 
 def show_light(name: str, pairs: list) -> list[str]:
     ratios = [ours / alone for (alone, _), (ours, _) in pairs]
-    own = statistics.median(own / (ours - own) for _, (ours, own) in pairs)
+    own = sum(own for _, (_, own) in pairs) / sum(ours - own for _, (ours, own) in pairs)
     alone, ours = (statistics.median(total for total, _ in side) for side in zip(*pairs))
-    ratio = f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f})"
+    low, ratio, high = statistics.quantiles(ratios)
+    ratio = f"{ratio:.3f} ({low:.3f}–{high:.3f})"
     print(f"{name:26} {alone:.3f} ms → {ours:.3f} ms   {ratio}   agent's threads {100 * own:.2f} %", flush=True)
     return [name, results.bold(f"{100 * own:.1f} %", own > 0.02), ratio]
 
@@ -225,8 +238,8 @@ def show_saturated(name: str, pairs: list) -> list[str]:
 RATE = 100.0
 SATURATED_RECORDS = 150_000
 LOADS = {
-    "light": (light, show_light, ["server", "agent's threads", "processor time for each request"]),
-    "saturated": (saturated, show_saturated, ["server", "peak RSS", "p99.9", "requests a second"]),
+    "light": (light, 2.0, 30, show_light, ["server", "agent's threads", "processor time for each request"]),
+    "saturated": (saturated, 8.0, 3, show_saturated, ["server", "peak RSS", "p99.9", "requests a second"]),
 }
 
 
@@ -234,21 +247,18 @@ def main() -> None:
     """Measures all servers in turns and prints a table of ratios, with the agent to without it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--load", choices=LOADS, default="light")
-    parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--seconds", type=float, help="of each turn; 2 of a light one, 8 of a saturated one")
+    parser.add_argument("--pairs", type=int, help="of turns; 30 light ones, 3 saturated ones")
     parser.add_argument("--policy", default="auto")
     parser.add_argument("--only", action="append", choices=SERVERS, help="a server; may be given several times")
     parser.add_argument("--save", action="store_true", help="also write the table of docs/benchmarks.md")
     words = parser.parse_args()
-    run, show, columns = LOADS[words.load]
-    rows = []
-    for name in words.only or SERVERS:
-        turns = range(words.pairs)
-        pairs = [[run(SERVERS[name], policy, words.seconds) for policy in (None, words.policy)] for _ in turns]
-        rows.append(show(name, pairs))
+    run, seconds, turns, show, columns = LOADS[words.load]
+    seconds, turns = words.seconds or seconds, words.pairs or turns
+    rows = [show(name, run(SERVERS[name], [None, words.policy], seconds, turns)) for name in words.only or SERVERS]
     if words.save:
-        measured = results.today(f"medians of {words.pairs} pairs")
-        command = f"python bench/servers.py --load {words.load} --seconds {words.seconds:g} --pairs {words.pairs}"
+        measured = results.today(f"medians of {turns} pairs of turns of {seconds:g} s")
+        command = f"python bench/servers.py --load {words.load} --seconds {seconds:g} --pairs {turns}"
         results.save(f"servers-{words.load}", command, columns, rows, keys=1, measured=measured)
 
 

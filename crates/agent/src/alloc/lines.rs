@@ -7,7 +7,7 @@ use neurogc_diagnose::leaks::SiteFacts;
 use neurogc_wire::sites::AllocationDomain;
 
 use super::live::SiteKey;
-use super::report::sites_of;
+use super::report::live_sites_of;
 use super::sampler::{is_active, sampler};
 use super::stacks::{ROOT, StackTree};
 
@@ -51,8 +51,8 @@ impl OwnLines {
         }
         let stacks = &sampler.tables.stacks;
         let mut lines: HashMap<u64, LiveLine> = HashMap::new();
-        for (site, counts) in sites_of(sampler.tables) {
-            if site.node() == ROOT || counts.live_bytes == 0 {
+        for (site, counts) in live_sites_of(sampler.tables) {
+            if site.node() == ROOT {
                 continue;
             }
             let (own, key) = self.own_line(stacks, site);

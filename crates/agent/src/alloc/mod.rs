@@ -31,7 +31,7 @@ use std::ffi::c_void;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Release;
 
 use neurogc_settings::{AllocationSetting, Settings};
 use neurogc_wire::sites::AllocationMode;
@@ -95,11 +95,6 @@ pub(crate) fn stop() {
 /// The live bytes that samples stand for, and the most since the last time that this was asked.
 pub(crate) fn weights() -> Option<(i64, i64)> {
     sampler().map(|sampler| sampler.tables.live.weights())
-}
-
-/// Bytes that the program has allocated since sampling began, where they are sampled now.
-pub(crate) fn allocated() -> Option<u64> {
-    sampler().filter(|_| sampler::is_active()).map(|sampler| sampler.tables.made.load(Relaxed))
 }
 
 /// Bytes that are allocated now, where allocations are sampled.

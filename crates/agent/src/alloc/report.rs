@@ -29,11 +29,17 @@ const GROWTH_NS: u64 = 600_000_000_000;
 
 /// All sites.
 pub(super) fn sites_of(tables: &Tables) -> HashMap<SiteKey, SiteCounts> {
-    let mut sites: HashMap<SiteKey, SiteCounts> = HashMap::new();
+    let mut sites = live_sites_of(tables);
     for (site, bytes, blocks) in tables.stacks.made() {
         let counts = sites.entry(site).or_default();
         (counts.made_bytes, counts.made_blocks) = (bytes, blocks);
     }
+    sites
+}
+
+/// The sites that hold memory, without what they have ever made: that table is large.
+pub(super) fn live_sites_of(tables: &Tables) -> HashMap<SiteKey, SiteCounts> {
+    let mut sites: HashMap<SiteKey, SiteCounts> = HashMap::new();
     for sample in tables.live.iter().chain(tables.mappings.iter()) {
         let counts = sites.entry(sample.site).or_default();
         counts.live_bytes += sample.weight;

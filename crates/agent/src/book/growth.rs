@@ -16,6 +16,7 @@ use crate::alloc::{LiveLine, OwnLines};
 use crate::lifecycle::agent::{Agent, lock};
 use crate::sense::children::count_children;
 use crate::sense::process::resident;
+use crate::sense::rest::Rest;
 use crate::snapshot::{CensusFound, CountedContainer};
 use crate::sys::native::{monotonic_ns, thread_cpu_ns};
 
@@ -26,13 +27,10 @@ const EARLY_NS: u64 = 5 * SECOND;
 const EARLY_FOR_NS: u64 = 600 * SECOND;
 const LATER_NS: u64 = 10 * SECOND;
 
-/// A look, and a verdict that was not asked for, come again after this many times what the last one took.
-const LOOK_RARITY: u64 = 2000;
-const VERDICT_RARITY: u64 = 2000;
+/// A verdict that was not asked for comes again no sooner than this.
 const VERDICT_NS: u64 = 10 * SECOND;
 
-/// Children are counted, and their memory is read, again after so many times what that took, the latter no sooner than this.
-const CHILDREN_RARITY: u64 = 2000;
+/// The memory of children is read again no sooner than this.
 const CHILDREN_NS: u64 = 15 * SECOND;
 
 /// Lines whose first value is remembered, and the least growth that makes a line worth following.
@@ -72,7 +70,7 @@ const PAUSE_RARITY: u64 = 5000;
 #[derive(Debug, Default)]
 pub(crate) struct GrowthBook {
     kept: Option<Box<Kept>>,
-    due: u64,
+    rest: Rest,
 }
 
 #[derive(Debug, Default)]
@@ -88,16 +86,15 @@ struct Kept {
     census_pause_ns: u64,
     looks: u64,
     /// When children are counted again, and when their memory is read again.
-    children_due: u64,
-    children_bytes_due: u64,
+    children_rest: Rest,
+    children_bytes_rest: Rest,
     /// Collections and full ones so far, and when these numbers changed.
     collections: Changed,
     fulls: Changed,
     /// Censuses so far.
     censuses: u32,
     report: MemoryVerdict,
-    /// When the report was made, and how long that took.
-    made: Option<(u64, u64)>,
+    verdict_rest: Rest,
 }
 
 /// A number, and when it was last another one.
@@ -116,24 +113,24 @@ impl Changed {
 }
 
 impl GrowthBook {
-    /// When the next look is due.
-    pub(crate) fn due(&self) -> u64 {
-        self.due
+    /// When to see whether the next look is due.
+    pub(crate) fn due(&self, now: u64) -> u64 {
+        self.rest.due(now)
     }
 
     /// Looks, if it is time.
     pub(crate) fn attend(&mut self, agent: &Agent, now: u64) {
         let age = now.saturating_sub(agent.installed);
-        if self.due == 0 {
-            self.due = agent.installed + EARLY_NS;
+        if self.kept.is_none() {
+            self.rest = Rest::until(agent.installed + EARLY_NS);
         }
-        if now < self.due {
+        if !self.rest.is_over(now) {
             return;
         }
         let began = thread_cpu_ns();
         let kept = self.kept.get_or_insert_default();
         kept.look(agent, age as f64 / 1e9);
-        if kept.made.is_none_or(|(at, took)| now.saturating_sub(at) >= (took * VERDICT_RARITY).max(VERDICT_NS)) {
+        if kept.verdict_rest.is_over(now) {
             kept.judge();
         }
         let took = thread_cpu_ns().saturating_sub(began);
@@ -141,8 +138,7 @@ impl GrowthBook {
         kept.look_at_children(agent, now, age as f64 / 1e9);
         let every = if age < EARLY_FOR_NS { EARLY_NS } else { LATER_NS };
         // Looks keep to multiples of the distance, so that each bucket of the series gets its value.
-        self.due = agent.installed + (age / every + 1) * every;
-        self.due = self.due.max(now + took * LOOK_RARITY);
+        self.rest = Rest::after(took, now, agent.installed + (age / every + 1) * every);
     }
 
     /// Takes in a census.
@@ -186,15 +182,15 @@ impl Kept {
     }
 
     fn look_at_children(&mut self, agent: &Agent, now: u64, at_s: f64) {
-        if now < self.children_due {
+        if !self.children_rest.is_over(now) {
             return;
         }
         let began = thread_cpu_ns();
         let count = count_children(std::process::id());
         let counted = thread_cpu_ns();
-        self.children_due = now + counted.saturating_sub(began) * CHILDREN_RARITY;
+        self.children_rest = Rest::after(counted.saturating_sub(began), now, now);
         self.evidence.push(ProcessFigure::Children, at_s, count as f64);
-        if count == 0 || now < self.children_bytes_due {
+        if count == 0 || !self.children_bytes_rest.is_over(now) {
             return;
         }
         let children = agent.children();
@@ -202,7 +198,7 @@ impl Kept {
         self.evidence.push(ProcessFigure::ChildrenBytes, at_s, bytes as f64);
         self.note_workers(agent, at_s, &children);
         let took = thread_cpu_ns().saturating_sub(counted);
-        self.children_bytes_due = now + (took * CHILDREN_RARITY).max(CHILDREN_NS);
+        self.children_bytes_rest = Rest::after(took, now, now + CHILDREN_NS);
     }
 
     fn look_at_process(&mut self, agent: &Agent, at_s: f64) {
@@ -360,7 +356,7 @@ impl Kept {
     fn judge(&mut self) {
         let (now, began) = (monotonic_ns(), thread_cpu_ns());
         self.report = diagnose_memory(&self.evidence);
-        self.made = Some((now, thread_cpu_ns().saturating_sub(began)));
+        self.verdict_rest = Rest::after(thread_cpu_ns().saturating_sub(began), now, now + VERDICT_NS);
     }
 }
 

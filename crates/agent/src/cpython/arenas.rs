@@ -312,6 +312,9 @@ impl Upkeep {
         if let Some(pause) = self.gatherer.round(&limits) {
             return pause;
         }
+        if !CHUNKS.are_there() {
+            return Self::QUIET;
+        }
         let began = Instant::now();
         let is_due = |last: Option<Instant>, every: Duration| last.is_none_or(|last| began - last >= every);
         let huge = HUGE.load(Ordering::Relaxed);

@@ -46,12 +46,13 @@ impl Collector {
     /// Net allocations since the last young collection, young collections since the last middle one, middle ones
     /// since the last full one.
     pub(crate) fn counts(self) -> [u32; 3] {
-        [0, 1, 2].map(|generation| {
-            let offset = self.layout.gc_generations
-                + generation * self.layout.gc_generation_size
-                + self.layout.gc_generation_count;
-            self.int(offset).max(0) as u32
-        })
+        let first = self.address + self.layout.gc_generations + self.layout.gc_generation_count;
+        let places =
+            [0, 1, 2].map(|generation| (first + generation * self.layout.gc_generation_size, size_of::<i32>()));
+        let mut counts = [0; 3 * size_of::<i32>()];
+        memory::gather(&places, &mut counts);
+        let (counts, _) = counts.as_chunks();
+        [0, 1, 2].map(|generation: usize| i32::from_ne_bytes(counts[generation]).max(0) as u32)
     }
 
     /// Net allocations since the last young collection, for a caller that holds the GIL: no system call.

@@ -14,8 +14,10 @@ use crate::python::moments::call_main_thread;
 use crate::sense::process::{headroom, resident};
 use crate::snapshot::SnapshotProgress;
 
-/// How often resident memory is read while the program runs, and how often the flight that is out is looked at.
+/// How often resident memory is read while the program runs, where it runs little, and how often the flight that is out is
+/// looked at.
 const MEMORY_NS: u64 = 5_000_000;
+const LIGHT_MEMORY_NS: u64 = 500_000_000;
 const FLIGHT_NS: u64 = 5_000_000;
 
 /// How long something that is due waits for a moment before the main thread is asked to come by, and how often it is
@@ -30,7 +32,7 @@ const IDLE_NS: u64 = 1_000_000;
 /// A flight is called off when less than this share of resident memory is left for copies.
 const COPIES_LEAST: f64 = 0.05;
 
-/// So many bytes that a waiting program has allocated are worth a look at its memory.
+/// So many bytes more that are allocated are worth a look at memory, even if the program waits.
 const MUCH: u64 = 8 << 20;
 
 /// A collection that has run for this long waits in a finalizer.
@@ -45,8 +47,8 @@ pub(crate) struct Attendant<'a> {
     wants_looks: bool,
     memory_due: u64,
     growth: SuddenGrowth,
-    /// Bytes that had been allocated at the last look.
-    allocated: u64,
+    /// Bytes that were allocated at the last look.
+    live: u64,
     called_at: u64,
     /// Since when a census has been wanted.
     census_wanted: Option<u64>,
@@ -82,7 +84,7 @@ impl<'a> Attendant<'a> {
             wants_looks: false,
             memory_due: 0,
             growth: SuddenGrowth::default(),
-            allocated: 0,
+            live: 0,
             called_at: 0,
             census_wanted: None,
             said_stuck: false,
@@ -95,14 +97,15 @@ impl<'a> Attendant<'a> {
         self.wants_looks
     }
 
-    /// One round. `idle_ns` is how long the GIL has been free, `None` while it is held. Gives how soon the next round
-    /// should come, where it matters.
-    pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {
+    /// One round. `idle_ns` is how long the GIL has been free, `None` while it is held; a `light` program uses its processors
+    /// little. Gives how soon the next round should come, where it matters.
+    pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>, light: bool) -> Option<u64> {
         self.follow_policy();
         self.empty_queues(now);
         let in_flight = self.look_at_flight();
-        if idle_ns.is_none() || self.has_allocated() {
-            self.look_at_memory(now);
+        if idle_ns.is_none() && now >= self.memory_due || self.has_grown() {
+            self.memory_due = now + if light { LIGHT_MEMORY_NS } else { MEMORY_NS };
+            self.look_at_memory();
         }
         self.look_for_stuck_collection(now);
         if self.wants_looks {
@@ -172,18 +175,15 @@ impl<'a> Attendant<'a> {
         }
     }
 
-    /// Whether much has been allocated since the last look at memory: a program that mostly waits is looked at, too, then.
-    fn has_allocated(&self) -> bool {
-        alloc::allocated().is_some_and(|allocated| allocated.saturating_sub(self.allocated) >= MUCH)
+    /// Whether much more is allocated than at the last look at memory.
+    fn has_grown(&self) -> bool {
+        alloc::live().is_some_and(|live| live.saturating_sub(self.live) >= MUCH)
     }
 
     /// A program whose objects become heavy all of a sudden collects at its next allocation, before memory has grown by
     /// much.
-    fn look_at_memory(&mut self, now: u64) {
-        if now < self.memory_due {
-            return;
-        }
-        self.memory_due = now + MEMORY_NS;
+    fn look_at_memory(&mut self) {
+        self.live = alloc::live().unwrap_or(0);
         let Some(own) = self.agent.actor.loans.own_young() else { return };
         let (Some(collector), Some(resident)) = (self.agent.interpreter.collector, resident()) else { return };
         // Ranks that share steps are compared with what earlier steps took, and by resident memory only.
@@ -201,7 +201,6 @@ impl<'a> Attendant<'a> {
             own,
             threshold: collector.young_threshold(),
         };
-        self.allocated = alloc::allocated().unwrap_or(0);
         if let Some(threshold) = self.growth.threshold(&look)
             && collector.change_young_threshold(look.threshold, threshold)
             && self.agent.actor.loans.own_young().is_none()
@@ -261,7 +260,8 @@ impl<'a> Attendant<'a> {
         let patience = match () {
             () if job => JOB_PATIENCE_NS,
             () if ready || actor.is_deferred() || actor.has_posted() => PATIENCE_NS,
-            () => LONG_PATIENCE_NS,
+            // A main thread that has not come by for long is asked less and less often.
+            () => LONG_PATIENCE_NS.max(census.map_or(0, |since| now.saturating_sub(since) / 4)),
         };
         // A census needs more than the end of a collection, of which there may be many.
         let moment = if job || actor.waits() { actor.last_moment() } else { census.unwrap_or(0) };

@@ -12,6 +12,7 @@ pub(crate) mod gpu;
 pub(crate) mod hooks;
 pub(crate) mod process;
 pub(crate) mod requests;
+pub(crate) mod rest;
 pub(crate) mod routes;
 pub(crate) mod sampler;
 pub(crate) mod schedule;

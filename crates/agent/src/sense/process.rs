@@ -8,11 +8,11 @@ use std::path::Path;
 use neurogc_wire::status::{Cpu, Io, Memory, Net};
 
 use super::cgroup;
+use super::rest::Rest;
 use super::workers::Rollup;
 use crate::sys::native::{monotonic_ns, process_cpu_ns};
 
-/// How much of a core `smaps_rollup` may cost: it is read again after this many times what the last read took.
-const ROLLUP_RARITY: u64 = 1000;
+/// How soon `smaps_rollup` is read again, and how soon after the start.
 const ROLLUP_SOONEST_NS: u64 = 10_000_000_000;
 const ROLLUP_FIRST_NS: u64 = 1_000_000_000;
 
@@ -42,7 +42,7 @@ pub(crate) struct ProcessReader {
     cpu_before: (u64, u64),
     net_before: Option<Net>,
     limit_due: u64,
-    rollup_due: u64,
+    rollup_rest: Rest,
     rollup_took: u64,
 }
 
@@ -55,20 +55,28 @@ impl ProcessReader {
             net_before: None,
             limit_due: 0,
             // Most processes that start do not live to see it.
-            rollup_due: monotonic_ns() + ROLLUP_FIRST_NS,
+            rollup_rest: Rest::until(monotonic_ns() + ROLLUP_FIRST_NS),
             rollup_took: 0,
         }
     }
 
     /// Reads everything that is cheap, and the rest when it is due. When a client has `asked`, it reads the rest too,
-    /// unless that is expensive.
-    pub(crate) fn look(&mut self, asked: bool) -> ProcessFigures {
+    /// unless that is expensive. What has been sent and received is read where the figures are `heard`.
+    pub(crate) fn look(&mut self, heard: bool, asked: bool) -> ProcessFigures {
         let now = monotonic_ns();
         if asked && self.rollup_took < ROLLUP_CHEAP_NS {
-            self.rollup_due = now;
+            self.rollup_rest = Rest::until(now);
         }
-        self.look_at_memory(now);
+        self.look_at_status(now);
         self.look_at_cpu(now);
+        if heard || asked || self.net_before.is_none() {
+            self.look_at_transfers();
+        }
+        self.seen.fds = count_fds();
+        self.seen
+    }
+
+    fn look_at_transfers(&mut self) {
         if let Some(io) = fs::read_to_string("/proc/self/io").ok().and_then(|text| parse_io(&text)) {
             self.seen.io = io;
         }
@@ -79,37 +87,33 @@ impl ProcessReader {
                 recv_bytes: net.recv_bytes.saturating_sub(before.recv_bytes),
             };
         }
-        self.seen.fds = count_fds();
-        self.seen
     }
 
-    fn look_at_memory(&mut self, now: u64) {
+    fn look_at_status(&mut self, now: u64) {
         let memory = &mut self.seen.memory;
         if let Ok(status) = fs::read_to_string("/proc/self/status") {
             memory.rss = kilobytes(&status, "VmRSS:").unwrap_or(0);
             memory.vms = kilobytes(&status, "VmSize:").unwrap_or(0);
             memory.peak_rss = kilobytes(&status, "VmHWM:").unwrap_or(0).max(memory.rss);
             memory.swap = kilobytes(&status, "VmSwap:").unwrap_or(0);
+            self.seen.threads = number(&status, "Threads:").unwrap_or(0);
         }
         if now >= self.limit_due {
             memory.limit = cgroup::memory_limit(Path::new("/"));
             self.limit_due = now + ROLLUP_SOONEST_NS;
         }
-        if now >= self.rollup_due {
+        if self.rollup_rest.is_over(now) {
             let text = read_slowly("/proc/self/smaps_rollup");
             let rollup = text.as_deref().and_then(Rollup::parse);
             memory.pss = rollup.map(|rollup| rollup.pss);
             memory.uss = rollup.map(|rollup| rollup.private);
             memory.huge_pages = text.as_deref().and_then(|text| kilobytes(text, "AnonHugePages:"));
             self.rollup_took = monotonic_ns() - now;
-            self.rollup_due = now + (self.rollup_took * ROLLUP_RARITY).max(ROLLUP_SOONEST_NS);
+            self.rollup_rest = Rest::after(self.rollup_took, now, now + ROLLUP_SOONEST_NS);
         }
     }
 
     fn look_at_cpu(&mut self, now: u64) {
-        if let Some(threads) = fs::read_to_string("/proc/self/stat").ok().and_then(|text| parse_threads(&text)) {
-            self.seen.threads = threads;
-        }
         let cpu = process_cpu_ns();
         self.seen.cpu_us = cpu / 1000;
         let (then, cpu_then) = self.cpu_before;
@@ -134,12 +138,6 @@ fn count_fds() -> u64 {
         Ok(count) if count > 0 => count,
         _ => fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
     }
-}
-
-fn parse_threads(text: &str) -> Option<u64> {
-    // The command may hold spaces and parentheses, so the rest begins after the last one.
-    let (_, rest) = text.rsplit_once(") ")?;
-    rest.split_ascii_whitespace().nth(17)?.parse().ok()
 }
 
 /// Resident memory in bytes, by the cheapest way: a file that is not kept open, because the descriptor table may be the
@@ -174,8 +172,7 @@ pub(crate) fn headroom() -> Option<u64> {
 }
 
 fn parse_io(text: &str) -> Option<Io> {
-    let number = |name| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
-    Some(Io { read_bytes: number("read_bytes:")?, write_bytes: number("write_bytes:")? })
+    Some(Io { read_bytes: number(text, "read_bytes:")?, write_bytes: number(text, "write_bytes:")? })
 }
 
 /// All interfaces of the network namespace together.
@@ -195,9 +192,17 @@ pub(crate) fn own_rollup() -> Option<Rollup> {
     Rollup::parse(&read_slowly("/proc/self/smaps_rollup")?)
 }
 
+fn number(text: &str, name: &str) -> Option<u64> {
+    value(text, name)?.parse().ok()
+}
+
 pub(super) fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    Some(value(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// What stands behind a name at the beginning of a line.
+fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim())
 }
 
 #[cfg(test)]
@@ -206,8 +211,7 @@ mod tests {
 
     #[test]
     fn the_kernels_texts_are_read() {
-        let stat = "12 (a) b) S 1 12 12 0 -1 4194560 1 2 3 4 50 7 0 0 20 0 9 0 100 200 300";
-        assert_eq!(parse_threads(stat), Some(9));
+        assert_eq!(number("VmSwap: 0 kB\nThreads:\t9\n", "Threads:"), Some(9));
         let io = "rchar: 5\nwchar: 6\nread_bytes: 70\nwrite_bytes: 80\ncancelled_write_bytes: 1\n";
         assert_eq!(parse_io(io), Some(Io { read_bytes: 70, write_bytes: 80 }));
         assert_eq!(kilobytes("Rss: 3 kB\nPss:      12 kB\n", "Pss:"), Some(12 * 1024));
@@ -217,7 +221,7 @@ mod tests {
 
     #[test]
     fn this_process_is_seen() {
-        let seen = ProcessReader::new().look(false);
+        let seen = ProcessReader::new().look(false, false);
         assert!(seen.memory.rss > 0 && seen.memory.peak_rss >= seen.memory.rss && seen.memory.vms > seen.memory.rss);
         assert!(resident().is_some_and(|rss| rss > 0 && rss < 100 * seen.memory.rss));
         assert!(seen.threads >= 1 && seen.fds >= 3);
@@ -226,7 +230,7 @@ mod tests {
     #[test]
     fn questions_in_quick_succession_give_no_absurd_processor_share() {
         let mut process = ProcessReader::new();
-        let most = (0..100).map(|_| process.look(true).cpu.percent).fold(0.0, f64::max);
+        let most = (0..100).map(|_| process.look(true, true).cpu.percent).fold(0.0, f64::max);
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         assert!(most <= 101.0 * cores, "{most} %");
     }

@@ -47,7 +47,7 @@ const LATELY_NS: f64 = 100e6;
 /// A program whose GIL is held for more than this share of the time is crowded: who comes has to wait.
 const CROWDED: f64 = 0.75;
 const LIGHT_WORK: Duration = Duration::from_millis(8);
-const LIGHT_STEP_NS: u64 = 500_000_000;
+const LIGHT_STEP_NS: u64 = 1_000_000_000;
 
 /// How often the collector's counters go into the trace.
 const COUNTS_NS: u64 = 100_000_000;
@@ -115,11 +115,14 @@ impl Sampler<'_> {
         let step = match self.agent.interpreter.gil {
             Some(gil) => self.look(gil, now),
             None => {
-                self.attendant.round(now, None);
+                self.attendant.round(now, None, false);
                 LONGEST_STEP_NS
             }
         };
-        Duration::from_nanos(if self.keep_books(now) { step.min(SETTLE_NS) } else { step })
+        let is_open = self.keep_books(now);
+        let is_traced = !self.idle && self.agent.ledger().trace.is_some();
+        let books = [(is_open, SETTLE_NS), (is_traced, BLOCK_NS)].into_iter().filter(|(is_due, _)| *is_due);
+        Duration::from_nanos(books.fold(step, |step, (_, soon)| step.min(soon)))
     }
 
     fn empty_queue(&mut self) {
@@ -195,7 +198,7 @@ impl Sampler<'_> {
         let idle = ledger.gaps.idle_for();
         self.idle = !look.held;
         drop(ledger);
-        let wanted = self.attendant.round(now, (!look.held).then_some(idle));
+        let wanted = self.attendant.round(now, (!look.held).then_some(idle), was_light);
         let is_told = self.work.is_some() && !self.attendant.wants_looks();
         self.load.is_light = is_told && !look.held && self.load.share < LIGHT;
         hooks.is_crowded(!self.load.is_light && self.load.held > CROWDED);
@@ -216,7 +219,7 @@ impl Sampler<'_> {
             let mut ledger = self.agent.ledger();
             ledger.sampler_cpu_ns = self.cpu_before + thread_cpu_ns();
             ledger.dropped(now, self.agent.hooks.dropped());
-            if let Some(collector) = self.agent.interpreter.collector {
+            if let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some()) {
                 let counts = collector.counts();
                 if counts != self.counts {
                     self.counts = counts;
@@ -372,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_light_program_is_looked_at_when_it_works() {
-        check(Pace { light: true, idle: MS, ..Pace::default() }, 500.0);
+        check(Pace { light: true, idle: MS, ..Pace::default() }, 1000.0);
         check(Pace { light: true, stretch: 2 * MS, ..Pace::default() }, 1.0);
         let mut load = Load::default();
         for at in 0..1_000 {

@@ -35,8 +35,10 @@ pub(crate) struct Chunks {
     regions: [Region; REGIONS],
     /// Regions from here on were never used.
     end: AtomicUsize,
-    /// Pages that were begun since the uplink last looked.
+    /// Pages that were begun since the uplink last looked and that it may have to prepare others for.
     begun: AtomicUsize,
+    /// The most pages in use that the uplink has seen lately.
+    known_in_use: AtomicU32,
     /// Whether pages may keep their memory when they go out of use, and the fewest that had some since the last look.
     may_spare: AtomicBool,
     fewest_ready: AtomicU32,
@@ -219,6 +221,7 @@ impl Chunks {
             regions: [const { Region::vacant() }; REGIONS],
             end: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
+            known_in_use: AtomicU32::new(0),
             may_spare: AtomicBool::new(false),
             fewest_ready: AtomicU32::new(0),
             mended: AtomicUsize::new(usize::MAX),
@@ -245,17 +248,27 @@ impl Chunks {
             }
         }
         for region in self.regions() {
-            if let Some(arena) = region.used.take_first(region.ready.load(Ordering::Relaxed)) {
+            let ready = region.ready.load(Ordering::Relaxed);
+            if let Some(arena) = region.used.take_first(ready) {
                 region.begin(arena);
                 self.fewest_ready.fetch_min(self.pages_ready(), Ordering::Relaxed);
-                if self.begun.fetch_add(1, Ordering::Relaxed) == 0 {
-                    // The first since the uplink looked: it prepares memory for the next ones before they are begun.
-                    UPLINK.wake();
-                }
+                self.note_begun(ready & both(arena) != 0);
                 return region.address(arena);
             }
         }
         None
+    }
+
+    /// A page was begun, which `had_memory` or not. The first since the uplink looked wakes it: it prepares memory for the next
+    /// ones before they are begun. A program that gives a page back and takes it again finds its memory there, and needs no
+    /// others.
+    fn note_begun(&self, had_memory: bool) {
+        if had_memory && self.pages_in_use() <= self.known_in_use.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.begun.fetch_add(1, Ordering::Relaxed) == 0 {
+            UPLINK.wake();
+        }
     }
 
     /// Maps a region.
@@ -448,6 +461,31 @@ mod tests {
         assert_eq!(CHUNKS.pages_ready(), 0);
         arenas[..4].iter().for_each(|arena| free(*arena));
         assert_eq!(CHUNKS.pages_ready(), 0);
+    }
+
+    #[test]
+    fn a_page_that_goes_and_comes_again_needs_no_preparation() {
+        static CHUNKS: Chunks = Chunks::new();
+        if !huge::are_possible() {
+            return;
+        }
+        let take = || CHUNKS.alloc().expect("there is address space");
+        // SAFETY: it is not used afterwards.
+        let free = |arena: usize| assert!(unsafe { CHUNKS.free(arena, true) });
+        let kept: Vec<usize> = (0..4).map(|_| take()).collect();
+        let passing = take();
+        assert!(CHUNKS.have_begun() && CHUNKS.are_there());
+        CHUNKS.prepare(true);
+        assert!(!CHUNKS.have_begun());
+        free(passing);
+        for _ in 0..3 {
+            free(take());
+            assert!(!CHUNKS.have_begun(), "its memory was kept");
+        }
+        let more = [take(), take(), take()];
+        assert!(CHUNKS.have_begun(), "there are more pages than before");
+        CHUNKS.spare_nothing();
+        kept.iter().chain(&more).for_each(|arena| free(*arena));
     }
 
     #[test]

@@ -45,9 +45,9 @@ impl Work {
         self.timer.set(Expiration::OneShot(TimeSpec::from_duration(used)), TimerSetTimeFlags::empty()).is_ok()
     }
 
-    /// Takes the signal, if it was sent.
+    /// Takes the signal, if it was sent. There is never more than one of a timer.
     pub(crate) fn forget(&self) {
-        while let Ok(Some(_)) = self.signals.read_signal() {}
+        let _ = self.signals.read_signal();
     }
 
     /// Ready to be read when the signal was sent.

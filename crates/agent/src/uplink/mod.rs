@@ -229,7 +229,7 @@ impl<'a> Uplink<'a> {
 
     /// Looks at the process. When a client has `asked`, figures are read anew unless that is expensive.
     fn look(&mut self, now: u64, asked: bool) {
-        let seen = lock(&self.agent.process).look(asked);
+        let seen = lock(&self.agent.process).look(self.is_heard(), asked);
         let least = match seen.memory.limit {
             _ if self.is_heard() => 0,
             Some(_) => LIMITED_LOOK_NS,
@@ -291,7 +291,7 @@ impl<'a> Uplink<'a> {
             census_due,
             self.gpu_due,
         ];
-        let due = due.into_iter().flatten().fold(self.look_due.min(lock(&self.agent.growth).due()), u64::min);
+        let due = due.into_iter().flatten().fold(self.look_due.min(lock(&self.agent.growth).due(now)), u64::min);
         Duration::from_nanos(due.saturating_sub(now))
     }
 

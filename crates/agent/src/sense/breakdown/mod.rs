@@ -11,6 +11,7 @@ use neurogc_wire::breakdown::{Breakdown, LargeMapping, MallocArena, MallocKind, 
 
 use self::memory::PlainMemory;
 use super::process::resident;
+use super::rest::Rest;
 use crate::alloc;
 use crate::cpython::arenas;
 use crate::sys::libraries::Libraries;
@@ -20,13 +21,13 @@ use crate::sys::native::{monotonic_ns, thread_cpu_ns};
 use crate::sys::residency::{Residency, ResidencyReader};
 use crate::sys::{heap, threads};
 
-/// A reading is repeated after so many times the processor time that it took, so it costs at most a fifth of a percent of a core, and no sooner
-/// than after this long.
-const RARITY: u64 = 500;
+/// A reading is repeated no sooner than after this long, and than after so many times the processor time that it took, so it costs at most a
+/// fifth of a percent of a core.
 const SOONEST_NS: u64 = 30_000_000_000;
+const RARITY: u64 = 500;
 
 /// The first one is so long after the start: most processes that start do not live to see it.
-const FIRST_NS: u64 = 5_000_000_000;
+const FIRST_NS: u64 = 15_000_000_000;
 
 /// A client that asks for a status report gets a new reading where the last one took less than this.
 const CHEAP_NS: u64 = 20_000_000;
@@ -52,7 +53,7 @@ const LARGE: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct BreakdownReader {
     installed: u64,
-    due: u64,
+    rest: Rest,
     read_at: u64,
     took: u64,
     /// Readings in a row, of those that were due, that showed much free memory.
@@ -65,20 +66,20 @@ pub(crate) struct BreakdownReader {
 impl BreakdownReader {
     /// Has read nothing yet.
     pub(crate) fn new(installed: u64) -> Self {
-        let due = installed + FIRST_NS;
-        Self { installed, due, read_at: 0, took: 0, free_in_a_row: 0, latest: None, wanted: false }
+        let rest = Rest::until(installed + FIRST_NS);
+        Self { installed, rest, read_at: 0, took: 0, free_in_a_row: 0, latest: None, wanted: false }
     }
 
     /// Whether a reading is due.
     pub(crate) fn is_due(&self, now: u64) -> bool {
-        now >= self.due
+        self.rest.is_over(now)
     }
 
     /// Whether a reading has been due for a while: for the verdict on memory alone it is made five times as rarely, unless the last few
     /// have shown much free memory.
     pub(crate) fn is_long_due(&self, now: u64) -> bool {
         let patience = if (1..CLOSER_LOOKS).contains(&self.free_in_a_row) { 0 } else { 4 };
-        now >= self.due + patience * (self.took * RARITY).max(SOONEST_NS)
+        self.is_due(now) && now >= self.rest.soonest() + patience * self.distance()
     }
 
     /// Has the next round make a new reading.
@@ -111,7 +112,11 @@ impl BreakdownReader {
             free >= MUCH_FREE && free >= report.rss / 100 * MUCH_FREE_PERCENT
         };
         self.free_in_a_row = if self.latest.as_ref().is_some_and(is_free) { self.free_in_a_row + 1 } else { 0 };
-        self.due = now + (self.took * RARITY).max(SOONEST_NS);
+        self.rest = Rest::after(self.took, now, now + self.distance());
+    }
+
+    fn distance(&self) -> u64 {
+        (self.took * RARITY).max(SOONEST_NS)
     }
 
     /// Takes over a reading that was made at `now`.
@@ -295,7 +300,7 @@ mod tests {
         let mut distances = Vec::new();
         let mut now = FIRST_NS;
         for _ in 0..=CLOSER_LOOKS {
-            reader.keep(report.clone(), now, 1_000_000);
+            reader.keep(report.clone(), now, 100_000);
             reader.put_off(now);
             let next = [now + SOONEST_NS, now + 5 * SOONEST_NS].into_iter().find(|at| reader.is_long_due(*at)).unwrap();
             distances.push((next - now) / SOONEST_NS);
@@ -308,7 +313,7 @@ mod tests {
     fn an_expensive_reading_is_made_seldom() {
         let mut reader = BreakdownReader::new(0);
         assert!(!reader.is_due(0) && reader.is_due(FIRST_NS) && reader.is_due_when_asked(0));
-        reader.keep(MemoryReport::default(), FIRST_NS, 1_000_000);
+        reader.keep(MemoryReport::default(), FIRST_NS, 100_000);
         assert!(reader.is_due(FIRST_NS), "a client had asked");
         reader.put_off(FIRST_NS);
         assert!(!reader.is_due(FIRST_NS + SOONEST_NS - 1) && reader.is_due(FIRST_NS + SOONEST_NS));

@@ -40,7 +40,12 @@ impl Chunks {
         self.mended.load(Ordering::Acquire) != usize::MAX
     }
 
-    /// Whether the program has begun pages since the uplink last prepared some.
+    /// Whether there are any: a small program has none.
+    pub(crate) fn are_there(&self) -> bool {
+        self.regions().iter().any(|region| region.base().is_some())
+    }
+
+    /// Whether the program has begun pages since the uplink last prepared some, and may need more.
     pub(crate) fn have_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed) > 0
     }
@@ -75,6 +80,7 @@ impl Chunks {
         let begun = self.begun.swap(0, Ordering::Relaxed) as u32;
         self.may_spare.store(has_room, Ordering::Relaxed);
         let in_use = self.pages_in_use();
+        self.known_in_use.fetch_max(in_use, Ordering::Relaxed);
         let most = if has_room && in_use > 0 { MOST_READY.min(1 + in_use / READY_EACH) } else { 0 };
         let (there, wanted) = (self.pages_ready(), most.min(if begun > 0 { 2 + 2 * begun } else { 1 }));
         if begun == 0 || !has_room {
@@ -105,6 +111,7 @@ impl Chunks {
     pub(crate) fn give_back_unneeded(&self) {
         self.give_back(self.fewest_ready.load(Ordering::Relaxed).saturating_sub(1));
         self.fewest_ready.store(self.pages_ready(), Ordering::Relaxed);
+        self.known_in_use.store(self.pages_in_use(), Ordering::Relaxed);
     }
 
     pub(super) fn give_back(&self, pages: u32) {
@@ -116,7 +123,7 @@ impl Chunks {
         self.sum(|region| (region.ready.load(Ordering::Relaxed) & FIRSTS).count_ones())
     }
 
-    fn pages_in_use(&self) -> u32 {
+    pub(super) fn pages_in_use(&self) -> u32 {
         self.sum(Region::pages_in_use)
     }
 
