@@ -9,6 +9,7 @@ gpu.md, and fails if something is not as it should be. On a machine without a GP
 
 import argparse
 import json
+import operator
 import os
 import platform
 import statistics
@@ -21,8 +22,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "python" / "neurogc"
+COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fast" / "neurogc"
 STEPS = 200
-PAIRS = 12
+COUPLES = 6
+TURNS = 40
+STEPS_AT_ONCE = 20
 OOMS = 10
 AT_ONCE = 8
 LIMIT = 2 << 30
@@ -67,15 +71,19 @@ def main():
 
 def observed(*role, cwd=None, agent=True, check=True, timeout=240):
     """Runs one role of this file in a process of its own, under the agent unless that is not wanted."""
+    words = [sys.executable, __file__, "--role", *map(str, role)]
+    done = subprocess.run(words, env=environment(agent), cwd=cwd, capture_output=True, text=True, timeout=timeout)
+    if check and done.returncode:
+        return {"error": done.stderr[-1500:]}
+    return json.loads(done.stdout.splitlines()[-1]) if check else done
+
+
+def environment(agent):
     own = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
     if agent:
         own.update(PYTHONPATH=str(HOME / "_inject"), NEUROGC_HOME=str(HOME), NEUROGC_POLICY="observe")
         own["NEUROGC_HUGE_ARENAS"] = "false"
-    words = [sys.executable, __file__, "--role", *map(str, role)]
-    done = subprocess.run(words, env=own, cwd=cwd, capture_output=True, text=True, timeout=timeout)
-    if check and done.returncode:
-        return {"error": done.stderr[-1500:]}
-    return json.loads(done.stdout.splitlines()[-1]) if check else done
+    return own
 
 
 def at_once(work, names):
@@ -283,21 +291,52 @@ def role_file(path, history):
 
 
 def cost():
-    inside = observed("pairs")
-    # And whole processes, in turn, with the agent and without.
-    times = {True: [], False: []}
-    for number in range(PAIRS):
-        for agent in (number % 2 == 0, number % 2 == 1):
-            told = observed("steps", agent=agent)
-            times[agent].append(told.get("median_ms", float("nan")))
-    ratios = [on / off for on, off in zip(times[True], times[False], strict=True)]
-    whole = {"pairs": PAIRS, "on_ms": statistics.median(times[True]), "off_ms": statistics.median(times[False])}
-    rows = [
-        {"name": "the watch on and off in one process", "ok": inside.get("ratio", 9) <= 1.01, **inside},
-        {"name": "processes with the agent and without", **whole, "ratio": statistics.median(ratios), "ratios": [round(it, 4) for it in ratios]},
+    return [
+        {"name": "the watch on and off in one process", **judged(observed("pairs"))},
+        {"name": "a process under `neurogc run` and one without", **judged(together(True, COUPLES))},
+        {"name": "two processes without it", **together(False, COUPLES // 2), "ok": True},
     ]
-    rows[1]["ok"] = rows[1]["ratio"] <= 1.01
-    return rows
+
+
+def judged(told):
+    return {**told, "ok": told.get("ratio", 9) <= 1.01}
+
+
+def together(agent, couples):
+    """Two processes that train in turns, on the same processors: the first with or without the agent, the second without."""
+    found = [couple(agent) for _ in range(couples)]
+    if errors := [one["error"] for one in found if "error" in one]:
+        return {"error": errors[0]}
+    first, second = ([time for one in found for time in one[which]] for which in ("first", "second"))
+    each = [statistics.median(map(operator.truediv, one["first"], one["second"])) for one in found]
+    return {**summary(first, second), "ratio": statistics.median(each), "ratios": [round(it, 4) for it in each]}
+
+
+def couple(agent):
+    processors = sorted(os.sched_getaffinity(0))[:4]
+    words = [sys.executable, __file__, "--role", "steps", *map(str, processors)]
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pair = [
+        subprocess.Popen([*before, *words], env=environment(False), **piped)
+        for before in ([COMMAND, "run", "--"] if agent else [], [])
+    ]
+    try:
+        if not all(process.stdout.readline() for process in pair):
+            return {"error": "".join(process.communicate(timeout=60)[1] for process in pair)[-1500:]}
+        times = [[], []]
+        for number in range(TURNS):
+            for which in (0, 1) if number % 2 == 0 else (1, 0):
+                print(STEPS_AT_ONCE, file=pair[which].stdin, flush=True)
+                times[which].append(float(pair[which].stdout.readline()))
+        return {"first": times[0], "second": times[1]}
+    finally:
+        for process in pair:
+            process.kill()
+            process.communicate()
+
+
+def summary(first, second):
+    return {"pairs": len(first), "on_ms": statistics.median(first), "off_ms": statistics.median(second)}
 
 
 class Steps:
@@ -311,9 +350,9 @@ class Steps:
         self.model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).cuda()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), fused=True)
         self.batch = torch.randn(16, 128, 512, device="cuda")
-        self.times(60)
+        self.median_ms(200)
 
-    def times(self, count):
+    def median_ms(self, count):
         found = []
         for _ in range(count):
             began = time.perf_counter()
@@ -323,11 +362,16 @@ class Steps:
             self.optimizer.zero_grad(set_to_none=True)
             self.torch.cuda.synchronize()
             found.append(1e3 * (time.perf_counter() - began))
-        return found
+        return statistics.median(found)
 
 
-def role_steps():
-    print(json.dumps({"median_ms": statistics.median(Steps().times(300))}))
+def role_steps(*processors):
+    """For each number of steps that it reads, the median of their times."""
+    os.sched_setaffinity(0, map(int, processors))
+    steps = Steps()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(steps.median_ms(int(line)), flush=True)
 
 
 def role_pairs():
@@ -335,10 +379,10 @@ def role_pairs():
 
     steps = Steps()
     on, off = [], []
-    for number in range(2 * PAIRS):
+    for number in range(TURNS * COUPLES):
         for is_on in (number % 2 == 0, number % 2 == 1):
             _gpu._is_on = is_on
-            (on if is_on else off).append(statistics.median(steps.times(60)))
+            (on if is_on else off).append(steps.median_ms(STEPS_AT_ONCE))
     _gpu._is_on = True
     began = time.perf_counter()
     for _ in range(1000):
@@ -349,8 +393,7 @@ def role_pairs():
         began = time.perf_counter()
         _gpu.step_ended()
         hook.append(1e6 * (time.perf_counter() - began))
-    ratios = [one / other for one, other in zip(on, off, strict=True)]
-    told = {"pairs": len(ratios), "on_ms": statistics.median(on), "off_ms": statistics.median(off), "ratio": statistics.median(ratios)}
+    told = {**summary(on, off), "ratio": statistics.median(map(operator.truediv, on, off))}
     print(json.dumps({**told, "read_us": read, "hook_us": statistics.median(hook)}))
 
 
