@@ -171,7 +171,7 @@ impl Guarded {
             return Order::WAIT;
         }
         let Some(planned) = plan.planned(observation.moment, at.step) else { return Order::WAIT };
-        let wide = plan.is_wide(at.step);
+        let (wide, starts_up) = (plan.is_wide(at.step), plan.starts_up(at.step));
         let none_is_out = matches!(observation.snapshot, Snapshot::Idle | Snapshot::Unavailable);
         if none_is_out {
             self.frees = false;
@@ -190,7 +190,7 @@ impl Guarded {
             }
         }
         if let Snapshot::Ready { piece, .. } = observation.snapshot {
-            self.frees |= wide;
+            self.frees |= wide || starts_up;
             let budget = piece.unwrap_or(SLICE).max(SLICE);
             if self.frees && budget <= LONGEST_PIECE {
                 return Order::because(Decision::Reap { budget }, "ranks free what their snapshots found");

@@ -10,7 +10,8 @@ use crate::observation::Moment;
 const MIDDLE: u64 = 5;
 
 /// Cycles that memory asks for, and slices of what snapshots found, begin at every so many shared steps: what ranks measure
-/// differs a little, and a wide grid makes the same step of it.
+/// differs a little, and a wide grid makes the same step of it. At the first of these steps start-up is over: what a rank has
+/// begun before it knew of the others has come to its end by then.
 const WIDE: u64 = 10;
 
 /// At most one end of an epoch or evaluation within so many shared steps is used for a collection of everything.
@@ -89,7 +90,7 @@ impl RankPlan {
             }
             Moment::StepEnd if step == 0 || !step.is_multiple_of(every) => None,
             Moment::StepEnd => Some(match step / every {
-                1 => PlannedStop::Everything("start-up is over"),
+                WIDE => PlannedStop::Everything("start-up is over"),
                 shared if shared.is_multiple_of(EVERYTHING) => PlannedStop::Everything("many steps have ended"),
                 shared if shared.is_multiple_of(MIDDLE) => PlannedStop::Middle,
                 _ => PlannedStop::Young,
@@ -101,6 +102,11 @@ impl RankPlan {
     /// Whether this is a step at whose end cycles and slices begin.
     pub(crate) fn is_wide(&self, step: u64) -> bool {
         is_wide_step(self.every, step)
+    }
+
+    /// Whether the job starts up: a snapshot that is out was taken before this rank knew of the others.
+    pub(crate) fn starts_up(&self, step: u64) -> bool {
+        step < u64::from(self.every) * WIDE
     }
 }
 

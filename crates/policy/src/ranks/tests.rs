@@ -24,8 +24,9 @@ fn the_plan_is_one_of_steps() {
     let planned: Vec<_> =
         (0..=60).filter_map(|step| plan.planned(Moment::StepEnd, step).map(|planned| (step, planned))).collect();
     let young = |step| (step, PlannedStop::Young);
-    let first = (10, PlannedStop::Everything("start-up is over"));
-    assert_eq!(planned, [first, young(20), young(30), young(40), (50, PlannedStop::Middle), young(60)]);
+    assert_eq!(planned, [young(10), young(20), young(30), young(40), (50, PlannedStop::Middle), young(60)]);
+    assert_eq!(plan.planned(Moment::StepEnd, 100), Some(PlannedStop::Everything("start-up is over")));
+    assert_eq!(plan.planned(Moment::StepEnd, 200), Some(PlannedStop::Middle));
     assert_eq!(plan.planned(Moment::StepEnd, 10_000), Some(PlannedStop::Everything("many steps have ended")));
     assert!(RankPlan::new(0).is_none() && RankPlan::new(10).is_some());
 }
@@ -233,26 +234,30 @@ fn memory_near_its_ceiling_waits_for_no_step() {
 
 #[test]
 fn what_a_snapshot_found_is_freed_from_a_wide_step_on() {
+    assert_eq!(reaped_with_a_snapshot_from(120), [200, 210, 220]);
+}
+
+#[test]
+fn what_a_rank_found_before_it_knew_of_the_others_is_freed_while_it_starts_up() {
+    assert_eq!(reaped_with_a_snapshot_from(20)[..4], [30, 40, 50, 60]);
+}
+
+fn reaped_with_a_snapshot_from(first: u64) -> Vec<u64> {
     let mut rank = Rank::new(100_000);
-    for step in 1..=120 {
-        let snapshot = if step > 20 { Snapshot::Ready { objects: 5_000, piece: None } } else { Snapshot::Idle };
+    for step in 1..=220 {
+        let snapshot = if step > first { Snapshot::Ready { objects: 5_000, piece: None } } else { Snapshot::Idle };
         rank.step(step, Local { snapshot, ..local() });
     }
-    let reaped: Vec<_> = rank
-        .orders
-        .iter()
-        .filter(|(_, order)| matches!(order.decision, Decision::Reap { .. }))
-        .map(|(step, _)| *step)
-        .collect();
-    assert_eq!(reaped, [100, 110, 120]);
+    let is_slice = |order: &Order| matches!(order.decision, Decision::Reap { .. });
+    rank.orders.iter().filter(|(_, order)| is_slice(order)).map(|(step, _)| *step).collect()
 }
 
 #[test]
 fn a_heap_that_has_grown_is_collected_at_a_wide_step() {
     let mut rank = Rank::new(100_000);
-    for step in 1..=100 {
+    for step in 1..=200 {
         rank.step(step, local());
-        if step == 15 {
+        if step == 115 {
             // As much as there is room for, and a little more.
             let collected = Collected {
                 at: rank.now,
@@ -267,7 +272,7 @@ fn a_heap_that_has_grown_is_collected_at_a_wide_step() {
         }
     }
     let cycles: Vec<_> = rank.orders.iter().filter(|(_, order)| order.forced).map(|(step, _)| *step).collect();
-    assert_eq!(cycles, [100], "{:?}", rank.orders);
+    assert_eq!(cycles, [200], "{:?}", rank.orders);
 }
 
 #[test]
