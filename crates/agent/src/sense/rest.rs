@@ -7,7 +7,7 @@ const OF_PROGRAM: u64 = 500;
 
 /// In a program that does little it ends after this many times by the clock, at most after this long where the work took little,
 /// and after so many times where it took much.
-const OF_CLOCK: u64 = 80_000;
+const OF_CLOCK: u64 = 5_000;
 const LONG_NS: u64 = 300_000_000_000;
 const OF_CLOCK_AT_LEAST: u64 = 500;
 
@@ -65,15 +65,15 @@ mod tests {
         let used = process_cpu_ns();
         let rest = Rest::of(1_000, 0, 5 * SECOND, 0);
         assert!(used < 500_000 || !rest.is_over(5 * SECOND - 1) && rest.is_over(5 * SECOND));
-        let idle = Rest::of(MS, 0, 5 * SECOND, used + 3_600 * SECOND);
-        assert!(!idle.is_over(80 * SECOND - 1) && idle.is_over(80 * SECOND));
-        assert_eq!((idle.due(0), idle.due(6 * SECOND)), (5 * SECOND, 80 * SECOND));
+        let idle = Rest::of(4 * MS, 0, 5 * SECOND, used + 3_600 * SECOND);
+        assert!(!idle.is_over(20 * SECOND - 1) && idle.is_over(20 * SECOND));
+        assert_eq!((idle.due(0), idle.due(6 * SECOND)), (5 * SECOND, 20 * SECOND));
     }
 
     #[test]
     fn a_rest_ends_by_the_clock_in_time() {
         let longest = |took: u64| Rest::of(took, 0, 0, 0).latest;
-        assert_eq!(longest(MS / 10), 8 * SECOND);
+        assert_eq!(longest(MS), 5 * SECOND);
         assert_eq!(longest(100 * MS), 300 * SECOND);
         assert_eq!(longest(SECOND), 500 * SECOND);
         assert_eq!(Rest::of(0, 0, 7, 0).due(8), 7);
