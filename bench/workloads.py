@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -120,9 +121,10 @@ async def item(number: int, factor: float = 2.0):
 
 
 class Server:
-    """A FastAPI service behind uvicorn, with or without the agent, and a client that keeps its connection."""
+    """A FastAPI service behind uvicorn, with or without the agent or under a command, and a client that keeps its connection."""
 
-    def __init__(self, *, observed: bool):
+    def __init__(self, application: str = APPLICATION, path: str = "/item/21", *, observed: bool = False, under: Sequence[str] = ()):
+        self._path = path
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -130,8 +132,8 @@ class Server:
         if observed:
             home = ROOT / "python" / "neurogc"
             env |= {"PYTHONPATH": str(home / "_inject"), "NEUROGC_HOME": str(home), "NEUROGC_POLICY": "observe"}
-        code = APPLICATION + f"\nimport uvicorn; uvicorn.run(app, port={port}, log_level='warning')"
-        self._process = subprocess.Popen([sys.executable, "-c", code], env=env)
+        code = application + f"\nimport uvicorn; uvicorn.run(app, port={port}, log_level='warning')"
+        self._process = subprocess.Popen([*under, sys.executable, "-c", code], env=env)
         self._connection = http.client.HTTPConnection("127.0.0.1", port)
         deadline = time.monotonic() + 30
         while True:
@@ -146,7 +148,7 @@ class Server:
     def ask_once(self) -> float:
         """One request; gives its time in seconds."""
         began = time.perf_counter()
-        self._connection.request("GET", "/item/21")
+        self._connection.request("GET", self._path)
         self._connection.getresponse().read()
         return time.perf_counter() - began
 
@@ -154,6 +156,11 @@ class Server:
         """Some requests to warm up."""
         for _ in range(count):
             self.ask_once()
+
+    def processor_seconds(self) -> float:
+        """What the threads of the service have used so far, the agent's included."""
+        threads = Path(f"/proc/{self._process.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
     def stop(self) -> None:
         """Ends the service."""

@@ -153,7 +153,9 @@ impl Sampler {
         tables.stacks.count(sample);
         tables.made.fetch_add(sample.weight, Relaxed);
         tables.live.add(block as usize, sample);
-        tables.fit(BASE.load(Relaxed), points);
+        let base = BASE.load(Relaxed);
+        tables.keep_pace(base);
+        tables.fit(base, points);
     }
 
     /// The node of the calling thread's stack.

@@ -11,10 +11,20 @@ use super::interface::SamplePoints;
 use super::live::{FEW, LiveBlocks, MANY};
 use super::mappings::Mappings;
 use super::stacks::StackTree;
+use crate::sys::native::process_cpu_ns;
 use crate::sys::page::page_size;
 
 /// The interval is doubled at most so often.
 const MOST_DOUBLINGS: u32 = 20;
+
+/// A sample takes about 2 µs, most of it for memory that is not in the processor's caches. Where a program allocates so much
+/// that so many samples come within this much processor time (1 % of it), the interval is longer: doubled at most so often.
+const TURN: u32 = 256;
+const TURN_NS: u64 = TURN as u64 * 200_000;
+const MOST_FOR_PACE: u32 = 3;
+
+/// Shorter intervals than this are what somebody has asked for, and stay.
+const ASKED_FOR: u64 = 32 << 10;
 
 /// The tables.
 #[derive(Debug)]
@@ -22,8 +32,13 @@ pub(crate) struct Tables {
     pub(super) live: LiveBlocks,
     pub(super) stacks: StackTree,
     pub(super) mappings: Mappings,
-    /// How often the interval was doubled.
+    /// How often the interval was doubled because there are many live samples.
     doublings: AtomicU32,
+    /// How often it is doubled at least, because samples come fast.
+    pace: AtomicU32,
+    /// Samples so far, and the processor time of the process when the latest turn of them began.
+    taken: AtomicU32,
+    turn_began: AtomicU64,
     /// Whether a thread is thinning.
     thinning: AtomicBool,
     /// Bytes that samples have stood for since the beginning.
@@ -71,13 +86,24 @@ impl Tables {
 
     /// The interval in force.
     pub(super) fn interval(&self, base: u64) -> u64 {
-        base << self.doublings.load(Relaxed).min(MOST_DOUBLINGS)
+        base << self.doublings.load(Relaxed).max(self.pace.load(Relaxed)).min(MOST_DOUBLINGS)
+    }
+
+    /// Fits the interval to how fast samples come, after each sample.
+    pub(super) fn keep_pace(&self, base: u64) {
+        if base >= ASKED_FOR && self.taken.fetch_add(1, Relaxed) % TURN == TURN - 1 {
+            let now = process_cpu_ns();
+            let took = now.saturating_sub(self.turn_began.swap(now, Relaxed));
+            self.pace.store(pace_after(self.pace.load(Relaxed), took), Relaxed);
+        }
     }
 
     /// Fits the interval to the number of live samples.
     pub(super) fn fit(&self, base: u64, random: &SamplePoints) {
         let count = self.live.count();
-        let doublings = self.doublings.load(Relaxed);
+        let own = self.doublings.load(Relaxed);
+        // A table that is too full must be thinned to more than the interval in force.
+        let doublings = if count > MANY { own.max(self.pace.load(Relaxed)) } else { own };
         let is_too_many = count > MANY && doublings < MOST_DOUBLINGS;
         let is_too_few = count < FEW && doublings > 0;
         if !(is_too_many || is_too_few) || self.thinning.swap(true, Acquire) {
@@ -90,6 +116,18 @@ impl Tables {
             self.doublings.store(doublings - 1, Relaxed);
         }
         self.thinning.store(false, Release);
+    }
+}
+
+/// How often the interval is doubled after a turn of samples that took so much processor time.
+fn pace_after(pace: u32, took: u64) -> u32 {
+    if took < TURN_NS {
+        let short = TURN_NS.div_ceil(took.max(1)).next_power_of_two().trailing_zeros();
+        (pace + short).min(MOST_FOR_PACE)
+    } else if took > 4 * TURN_NS {
+        pace.saturating_sub(1)
+    } else {
+        pace
     }
 }
 
@@ -126,6 +164,37 @@ mod tests {
         }
         tables.fit(32 << 10, &random);
         assert_eq!(tables.interval(32 << 10), grown / 2);
+    }
+
+    #[test]
+    fn a_program_that_allocates_much_is_sampled_less_often() {
+        let ms = 1_000_000;
+        assert_eq!(TURN_NS, 51_200_000);
+        assert_eq!(pace_after(0, 52 * ms), 0, "1 % of the time");
+        assert_eq!((pace_after(0, 50 * ms), pace_after(0, 20 * ms), pace_after(0, 12 * ms)), (1, 2, 3));
+        assert_eq!((pace_after(2, 20 * ms), pace_after(0, 0)), (MOST_FOR_PACE, MOST_FOR_PACE));
+        assert_eq!((pace_after(2, 150 * ms), pace_after(2, 210 * ms), pace_after(0, 900 * ms)), (2, 1, 0));
+    }
+
+    #[test]
+    fn the_interval_that_was_asked_for_stays_however_fast_samples_come() {
+        let tables = Tables::map().unwrap();
+        tables.turn_began.store(process_cpu_ns(), Relaxed);
+        (0..3 * TURN).for_each(|_| tables.keep_pace(ASKED_FOR / 2));
+        assert_eq!(tables.interval(ASKED_FOR / 2), ASKED_FOR / 2);
+        (0..3 * TURN).for_each(|_| tables.keep_pace(ASKED_FOR));
+        assert_eq!(tables.interval(ASKED_FOR), ASKED_FOR << MOST_FOR_PACE);
+        // The table has room for as many samples as before, at the longer interval.
+        let random = SamplePoints::new();
+        random.begin(5, ASKED_FOR);
+        let site = SiteKey::new(1, AllocationDomain::Object);
+        for index in 0..=MANY as usize {
+            let weight = tables.interval(ASKED_FOR);
+            tables.live.add(0x10_0000 + index * 1024, BlockSample { weight, size: 64, site });
+            tables.fit(ASKED_FOR, &random);
+        }
+        assert_eq!(tables.interval(ASKED_FOR), ASKED_FOR << (MOST_FOR_PACE + 1));
+        assert!(tables.live.count() < MANY * 2 / 3, "{}", tables.live.count());
     }
 
     #[test]
