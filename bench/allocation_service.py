@@ -5,7 +5,7 @@
 Both run under `neurogc run --policy observe`, one with `allocations=off`. A request parses JSON, builds and checks some hundred
 objects, and replaces one of 20,000 records that the service keeps. The client sends one request to the one service, then one
 to the other, so both see the same machine. Each pair of processes is new, because how memory happens to lie differs from
-process to process by more than what is measured. The ratio of a pair is that of its percentiles; the result is the median of
+process to process by more than what is measured; its first 1,000 requests do not count. The ratio of a pair is that of its percentiles; the result is the median of
 the pairs, with its 95 % bounds.
 """
 
@@ -45,6 +45,8 @@ async def orders():
     return {"count": len(items), "first": items[:3]}
 """
 
+WARM_UP = 1_000
+
 FIGURES = ("p50", "p99", "processor time for each request")
 COLUMNS = ["figure", "without", "with", "ratio", "95 % bounds of the median"]
 
@@ -74,7 +76,7 @@ def pair(count: int, first: int) -> list[tuple[float, ...]]:
     servers = {which: workloads.Server(APPLICATION, "/orders", under=words[which]) for which in (first, 1 - first)}
     try:
         for which in (0, 1):
-            servers[which].ask(200)
+            servers[which].ask(WARM_UP)
         before = [servers[which].processor_seconds() for which in (0, 1)]
         times: list[list[float]] = [[], []]
         for index in range(count):
