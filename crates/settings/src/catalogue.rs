@@ -324,7 +324,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "sample_kib",
-        help: "mean distance of two sampled allocations at first, in KiB (0.25 to 65536); it grows with the heap, and from 32 on where a program allocates very much",
+        help: "mean distance of two sampled allocations at first, in KiB (0.25 to 65536); it grows with the heap, and from 32 on where a program allocates fast what it soon frees",
         kind: SettingKind::Number(0.25, 65_536.0),
         apply: |settings, text| {
             settings.sample_bytes = (number(text)? * 1024.0) as u64;

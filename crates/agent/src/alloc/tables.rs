@@ -23,7 +23,11 @@ const TURN: u32 = 256;
 const TURN_NS: u64 = TURN as u64 * 200_000;
 const MOST_FOR_PACE: u32 = 3;
 
-/// Shorter intervals than this are what somebody has asked for, and stay.
+/// The interval stays as it is while at least this share of a turn's samples remains live: the program builds its heap then, and
+/// what is sampled now is what reports will show.
+const BUILDING: u32 = 8;
+
+/// Shorter intervals than this stay: the user has set `sample_kib` below its default.
 const ASKED_FOR: u64 = 32 << 10;
 
 /// The tables.
@@ -39,6 +43,8 @@ pub(crate) struct Tables {
     /// Samples so far, and the processor time of the process when the latest turn of them began.
     taken: AtomicU32,
     turn_began: AtomicU64,
+    /// Live samples then.
+    turn_live: AtomicU32,
     /// Whether a thread is thinning.
     thinning: AtomicBool,
     /// Bytes that samples have stood for since the beginning.
@@ -94,7 +100,9 @@ impl Tables {
         if base >= ASKED_FOR && self.taken.fetch_add(1, Relaxed) % TURN == TURN - 1 {
             let now = process_cpu_ns();
             let took = now.saturating_sub(self.turn_began.swap(now, Relaxed));
-            self.pace.store(pace_after(self.pace.load(Relaxed), took), Relaxed);
+            let live = self.live.count();
+            let kept = live.saturating_sub(self.turn_live.swap(live, Relaxed));
+            self.pace.store(pace_after(self.pace.load(Relaxed), took, kept), Relaxed);
         }
     }
 
@@ -119,9 +127,11 @@ impl Tables {
     }
 }
 
-/// How often the interval is doubled after a turn of samples that took so much processor time.
-fn pace_after(pace: u32, took: u64) -> u32 {
-    if took < TURN_NS {
+/// How often the interval is doubled after a turn of samples that took so much processor time and left so many more live.
+fn pace_after(pace: u32, took: u64, kept: u32) -> u32 {
+    if kept >= TURN / BUILDING {
+        0
+    } else if took < TURN_NS {
         let short = TURN_NS.div_ceil(took.max(1)).next_power_of_two().trailing_zeros();
         (pace + short).min(MOST_FOR_PACE)
     } else if took > 4 * TURN_NS {
@@ -170,10 +180,18 @@ mod tests {
     fn a_program_that_allocates_much_is_sampled_less_often() {
         let ms = 1_000_000;
         assert_eq!(TURN_NS, 51_200_000);
-        assert_eq!(pace_after(0, 52 * ms), 0, "1 % of the time");
-        assert_eq!((pace_after(0, 50 * ms), pace_after(0, 20 * ms), pace_after(0, 12 * ms)), (1, 2, 3));
-        assert_eq!((pace_after(2, 20 * ms), pace_after(0, 0)), (MOST_FOR_PACE, MOST_FOR_PACE));
-        assert_eq!((pace_after(2, 150 * ms), pace_after(2, 210 * ms), pace_after(0, 900 * ms)), (2, 1, 0));
+        let churning = |pace, took| pace_after(pace, took, 0);
+        assert_eq!(churning(0, 52 * ms), 0, "1 % of the time");
+        assert_eq!((churning(0, 50 * ms), churning(0, 20 * ms), churning(0, 12 * ms)), (1, 2, 3));
+        assert_eq!((churning(2, 20 * ms), churning(0, 0)), (MOST_FOR_PACE, MOST_FOR_PACE));
+        assert_eq!((churning(2, 150 * ms), churning(2, 210 * ms), churning(0, 900 * ms)), (2, 1, 0));
+    }
+
+    #[test]
+    fn a_program_that_builds_its_heap_is_sampled_as_closely_as_before() {
+        assert_eq!(pace_after(0, 1_000_000, TURN), 0);
+        assert_eq!(pace_after(3, 1_000_000, TURN / BUILDING), 0);
+        assert_eq!(pace_after(1, 1_000_000, TURN / BUILDING - 1), MOST_FOR_PACE);
     }
 
     #[test]
