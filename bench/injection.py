@@ -14,4 +14,5 @@ def environment(policy: str | None) -> dict[str, str]:
     env.pop("PYTHONPATH", None)
     if policy is not None:
         env |= {"PYTHONPATH": str(HOME / "_inject"), "NEUROGC_HOME": str(HOME), "NEUROGC_POLICY": policy}
+        env["LD_PRELOAD"] = str(HOME / "libneurogc_preload.abi3.so")
     return env

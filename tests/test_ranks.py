@@ -59,11 +59,12 @@ def job(code, ranks=3, **env):
 def test_ranks_collect_at_the_same_steps_whatever_their_heaps_and_speeds_are():
     told = job(DDP + "for _ in range(300): step()\ntell()")
     # Everything is collected at step 100, perhaps from a snapshot, which is no collection of CPython's. What it found is freed from
-    # step 200 on.
-    from_snapshots = {100, 200, 210}
+    # step 200 on. Before step 100 a rank may instead free what a snapshot found that it took before it knew of the others.
+    from_snapshots = {*range(10, 101, 10), 200, 210}
     planned = {step for step in range(10, 301, 10)}
     for rank in told:
-        assert {step for step, ours, _ in rank["seen"] if ours} - from_snapshots == planned - from_snapshots
+        ours = {step for step, ours, _ in rank["seen"] if ours}
+        assert ours <= planned and ours - from_snapshots == planned - from_snapshots
         # Before its first step ends, a rank is a process of its own.
         assert [each for each in rank["seen"] if not each[1] and each[0] > 1] == []
         training = rank["training"]
