@@ -111,6 +111,37 @@ def test_a_stopped_process_and_one_without_python_are_refused(tmp_path):
             sleeper.kill()
 
 
+IMPORTS = """
+import os, sys, threading, types
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == 'slow':
+            return __import__('importlib.util').util.spec_from_loader(name, self)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        entered.set()
+        while not os.path.exists(sys.argv[1]):
+            never.wait(0.01)
+entered, never = threading.Event(), threading.Event()
+sys.meta_path.insert(0, Slow())
+other = threading.Thread(target=__import__, args=('slow',))
+other.start()
+entered.wait()
+print('ready', flush=True)
+import slow
+other.join()
+print('OK')
+"""
+
+
+def test_an_import_that_waits_for_another_thread_ends_as_it_would(tmp_path):
+    with Target(IMPORTS, tmp_path) as target:
+        eventually(lambda: target.status["State"].startswith("S"))
+        assert "takes the lock of a module" in neurogc("attach", target.pid, expect=1)
+        target.ends()
+
+
 # The kinds of tests/apps/attach_targets.py beyond those above that differ for `attach`: how the main thread waits, what it is
 # in the middle of, and what runs beside it.
 KINDS = ["asyncio_tick", "c_hash_nogil", "forks_check", "gc_heavy", "imports", "itimer", "lock", "malloc_heavy", "threads8", "vforks"]

@@ -233,6 +233,11 @@ impl Guarded {
         self.pacer.launched(now, scope, young);
     }
 
+    /// So many young objects are old now, without a snapshot that looks for garbage among them.
+    pub fn made_old(&mut self, young: u32) {
+        self.pacer.made_old(young);
+    }
+
     /// Memory was too short for a snapshot. True if one of new objects should be tried instead.
     pub fn short_of_memory(&mut self) -> bool {
         self.pacer.short_of_memory()

@@ -427,6 +427,10 @@ impl Actor {
         }
         let began = vm.now();
         let flight = vm.launch_heap(errand)?;
+        if self.is_directed() {
+            // A young collection beside the clone would write to each of them, and the program would copy a page for each.
+            let _ = self.notes.push(Note::MadeOld { young: vm.make_all_old() });
+        }
         hooks.stopped(StopKind::Clone, began, Ordered::ByOthers, 0, 0, 0);
         self.count_shared(hooks, Ordered::InGap);
         Ok(flight)

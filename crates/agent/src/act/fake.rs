@@ -460,6 +460,10 @@ impl Vm for Fake<'_> {
         self.call(|collector| self.snapshots.launch_heap(collector))
     }
 
+    fn make_all_old(&self) -> u32 {
+        self.call(|collector| collector.young_objects_all_become_old())
+    }
+
     fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
         self.call(|_| self.snapshots.heap_told(number))
     }

@@ -62,6 +62,9 @@ pub(crate) trait Vm {
     /// Clones the process for a count or a dump, and gives the number of that flight.
     fn launch_heap(&self, errand: HeapErrand) -> Result<u64, SnapshotFailure>;
 
+    /// Makes all young objects old without a look at them, as a launch does, and gives how many there were.
+    fn make_all_old(&self) -> u32;
+
     /// What has become of such a flight; nothing while it is out.
     fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>>;
 

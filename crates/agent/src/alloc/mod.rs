@@ -102,6 +102,13 @@ pub(crate) fn live() -> Option<u64> {
     sampler().filter(|_| sampler::is_active()).map(|sampler| sampler.tables.live.weight())
 }
 
+/// Where allocations are sampled, the thread of the agent that samples the GIL is woken when so many bytes are allocated.
+pub(crate) fn wake_at(live: u64) {
+    if let Some(sampler) = sampler() {
+        sampler.tables.wake_at(live);
+    }
+}
+
 /// The memory of the sampler's tables, in bytes.
 pub(crate) fn resident() -> u64 {
     sampler().map_or(0, |sampler| sampler.tables.resident() as u64)

@@ -20,6 +20,7 @@ use super::stacks::Describe;
 use super::tables::Tables;
 use super::texts::LONGEST;
 use crate::cpython::own_stack::{CodePlace, DEPTH, OwnStack};
+use crate::sys::wake;
 
 /// What was found when sampling began. It is never changed or taken back: sampled blocks outlive the agent.
 #[derive(Debug)]
@@ -153,6 +154,9 @@ impl Sampler {
         tables.stacks.count(sample);
         tables.made.fetch_add(sample.weight, Relaxed);
         tables.live.add(block as usize, sample);
+        if tables.is_time_to_wake() {
+            wake::SAMPLER.wake();
+        }
         let base = BASE.load(Relaxed);
         tables.keep_pace(base);
         tables.fit(base, points);

@@ -47,6 +47,8 @@ pub(crate) struct Tables {
     turn_live: AtomicU32,
     /// Whether a thread is thinning.
     thinning: AtomicBool,
+    /// Bytes of live samples at which the thread that looks at memory is woken; 0 for never.
+    wakes_at: AtomicU64,
     /// Bytes that samples have stood for since the beginning.
     pub(super) made: AtomicU64,
 }
@@ -93,6 +95,17 @@ impl Tables {
     /// The interval in force.
     pub(super) fn interval(&self, base: u64) -> u64 {
         base << self.doublings.load(Relaxed).max(self.pace.load(Relaxed)).min(MOST_DOUBLINGS)
+    }
+
+    /// The thread that looks at memory shall be woken when so many bytes are live.
+    pub(super) fn wake_at(&self, live: u64) {
+        self.wakes_at.store(live, Relaxed);
+    }
+
+    /// Whether it is to be woken now, once.
+    pub(super) fn is_time_to_wake(&self) -> bool {
+        let at = self.wakes_at.load(Relaxed);
+        at != 0 && self.live.weight() >= at && self.wakes_at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok()
     }
 
     /// Fits the interval to how fast samples come, after each sample.
@@ -174,6 +187,18 @@ mod tests {
         }
         tables.fit(32 << 10, &random);
         assert_eq!(tables.interval(32 << 10), grown / 2);
+    }
+
+    #[test]
+    fn growth_wakes_once() {
+        let tables = Tables::map().unwrap();
+        let site = SiteKey::new(1, AllocationDomain::Object);
+        tables.live.add(0x20_0000, BlockSample { weight: 1_000, size: 64, site });
+        assert!(!tables.is_time_to_wake(), "nothing was asked for");
+        tables.wake_at(2_000);
+        assert!(!tables.is_time_to_wake());
+        tables.live.add(0x30_0000, BlockSample { weight: 1_000, size: 64, site });
+        assert!(tables.is_time_to_wake() && !tables.is_time_to_wake());
     }
 
     #[test]

@@ -155,6 +155,14 @@ impl Vm for ThisProcess<'_, '_> {
         self.snapshots.launch_heap(self.py, self.interpreter, errand)
     }
 
+    fn make_all_old(&self) -> u32 {
+        let Some(collector) = self.interpreter.collector else { return 0 };
+        let generations = collector.generations(self.py);
+        let young = generations.young_count().max(0) as u32;
+        generations.make_all_old();
+        young
+    }
+
     fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
         self.snapshots.heap_told(number)
     }

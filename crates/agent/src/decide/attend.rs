@@ -185,6 +185,7 @@ impl<'a> Attendant<'a> {
     fn look_at_memory(&mut self) {
         self.live = alloc::live().unwrap_or(0);
         let Some(own) = self.agent.actor.loans.own_young() else { return };
+        alloc::wake_at(self.live + MUCH);
         let (Some(collector), Some(resident)) = (self.agent.interpreter.collector, resident()) else { return };
         // Ranks that share steps are compared with what earlier steps took, and by resident memory only.
         let shared = self.agent.hooks.training.ranks().filter(|_| self.agent.actor.is_aligned());

@@ -21,6 +21,8 @@ pub(crate) enum Note {
     Collected { collected: Collected, before: Bytes },
     /// A snapshot was launched, with so many young objects.
     Launched { at: Duration, scope: Scope, young: u32 },
+    /// So many young objects were made old for a clone that counts or dumps the heap.
+    MadeOld { young: u32 },
     /// A slice has freed so many objects and left so many.
     Reaped { at: Duration, freed: u64, left: u64, pause: Duration, resident: Bytes },
     /// An order has stopped the program for so long.
@@ -153,6 +155,7 @@ impl Director {
                     }
                 }
                 Note::Launched { at, scope, young } => self.guarded.launched(at, scope, young),
+                Note::MadeOld { young } => self.guarded.made_old(young),
                 Note::Reaped { at, freed, left, pause, resident } => {
                     self.guarded.reaped(at, freed, pause);
                     if left == 0 {

@@ -28,16 +28,20 @@ def number(e):
  return s.SIGINT if isinstance(e, KeyboardInterrupt) else 0
 ";
 
-/// Wraps code that sets `answer`. Only modules that are part of the interpreter are used: others may be half imported. It runs only in the process it is meant for: a fork inherits what is queued.
+/// Wraps code that sets `answer`. Only modules that are part of the interpreter are used: others may be half imported. It runs only
+/// in the process it is meant for: a fork inherits what is queued. While the thread takes the lock of a module, it must import
+/// nothing: before CPython 3.12 the import that it interrupts would fail.
 pub(super) fn wrapped(code: &str, pid: u32, longest: u64, place: &AnswerPlace) -> String {
     let inner = format!(
-        "import posix as o, _signal as s, sys\n\
+        "import posix as o, _signal as s, _thread as t, sys\n\
          {SIGNAL_OF}\
          if o.getpid() == {pid}:\n \
              g = {{'__name__': '_neurogc_attach'}}\n \
              try:\n  \
                  if getattr(getattr(sys.modules.get('os'), '__spec__', None), '_initializing', False):\n   \
                      m = 'again\\nPython is starting'\n  \
+                 elif getattr(sys.modules.get('_frozen_importlib'), '_blocking_on', {{}}).get(t.get_ident()):\n   \
+                     m = 'again\\nthe main thread takes the lock of a module'\n  \
                  else:\n   \
                      exec({code}, g)\n   \
                      m = 'ok\\n' + g['answer']\n \
@@ -143,7 +147,7 @@ mod tests {
         assert_eq!(text.lines().count(), 1);
         assert!(
             text.starts_with(
-                "(lambda: 0).__builtins__['exec']('import posix as o, _signal as s, sys\\ndef number(e):\\n"
+                "(lambda: 0).__builtins__['exec']('import posix as o, _signal as s, _thread as t, sys\\ndef number(e):\\n"
             ),
             "{text}"
         );

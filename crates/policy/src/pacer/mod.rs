@@ -345,6 +345,12 @@ impl Pacer {
         self.bound.launches_new += u64::from(scope == Scope::New);
     }
 
+    /// So many young objects were made old, without a walk that looks for garbage among them.
+    pub fn made_old(&mut self, young: u32) {
+        self.objects.made_old(f64::from(young));
+        self.young.all_made_old();
+    }
+
     /// The walk is over.
     pub fn landed(&mut self, flown: &Flown) {
         let (objects, found) = (flown.objects as f64, flown.found as f64);

@@ -129,9 +129,14 @@ impl Objects {
         self.new = New { counted: self.counted, ..New::default() };
     }
 
+    /// Young objects were made old, and nothing has looked for garbage among them.
+    pub(super) fn made_old(&mut self, young: f64) {
+        self.counted += young;
+    }
+
     /// A snapshot is launched, which makes all young objects old.
     pub(super) fn launched(&mut self, scope: Scope, young: f64) {
-        self.counted += young;
+        self.made_old(young);
         if scope == Scope::All {
             // What became old since the launch before stays new: much of it is about to die.
             self.new = New { counted: self.launched.counted, ..New::default() };

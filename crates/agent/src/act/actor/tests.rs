@@ -213,6 +213,28 @@ fn nothing_is_frozen_after_the_loans_were_repaid() {
 }
 
 #[test]
+fn young_objects_are_old_beside_a_dump_where_a_policy_lets_them_gather() {
+    let young = |directed: bool| {
+        let rig = Rig::with_garbage(10);
+        if directed {
+            direct(&rig, Decision::Wait);
+        }
+        rig.vm(1).allocate(500, 0);
+        let before = rig.vm(1).counts()[0];
+        assert!(rig.actor.launch_heap(&rig.vm(1), &rig.hooks, HeapErrand::Count).is_ok());
+        let noted = std::iter::from_fn(|| rig.actor.notes.pop())
+            .find_map(|note| if let Note::MadeOld { young } = note { Some(young) } else { None });
+        assert_eq!(collections(&rig), 0);
+        (before, rig.vm(1).counts()[0], noted)
+    };
+    let (before, after, noted) = young(false);
+    assert_eq!((after, noted), (before, None));
+    let (before, after, noted) = young(true);
+    assert_eq!((after, noted), (0, Some(before)));
+    assert!(before > 0);
+}
+
+#[test]
 fn where_walks_of_new_objects_are_frequent_the_next_walk_takes_a_due_census() {
     let rig = Rig::new(100_000);
     let census = |rig: &Rig| {
