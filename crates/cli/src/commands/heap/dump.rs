@@ -63,6 +63,9 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
+/// How much nicer than other programs the command is while it reads a dump: as the clone that writes it.
+const NICER: i32 = 10;
+
 /// What the agent says about the dump.
 #[derive(Clone, Debug, Default)]
 struct DumpFigures {
@@ -89,6 +92,8 @@ fn take(pid: u32, arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
         .map_err(|error| failed(&format!("no pipe for the dump in {}", socket.folder().display()), error))?;
     let part = PathBuf::from(format!("{}.part", path.display()));
     let file = private_file(&part).map_err(|error| failed(&part.display().to_string(), error))?;
+    // The program comes first where both want the same processor.
+    let _ = rustix::process::nice(NICER);
     let ask = Ask::Dump { pipe, text: !no_text };
     let ticket = rendezvous.have_begun(pid, ask, PATIENCE).map_err(|reason| {
         let _ = std::fs::remove_file(&part);
