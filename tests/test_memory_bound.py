@@ -72,7 +72,7 @@ print(json.dumps({"peak": peak()}))
 def test_heavy_garbage_of_few_objects_is_collected_by_its_bytes(how):
     ours, alone = beside_stock(FEW, how, within=60)
     assert alone["peak"] > 300_000_000, "CPython has collected it: this test says nothing"
-    assert ours["peak"] < 0.5 * alone["peak"], (ours, alone)
+    assert ours["peak"] < 0.4 * alone["peak"], (ours, alone)
 
 
 def test_without_sampling_few_objects_wait_for_cpython():

@@ -102,11 +102,24 @@ pub(crate) fn live() -> Option<u64> {
     sampler().filter(|_| sampler::is_active()).map(|sampler| sampler.tables.live.weight())
 }
 
-/// Where allocations are sampled, the thread of the agent that samples the GIL is woken when so many bytes are allocated.
-pub(crate) fn wake_at(live: u64) {
+/// Where allocations are sampled, the thread of the agent that samples the GIL is woken when so many more bytes are allocated
+/// than now or at the end of a collection.
+pub(crate) fn wake_after(growth: u64) {
     if let Some(sampler) = sampler() {
-        sampler.tables.wake_at(live);
+        sampler.tables.wake_after(growth);
     }
+}
+
+/// Takes note of what is allocated at the end of a collection.
+pub(crate) fn collection_ended() {
+    if let Some(sampler) = sampler().filter(|_| sampler::is_active()) {
+        sampler.tables.collection_ended();
+    }
+}
+
+/// Bytes that were allocated when the latest collection ended, where allocations are sampled.
+pub(crate) fn left() -> Option<u64> {
+    sampler().filter(|_| sampler::is_active()).and_then(|sampler| sampler.tables.left())
 }
 
 /// The memory of the sampler's tables, in bytes.

@@ -47,8 +47,12 @@ pub(crate) struct Tables {
     turn_live: AtomicU32,
     /// Whether a thread is thinning.
     thinning: AtomicBool,
-    /// Bytes of live samples at which the thread that looks at memory is woken; 0 for never.
+    /// Bytes of live samples at which the thread that looks at memory is woken, and by how much more than there is that may be;
+    /// 0 for never.
     wakes_at: AtomicU64,
+    wakes_after: AtomicU64,
+    /// Bytes of live samples when the latest collection ended.
+    left: AtomicU64,
     /// Bytes that samples have stood for since the beginning.
     pub(super) made: AtomicU64,
 }
@@ -97,9 +101,24 @@ impl Tables {
         base << self.doublings.load(Relaxed).max(self.pace.load(Relaxed)).min(MOST_DOUBLINGS)
     }
 
-    /// The thread that looks at memory shall be woken when so many bytes are live.
-    pub(super) fn wake_at(&self, live: u64) {
-        self.wakes_at.store(live, Relaxed);
+    /// The thread that looks at memory shall be woken when so many more bytes are live than now.
+    pub(super) fn wake_after(&self, growth: u64) {
+        self.wakes_after.store(growth, Relaxed);
+        self.wakes_at.store(self.live.weight() + growth, Relaxed);
+    }
+
+    /// A collection has ended: growth counts from here.
+    pub(super) fn collection_ended(&self) {
+        let (left, growth) = (self.live.weight(), self.wakes_after.load(Relaxed));
+        self.left.store(left, Relaxed);
+        if growth != 0 {
+            self.wakes_at.store(left + growth, Relaxed);
+        }
+    }
+
+    /// What was live when the latest collection ended, if one has.
+    pub(super) fn left(&self) -> Option<u64> {
+        Some(self.left.load(Relaxed)).filter(|left| *left > 0)
     }
 
     /// Whether it is to be woken now, once.
@@ -195,10 +214,15 @@ mod tests {
         let site = SiteKey::new(1, AllocationDomain::Object);
         tables.live.add(0x20_0000, BlockSample { weight: 1_000, size: 64, site });
         assert!(!tables.is_time_to_wake(), "nothing was asked for");
-        tables.wake_at(2_000);
+        tables.wake_after(1_000);
         assert!(!tables.is_time_to_wake());
         tables.live.add(0x30_0000, BlockSample { weight: 1_000, size: 64, site });
         assert!(tables.is_time_to_wake() && !tables.is_time_to_wake());
+        assert_eq!(tables.left(), None);
+        tables.collection_ended();
+        assert_eq!(tables.left(), Some(2_000));
+        tables.live.add(0x40_0000, BlockSample { weight: 1_000, size: 64, site });
+        assert!(tables.is_time_to_wake() && !tables.is_time_to_wake(), "growth counts from the end of the collection");
     }
 
     #[test]

@@ -175,9 +175,10 @@ impl<'a> Attendant<'a> {
         }
     }
 
-    /// Whether much more is allocated than at the last look at memory.
+    /// Whether much more is allocated than at the last look at memory, or at the end of the last collection.
     fn has_grown(&self) -> bool {
-        alloc::live().is_some_and(|live| live.saturating_sub(self.live) >= MUCH)
+        let before = alloc::left().map_or(self.live, |left| left.min(self.live));
+        alloc::live().is_some_and(|live| live.saturating_sub(before) >= MUCH)
     }
 
     /// A program whose objects become heavy all of a sudden collects at its next allocation, before memory has grown by
@@ -185,7 +186,7 @@ impl<'a> Attendant<'a> {
     fn look_at_memory(&mut self) {
         self.live = alloc::live().unwrap_or(0);
         let Some(own) = self.agent.actor.loans.own_young() else { return };
-        alloc::wake_at(self.live + MUCH);
+        alloc::wake_after(MUCH);
         let (Some(collector), Some(resident)) = (self.agent.interpreter.collector, resident()) else { return };
         // Ranks that share steps are compared with what earlier steps took, and by resident memory only.
         let shared = self.agent.hooks.training.ranks().filter(|_| self.agent.actor.is_aligned());
@@ -197,6 +198,7 @@ impl<'a> Attendant<'a> {
             resident: Bytes::new(resident),
             seen: Bytes::new(before.unwrap_or_else(|| self.agent.actor.resident_seen())),
             live: alloc::live().filter(|_| before.is_none()).map(Bytes::new),
+            left: alloc::left().filter(|_| before.is_none()).map(Bytes::new),
             aligned: before.is_some(),
             counts: collector.counts(),
             own,

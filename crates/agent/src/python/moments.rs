@@ -12,6 +12,7 @@ use super::gc_functions::{follow_switch, restore_if_left};
 use super::module::{current_now, resume};
 use crate::act::actor::{EndedCollection, Lowered};
 use crate::act::vm::Vm;
+use crate::alloc;
 use crate::cpython::modules::loaded;
 use crate::cpython::pending::call_soon;
 use crate::lifecycle::agent::{Agent, lock};
@@ -53,6 +54,7 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
         let collector = agent.interpreter.collector.filter(|_| agent.actor.is_directed());
         agent.snapshots.full_collection_ended(collector.map(|collector| collector.generations(py)));
     }
+    alloc::collection_ended();
     let Some(began) = agent.hooks.collection_stops(kind, by, order, collected, uncollectable) else { return };
     let gathered = agent.hooks.gathered();
     agent.actor.collection_ended(&vm, &agent.hooks, EndedCollection { generation, began, gathered, freed: collected });
