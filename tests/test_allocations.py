@@ -2,19 +2,23 @@
 
 import json
 import os
-import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from observed import HOME, answer_to, ask, binary, command, environment, eventually, python, run
+from observed import APPS, HOME, answer_to, ask, binary, command, environment, eventually, python, run, stock
 
 pytestmark = pytest.mark.needs_agent
 
 PRELOAD = HOME / "libneurogc_preload.abi3.so"
 HAS_PRELOAD = binary() is not None and PRELOAD.exists()
 MODES = ["python", *(["native"] if HAS_PRELOAD else [])]
+
+# Allocators to be preloaded: one of our own, which is strict, and those of others, where they are installed.
+OTHER_ALLOCATORS = ["strict", "jemalloc", "tcmalloc", "mimalloc"]
+LIBRARIES = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"}
 
 # A tiny interval, so that nearly every block is a sampled one.
 TINY = {"NEUROGC_SAMPLE_KIB": "0.293"}
@@ -37,6 +41,28 @@ def sampled(code, *options, mode="native", timeout=90, **env):
     """Runs code under the agent in a mode, with functions to look at the sites."""
     settings = {"NEUROGC_ALLOCATIONS": mode, "NEUROGC_POLICY": "observe", **env}
     return python(SITES + code, *options, timeout=timeout, **settings)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The native parts of these tests, compiled."""
+    folder = tmp_path_factory.mktemp("native")
+    found = {name: folder / f"{source}.so" for name, source in (("strict", "strict_malloc"), ("traps", "native_traps"))}
+    for path in found.values():
+        words = ["cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-o", path, APPS / f"{path.stem}.c", "-lpthread"]
+        subprocess.run(words, check=True)
+    return found
+
+
+def preloaded(allocator, built):
+    """The library of an allocator. TEST_ALLOCATORS may name a folder that has more of them."""
+    if allocator == "strict":
+        return str(built["strict"])
+    named = os.environ.get("TEST_ALLOCATORS")
+    for folder in [*([Path(named)] if named else []), *Path("/usr/lib").glob("*-linux-gnu")]:
+        if (folder / LIBRARIES[allocator]).exists():
+            return str(folder / LIBRARIES[allocator])
+    pytest.skip(f"{LIBRARIES[allocator]} is not installed")
 
 
 @pytest.fixture(params=MODES)
@@ -211,16 +237,17 @@ for name in ("PyMem_", "PyObject_", "PyMem_Raw"):
 """, mode=mode, **TINY)
 
 
-def test_threads_and_threads_without_python(mode):
+def test_threads(mode):
     sampled("""
-import threading, hashlib, zlib, time
+import threading, zlib
 def work(seed):
     kept = {}
     for i in range(15_000):
         kept[i % 500] = (bytes(i % 2000), [seed] * (i % 50), str(i))
         if i % 500 == 0:
-            zlib.compress(bytes(100_000))
-    assert all(len(b) == len(b) and set(l) <= {seed} for b, l, s in kept.values())
+            assert zlib.decompress(zlib.compress(bytes(100_000))) == bytes(100_000)
+    # The last round of each key was the one from 14,500 on.
+    assert all(b == bytes((14_500 + at) % 2000) and l == [seed] * (at % 50) and s == str(14_500 + at) for at, (b, l, s) in kept.items())
 threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
 [t.start() for t in threads]
 [t.join() for t in threads]
@@ -358,6 +385,116 @@ near(found, 20_000 * 741, 0.15)
 """, mode=mode, NEUROGC_SAMPLE_KIB="8")
 
 
+def test_what_was_allocated_before_a_late_start_is_freed_as_ever():
+    stock(f"""
+import gc, sys
+sys.path.insert(0, {str(HOME.parent)!r})
+class Node: pass
+def make(): return [[bytes(i % 900), [i] * (i % 40), {{i: str(i)}}, bytearray(i % 3000)] for i in range(20_000)]
+before, strings = make(), [str(i) * (i % 9) for i in range(20_000)]
+lists, arrays = [[i] for i in range(5_000)], [bytearray(b"x" * (i % 600)) for i in range(5_000)]
+import neurogc
+neurogc.install(policy="observe", sample_kib=0.293)
+assert neurogc.status()["allocations"]["mode"] == "python", neurogc.status()["allocations"]
+after = make()
+for i, (each, array) in enumerate(zip(lists, arrays)):
+    # Blocks of before are grown, most of them out of the allocator for small blocks, and shrunk.
+    each.extend(range(i % 200))
+    array += b"y" * (i % 700)
+    if i % 3 == 0:
+        del each[1:], array[i % 600:]
+for i, (each, array) in enumerate(zip(lists, arrays)):
+    grown = i % 3 != 0
+    assert each == [i, *(range(i % 200) if grown else ())]
+    assert array == b"x" * (i % 600) + b"y" * (i % 700 if grown else 0)
+for made in (before, after):
+    for i, (b, l, d, a) in enumerate(made):
+        assert b == bytes(i % 900) and l == [i] * (i % 40) and d == {{i: str(i)}} and a == bytearray(i % 3000)
+known = sum(site["bytes"] for site in neurogc.memory.sites() if "make" in [name for _, _, name in site["stack"]])
+truth = sum(sys.getsizeof(each) + sum(map(sys.getsizeof, each)) for each in after)
+assert abs(known / truth - 1) < 0.3, (known, truth)
+before = strings = lists = arrays = None
+gc.collect()
+again = make()
+neurogc.uninstall()
+after = again = None
+gc.collect()
+""", timeout=120)
+
+
+def test_a_hook_of_another_tool_is_left_alone(built):
+    for domain in (0, 1, 2):
+        stock(f"""
+import ctypes, sys
+sys.path.insert(0, {str(HOME.parent)!r})
+traps, api = ctypes.CDLL({str(built["traps"])!r}), ctypes.pythonapi
+address = lambda function: ctypes.cast(function, ctypes.c_void_p)
+traps.traps_foreign_hook({domain}, address(api.PyMem_GetAllocator), address(api.PyMem_SetAllocator))
+import neurogc
+neurogc.install(policy="observe")
+found = neurogc.status()
+assert found["allocations"]["mode"] == "off", found["allocations"]
+assert "another tool stands over CPython's allocators" in found["allocations"]["reason"], found["allocations"]
+assert any("another tool" in text for text in found["degraded"]), found["degraded"]
+before = traps.traps_foreign_calls()
+kept = [bytes(i % 900) for i in range(10_000)]
+for name in ("PyMem_Raw", "PyMem_", "PyObject_"):
+    malloc, free = getattr(api, name + "Malloc"), getattr(api, name + "Free")
+    malloc.restype = ctypes.c_void_p
+    free(ctypes.c_void_p(malloc(100)))
+assert traps.traps_foreign_calls() > before
+try:
+    neurogc.memory.sites()
+except RuntimeError as error:
+    assert "another tool" in str(error) or "off" in str(error), error
+else:
+    raise AssertionError
+neurogc.uninstall()
+""")
+
+
+def test_native_memory_without_the_library_says_what_is_missing():
+    stock(f"""
+import sys
+sys.path.insert(0, {str(HOME.parent)!r})
+import neurogc
+neurogc.install(policy="observe", allocations="native")
+kept = [bytes(400) for _ in range(20_000)]
+found = neurogc.status()
+assert found["allocations"]["mode"] == "python", found["allocations"]
+assert "without libneurogc_preload.so" in found["allocations"]["reason"], found["allocations"]
+assert any("without libneurogc_preload.so" in text for text in found["degraded"]), found["degraded"]
+assert sum(site["bytes"] for site in neurogc.memory.sites()) > 5_000_000
+""")
+
+
+@pytest.mark.long(12)
+def test_growth_since_a_moment(mode):
+    # The agent keeps a moment every ten seconds.
+    sampled("""
+import time
+def early(): return [bytes(400) for _ in range(30_000)]
+def late(): return [bytes(400) for _ in range(60_000)]
+kept = early()
+def of(name, since):
+    found = [s for s in neurogc.memory.sites(since=since) if name in [f for _, _, f in s["stack"]]]
+    assert found and all("growth_bytes" in s for s in found)
+    return sum(s["growth_bytes"] for s in found), sum(s["bytes"] for s in found)
+assert all("growth_bytes" not in s for s in neurogc.memory.sites())
+# A moment in which the first list was there.
+deadline = time.monotonic() + 40
+while abs(of("early", 1)[0]) > 1_000_000:
+    assert time.monotonic() < deadline
+    time.sleep(0.1)
+more = late()
+near(of("late", 1)[0], 60_000 * 441, 0.15)
+growth, live = of("early", 1)
+near(live, 30_000 * 441, 0.15)
+assert abs(growth) < 1_000_000, growth
+assert neurogc.memory.sites(since=1)[0]["bytes"] >= neurogc.memory.sites(since=1)[1]["bytes"]
+""", mode=mode)
+
+
 def test_a_core_that_others_keep_busy(mode):
     sampled("""
 import os, subprocess
@@ -424,10 +561,10 @@ assert all(ctypes.string_at(at, 90_000) == bytes(90_000) for at in kept["zeros"]
 assert sum(s["bytes"] for s in neurogc.memory.sites() if s["function"] in truth) < 1e6
 """)
 
-    def test_zeros_of_a_large_array_stay_untouched(self):
-        for allocator in [None, *jemalloc()]:
-            preload = {"LD_PRELOAD": allocator} if allocator else {}
-            out = sampled("""
+    @pytest.mark.parametrize("allocator", ["glibc", "strict", "jemalloc"])
+    def test_zeros_of_a_large_array_stay_untouched(self, allocator, built):
+        preload = {} if allocator == "glibc" else {"LD_PRELOAD": preloaded(allocator, built)}
+        out = sampled("""
 import ctypes, os
 libc = ctypes.CDLL(None)
 libc.calloc.restype, libc.calloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2
@@ -442,12 +579,13 @@ near(found, 30 * (16 << 20), 0.05)
 mapped = sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "mmap")
 assert mapped < 50 << 20, mapped
 """, **preload)
-            assert out.strip().split(":")[0].endswith(PRELOAD.name) and (not allocator or allocator in out)
+        assert out.strip().split(":")[0].endswith(PRELOAD.name) and preload.get("LD_PRELOAD", "") in out
 
-    def test_another_allocator_below(self):
-        for allocator in other_allocators():
-            sampled("""
-import threading
+    @pytest.mark.parametrize("allocator", OTHER_ALLOCATORS)
+    def test_another_allocator_below(self, allocator, built):
+        path = preloaded(allocator, built)
+        out = sampled("""
+import os, threading
 kept = [bytes(i % 3000) for i in range(30_000)]
 def work():
     mine = {}
@@ -457,19 +595,105 @@ threads = [threading.Thread(target=work) for _ in range(3)]
 [t.start() for t in threads]
 [t.join() for t in threads]
 assert all(len(x) == i % 3000 for i, x in enumerate(kept))
-""", LD_PRELOAD=allocator, **TINY)
+print(neurogc.status()["allocations"]["mode"], os.path.realpath(os.environ["BELOW"]) in open("/proc/self/maps").read())
+if "strict" in os.environ["BELOW"]:
+    import ctypes
+    assert ctypes.CDLL(None).strict_malloc_bytes() > 10_000_000
+""", BELOW=path, LD_PRELOAD=path, **TINY)
+        assert out == "native True\n"
 
-    def test_programs_that_are_not_python_run_as_ever(self, tmp_path):
+    def test_the_strict_allocator_ends_a_process_that_frees_what_is_not_its(self, built):
+        """So the tests with it can fail."""
+        code = "import ctypes; free = ctypes.CDLL(None).free; free.argtypes = [ctypes.c_void_p]; free(ctypes.addressof(ctypes.c_long()))"
+        done = run(sys.executable, "-c", code, LD_PRELOAD=built["strict"], NEUROGC_ALLOCATIONS="off")
+        assert done.returncode == -signal.SIGABRT and "strict_malloc: free()" in done.stderr, done
+
+    @pytest.mark.parametrize("allocator", ["glibc", *OTHER_ALLOCATORS])
+    def test_programs_that_are_not_python_run_as_ever(self, allocator, built):
         script = "timeout 20 bash -c 'for i in 1 2 3; do echo $i | sort | tr 1-3 a-c; done'"
-        for extra in [{}, *({"LD_PRELOAD": path} for path in other_allocators())]:
-            done = run("bash", "-c", script, **extra)
-            assert (done.returncode, done.stdout) == (0, "a\nb\nc\n") and "ld.so" not in done.stderr, done
-        if shutil.which("cc"):
-            source, static = tmp_path / "s.c", tmp_path / "s"
-            source.write_text('#include <stdio.h>\n#include <stdlib.h>\nint main(){free(malloc(9));puts("ok");}\n')
-            if subprocess.run(["cc", "-static", "-o", static, source], capture_output=True).returncode == 0:
-                done = run(static)
-                assert (done.returncode, done.stdout) == (0, "ok\n")
+        extra = {} if allocator == "glibc" else {"LD_PRELOAD": preloaded(allocator, built)}
+        done = run("bash", "-c", script, **extra)
+        assert (done.returncode, done.stdout) == (0, "a\nb\nc\n") and "ld.so" not in done.stderr, done
+
+    def test_a_static_program_runs_as_ever(self, tmp_path):
+        source, static = tmp_path / "s.c", tmp_path / "s"
+        source.write_text('#include <stdio.h>\n#include <stdlib.h>\nint main(){free(malloc(9));puts("ok");}\n')
+        if subprocess.run(["cc", "-static", "-o", static, source], capture_output=True).returncode != 0:
+            pytest.skip("programs cannot be linked statically here")
+        done = run(static)
+        assert (done.returncode, done.stdout) == (0, "ok\n")
+
+    @pytest.mark.parametrize("allocator", ["glibc", "strict"])
+    def test_threads_without_python_that_outlive_the_interpreter(self, allocator, built):
+        # The library begins a thread before the interpreter starts, which allocates until the process has ended.
+        libraries = [built["traps"], *([built["strict"]] if allocator == "strict" else [])]
+        out = sampled("""
+import ctypes, os
+traps = ctypes.CDLL(os.environ["TRAPS"])
+assert traps.traps_early_rounds() > 0
+kept = [bytes(i % 3000) for i in range(30_000)]
+assert traps.traps_threads(6, 16) == 0
+# Each thread's destructor is called four times.
+assert (traps.traps_destroyed(), traps.traps_wrong()) == (6 * 16 * 4, 0), (traps.traps_destroyed(), traps.traps_wrong())
+before = traps.traps_early_rounds()
+while traps.traps_early_rounds() < before + 5:
+    pass
+assert traps.traps_wrong() == 0
+print("fine")
+""", TRAPS=built["traps"], LD_PRELOAD=":".join(map(str, libraries)), NATIVE_TRAPS_EARLY=1, **TINY)
+        assert out == "fine\n"
+
+    def test_memory_of_threads_without_python_has_no_python_line(self, built):
+        sampled("""
+import ctypes, os
+traps = ctypes.CDLL(os.environ["TRAPS"])
+traps.traps_keep.restype, traps.traps_keep.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+traps.traps_drop.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+def foreign(): return sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "malloc" and s["function"] is None)
+before = foreign()
+kept = traps.traps_keep(40_000_000)
+near(foreign() - before, 40_000_000, 0.1)
+traps.traps_drop(kept, 40_000_000)
+assert foreign() - before < 1_000_000, foreign() - before
+""", TRAPS=built["traps"])
+
+    @pytest.mark.parametrize("allocator", ["glibc", *OTHER_ALLOCATORS])
+    def test_every_function_that_hands_out_memory(self, allocator, built):
+        extra = {} if allocator == "glibc" else {"LD_PRELOAD": preloaded(allocator, built)}
+        code = "import ctypes, os, sys; sys.exit(ctypes.CDLL(os.environ['TRAPS']).traps_family(200))"
+        alone = subprocess.run([sys.executable, "-c", code], env={**environment(TRAPS=built["traps"]), **extra}).returncode
+        if alone and allocator in LIBRARIES:
+            pytest.skip(f"{LIBRARIES[allocator]} by itself fails at {alone}")
+        assert alone == 0
+        sampled("""
+import ctypes, os
+traps = ctypes.CDLL(os.environ["TRAPS"])
+assert traps.traps_family(200) == 0, traps.traps_family(200)
+""", TRAPS=built["traps"], **extra, **TINY)
+
+    def test_signal_handlers_that_allocate(self, built):
+        # On this allocator a handler may run at any moment, also while the sampler does.
+        sampled("""
+import ctypes, os
+traps = ctypes.CDLL(os.environ["TRAPS"])
+assert traps.traps_signals(1000) == 0
+rounds = 0
+while traps.traps_handled() < 300:
+    kept = [bytes(i % 5000) for i in range(3000)]
+    assert all(len(x) == i % 5000 and not any(x[:40]) for i, x in enumerate(kept))
+    assert traps.traps_threads(1, 4) == 0
+assert traps.traps_wrong() == 0
+# The handler's memory is in no site: it was freed.
+assert traps.traps_signals(0) == 0
+""", TRAPS=built["traps"], LD_PRELOAD=built["strict"], timeout=120, **TINY)
+
+    def test_signal_handlers_that_allocate_with_the_allocator_of_libc(self, built):
+        # There a handler may do that only where no function of the allocator runs.
+        sampled("""
+import ctypes, os
+traps = ctypes.CDLL(os.environ["TRAPS"])
+assert traps.traps_raise(20_000) == 0 and traps.traps_handled() == 20_000 and traps.traps_wrong() == 0
+""", TRAPS=built["traps"], **TINY)
 
     def test_a_command_asks_for_the_sites(self):
         code = "def keep(): return [bytes(400) for _ in range(40_000)]\nkept = keep()\nprint('ready', flush=True)\ninput()"
@@ -505,19 +729,6 @@ assert os.posix_spawn("/bin/true", ["true"], os.environ)
 with multiprocessing.get_context("fork").Pool(2) as pool:
     assert pool.map(abs, range(100)) == list(range(100))
 """, **TINY)
-
-
-def libraries(*names):
-    """Those that this machine has."""
-    return [str(path) for name in names for path in Path("/usr/lib").glob(f"*-linux-gnu/{name}")]
-
-
-def jemalloc():
-    return libraries("libjemalloc.so.2")
-
-
-def other_allocators():
-    return libraries("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2")
 
 
 def test_blocks_out_of_free_lists_are_counted_once_if_not_where_they_are_kept():
