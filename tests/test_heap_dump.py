@@ -372,3 +372,51 @@ while not [name for name in os.listdir({str(tmp_path)!r}) if name.endswith(".ngc
 """, NEUROGC_HEAP_DUMP_ON="limit=50", NEUROGC_HEAP_DUMP_FOLDER=tmp_path, NEUROGC_MEMORY_MAX_MB=200, NEUROGC_SAMPLE_MS=100)
     [path] = tmp_path.iterdir()
     assert sum(it.type.kind == "bytearray" for it in ngch.read(path).objects) >= 100
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not binary(), reason="the command is not built")
+def test_a_planted_leak_is_first_where_everything_else_moved(tmp_path):
+    """About a million objects, all of which are replaced between two dumps, and 20,000 more that an attribute keeps."""
+    before, after = tmp_path / "before.ngch", tmp_path / "after.ngch"
+    python(f"""
+import gc, random, sys, types
+import neurogc
+gc.disable()
+chance = random.Random(7)
+
+class Order:
+    def __init__(self, number):
+        self.items = [number * 1000 + 500_000, number * 1000 + 500_001]
+        self.customer = {{"name": f"customer {{number}}", "city": f"city {{number % 997}}"}}
+        self.note = f"note of order {{number}}"
+
+class Session:
+    def __init__(self, user):
+        self.user = f"user {{user}}"
+
+class Registry:
+    def __init__(self):
+        self.sessions = []
+
+app = sys.modules["app"] = types.ModuleType("app")
+app.registry = Registry()
+
+def rebuild():
+    # Each cache is made anew, in another order, and has up to a hundredth more or less than before.
+    app.orders = [Order(number) for number in chance.sample(range(200_000), 100_000 + chance.randrange(1000))]
+    app.by_name = {{f"key {{number}}": [number] for number in chance.sample(range(100_000), 50_000 + chance.randrange(500))}}
+    app.registry.sessions[:] = map(Session, range(len(app.registry.sessions)))
+
+app.registry.sessions += map(Session, range(5_000))
+rebuild()
+first = neurogc.heap.dump({str(before)!r})
+assert first["objects"] > 900_000, first
+rebuild()
+app.registry.sessions += map(Session, range(20_000))
+neurogc.heap.dump({str(after)!r})
+""", timeout=120)
+    done = subprocess.run([binary(), "heap", "diff", str(before), str(after), "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["rows"][0]
+    assert (first["place"], first["type"], first["objects"]) == ("app.registry.sessions[…]", "__main__.Session", 20_000), first
