@@ -58,7 +58,15 @@ def test_references_have_the_names_that_a_person_would_write(report):
         "finalizer": ["__main__.Finalized"],
     }
     assert {name: labels[name] for name in expected} == expected
-    assert labels.get("object array", [["in an array", 2]]) == [["in an array", 2]]
+
+
+def test_arrays_of_numpy_have_their_size_and_their_objects(report):
+    # The environment of CPython 3.11 has numpy 1, where a description of elements looks different.
+    pytest.importorskip("numpy", reason="numpy is not installed for this interpreter")
+    arrays = report["arrays"]
+    assert len(arrays) == 13 and [name for name, (ours, theirs) in arrays.items() if ours != theirs] == [], (arrays, report["numpy"])
+    assert arrays["owner"][0] > 400_000 and arrays["view"][0] < 200 < 32_000 < arrays["objects"][0]
+    assert report["labels"]["object array"] == [["in an array", 2]]
 
 
 def test_values_of_strings_and_integers_are_there(report):
@@ -299,20 +307,6 @@ def test_the_command_starts_a_program_that_dumps_itself(tmp_path):
     assert any(it.value == "held when memory ran out" for it in ngch.read(path).objects if it.type.kind == "str")
     for wrong in (["--on-oom"], ["--on-oom", "4242"], ["--", "true"], ["--on-limit", "5", "--", "true"], []):
         assert run(*start[:3], *wrong).returncode == 2, wrong
-
-
-def test_tensors_have_the_memory_that_they_share(tmp_path):
-    pytest.importorskip("torch", reason="torch is not installed for this interpreter")
-    path = tmp_path / "heap.ngch"
-    python(f"""
-import neurogc, torch
-held = [torch.zeros(1000, 250) for _ in range(20)]
-parts = [part[:10] for part in held]
-nowhere = torch.zeros(1 << 30, device="meta")
-neurogc.heap.dump({str(path)!r})
-""")
-    tensors = [it for it in ngch.read(path).objects if it.type.kind == "tensor"]
-    assert 20_000_000 <= sum(it.size for it in tensors) < 21_000_000
 
 
 def test_objects_of_arrow_have_the_memory_that_they_share(tmp_path):
