@@ -10,7 +10,7 @@ import time
 
 import ngch
 import pytest
-from observed import Running, binary, python, run, socket_path
+from observed import Running, binary, python, socket_path
 from snapshots import app, snap
 
 pytestmark = pytest.mark.needs_agent
@@ -267,48 +267,6 @@ def test_the_command_dumps_a_running_process(tmp_path):
     assert any(it.value == "held by the program" for it in dump.objects if it.type.kind == "str")
 
 
-def test_a_memory_error_that_ends_the_program_causes_a_dump(tmp_path):
-    code = "held = ['held when memory ran out']\nraise MemoryError('none left')"
-    done = run(sys.executable, "-c", code, NEUROGC_HEAP_DUMP_ON="oom", NEUROGC_HEAP_DUMP_FOLDER=tmp_path)
-    assert done.returncode == 1 and "MemoryError: none left" in done.stderr
-    [path] = tmp_path.iterdir()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert any(it.value == "held when memory ran out" for it in ngch.read(path).objects if it.type.kind == "str")
-
-
-def test_another_error_causes_none(tmp_path):
-    run(sys.executable, "-c", "raise ValueError", NEUROGC_HEAP_DUMP_ON="oom", NEUROGC_HEAP_DUMP_FOLDER=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_signal_causes_no_more_dumps_than_allowed(tmp_path):
-    python(f"""
-import os, signal, time
-deadline = time.monotonic() + 30
-def whole():
-    return [name for name in os.listdir({str(tmp_path)!r}) if name.endswith(".ngch")]
-while len(whole()) < 2:
-    assert time.monotonic() < deadline
-    os.kill(os.getpid(), signal.SIGUSR2)
-    time.sleep(0.1)
-os.kill(os.getpid(), signal.SIGUSR2)
-time.sleep(0.5)
-""", NEUROGC_HEAP_DUMP_ON="USR2", NEUROGC_HEAP_DUMP_FOLDER=tmp_path, NEUROGC_HEAP_DUMP_FILES=2)
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-@pytest.mark.skipif(not binary(), reason="the command is not built")
-def test_the_command_starts_a_program_that_dumps_itself(tmp_path):
-    code = "held = ['held when memory ran out']\nraise MemoryError('none left')"
-    start = [binary(), "heap", "dump", "--on-oom", "--on-limit", "95%", "-o"]
-    done = run(*start, str(tmp_path), "--", sys.executable, "-c", code)
-    assert done.returncode == 1 and "MemoryError: none left" in done.stderr
-    [path] = tmp_path.iterdir()
-    assert any(it.value == "held when memory ran out" for it in ngch.read(path).objects if it.type.kind == "str")
-    for wrong in (["--on-oom"], ["--on-oom", "4242"], ["--", "true"], ["--on-limit", "5", "--", "true"], []):
-        assert run(*start[:3], *wrong).returncode == 2, wrong
-
-
 def test_objects_of_arrow_have_the_memory_that_they_share(tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed for this interpreter")
     path = tmp_path / "heap.ngch"
@@ -329,21 +287,6 @@ print(json.dumps(pa.total_allocated_bytes() - before))
     assert 0.99 * known <= counted <= 1.01 * known + 10_000, (known, counted)
 
 
-def test_a_handler_of_the_program_is_left_alone(tmp_path):
-    python("""
-import os, signal
-import neurogc
-seen = []
-signal.signal(signal.SIGUSR2, lambda *_: seen.append(1))
-neurogc.uninstall()
-neurogc.install(heap_dump_on="USR2")
-os.kill(os.getpid(), signal.SIGUSR2)
-assert seen == [1]
-assert any("handler of its own" in reason for reason in neurogc.status()["degraded"]), neurogc.status()["degraded"]
-""", NEUROGC_HEAP_DUMP_FOLDER=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_that_was_there_before_is_not_written_to(tmp_path):
     # In a shared folder another user may have made it, and may hold it open.
     path = tmp_path / "heap.ngch"
@@ -354,21 +297,6 @@ def test_a_file_that_was_there_before_is_not_written_to(tmp_path):
         python(f"import neurogc; neurogc.heap.dump({str(path)!r})")
         assert held.read() == ""
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.stat().st_size > 1000
-
-
-@pytest.mark.twice
-@pytest.mark.long(10)
-def test_memory_near_its_limit_causes_a_dump(tmp_path):
-    python(f"""
-import os, time
-held = [bytearray(1 << 20) for _ in range(100)]
-deadline = time.monotonic() + 30
-while not [name for name in os.listdir({str(tmp_path)!r}) if name.endswith(".ngch")]:
-    assert time.monotonic() < deadline
-    time.sleep(0.01)
-""", NEUROGC_HEAP_DUMP_ON="limit=50", NEUROGC_HEAP_DUMP_FOLDER=tmp_path, NEUROGC_MEMORY_MAX_MB=200, NEUROGC_SAMPLE_MS=100)
-    [path] = tmp_path.iterdir()
-    assert sum(it.type.kind == "bytearray" for it in ngch.read(path).objects) >= 100
 
 
 @pytest.mark.once
