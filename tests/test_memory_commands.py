@@ -113,6 +113,16 @@ def test_another_reader_reads_a_recording(program, tmp_path):
     assert {it["labels"]["domain"] for it in profile["samples"]} <= {"object", "raw", "malloc", "mmap"}
 
 
+def test_names_of_other_tools_are_understood(program, tmp_path):
+    tell(program, "keep", 10)
+    by_name = [json.loads(neurogc("memory", "sites", program.pid, "--json", "--by", by)) for by in ("domain", "type-of-allocator")]
+    rows = [[row["domains"] for row in report["rows"]] for report in by_name]
+    assert rows[0] == rows[1] and len(rows[0]) >= 2
+    for name in ("table", "memray", "memray-like"):
+        text = neurogc("memory", "record", program.pid, "--for", "1s", "--format", name, "-o", "-")
+        assert "STACK" in text and f"grows.py:{KEEP_LINE} in" in text
+
+
 def test_a_flame_graph_holds_the_stack(program, tmp_path):
     tell(program, "keep", 20)
     neurogc("memory", "flame", program.pid, "-o", tmp_path / "f.html")
