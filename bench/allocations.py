@@ -1,7 +1,7 @@
 """What the allocation sampler costs: instructions of the program's main thread, counted by Valgrind.
 
     python bench/allocations.py [--python EXE]... [--program NAME]... [--with native]... [--pyperformance FOLDER]
-                                [--log FILE] [--save cost|tools|heaps]
+                                [--log FILE] [--interval KIB] [--save cost|tools|heaps]
 
 Runs programs of our own and of pyperformance, with and without the sampler, and prints the ratio of the instructions of
 their rounds. The start of the process is not counted. Threads of the agent are not counted either: under Valgrind they wake
@@ -10,6 +10,10 @@ far more often for each instruction of the program.
 `--log` keeps every count in a file; what is there already is not counted again, so a long run can be done in parts. `--save` writes
 a table for the documentation: `cost` has a row for each interpreter, `tools` compares other profilers, `heaps` says whether
 the cost depends on how many objects live.
+
+`--interval KIB` sets `sample_kib`. The distance between samples grows with the heap, so the programs `heap:…` cost less beside larger heaps.
+`--program heap:100000 --program heap:1000000 --program heap:5000000 --interval 256 --save heaps` shows whether the hooks alone are flat: at
+256 KiB even the largest heap has so few samples that the distance stays as it is, and the program fails if it does not.
 
 `--pyperformance` is the folder `pyperformance/data-files/benchmarks` of an installed pyperformance; without it only our own
 programs run. `--with tracemalloc`, `memray`, `ddtrace` or `reftracer` runs another hook, without NeuroGC, beside it; `--packages` is
@@ -112,7 +116,7 @@ def script(name: str, pyperformance: Path | None) -> tuple[Path, Program]:
     return pyperformance / f"bm_{name}" / "run_benchmark.py", PYPERFORMANCE[name]
 
 
-def environment(mode: str, packages: str | None) -> dict[str, str]:
+def environment(mode: str, packages: str | None, interval: float | None) -> dict[str, str]:
     """The environment of a process that is counted."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON", "LD_"))}
     own |= {"PYTHONHASHSEED": "0"}
@@ -128,6 +132,9 @@ def environment(mode: str, packages: str | None) -> dict[str, str]:
         "NEUROGC_CENSUS_S": "0",
         "NEUROGC_ALLOCATIONS": mode,
     }
+    if interval is not None and mode != "off":
+        # The program looks whether the distance is this one at its end.
+        own |= {"NEUROGC_SAMPLE_KIB": f"{interval:g}", "NEUROGC_BENCH_INTERVAL": f"{interval:g}"}
     if mode == "native":
         own["LD_PRELOAD"] = str(HOME / "libneurogc_preload.abi3.so")
     return own
@@ -141,7 +148,7 @@ def count(python: str, name: str, mode: str, given: argparse.Namespace) -> int:
         rounds = max(1, round(program.rounds * given.part))
         words = [str(path), str(rounds), *program.constants, "--", *program.arguments]
         command = ["valgrind", *options, python, str(COUNTED / "pyperf.py"), *words]
-        own = environment(mode, given.packages)
+        own = environment(mode, given.packages, given.interval)
         done = subprocess.run(command, env=own, cwd=folder, capture_output=True, text=True, timeout=1800)
         files = list(Path(folder).glob("out.1-01"))
         if done.returncode != 0 or len(files) != 1:
@@ -161,6 +168,7 @@ class Counts:
     def __init__(self, given: argparse.Namespace):
         self.given = given
         self.known: dict[tuple[str, str, str], int] = {}
+        self.suffix = "" if given.interval is None else f"@{given.interval:g}"
         if given.log and given.log.exists():
             for line in given.log.read_text().splitlines():
                 entry = json.loads(line)
@@ -168,7 +176,7 @@ class Counts:
 
     def of(self, python: str, name: str, mode: str) -> int:
         """Instructions of a program, which is run unless that is known."""
-        key = (version(python), name, mode)
+        key = (version(python), name, mode if mode in ("off", "plain") else mode + self.suffix)
         if key not in self.known:
             self.known[key] = count(python, name, mode, self.given)
             if self.given.log:
@@ -205,7 +213,7 @@ def figure(value: float, goal: float = math.inf) -> str:
     return results.bold(f"{value:.3f}", value > goal)
 
 
-def save_cost(python: str, ratios: dict[str, dict[str, float]]) -> None:
+def save_cost(python: str, ratios: dict[str, dict[str, float]], _: float | None) -> None:
     """One row: an interpreter, the programs of pyperformance together, and each of our own."""
     native = ratios["native"]
     found = {name: value for name, value in native.items() if name in PYPERFORMANCE}
@@ -222,7 +230,7 @@ def save_cost(python: str, ratios: dict[str, dict[str, float]]) -> None:
     results.save("allocations", command, columns, [row], keys=1, measured=measured(version(python)))
 
 
-def save_tools(python: str, ratios: dict[str, dict[str, float]]) -> None:
+def save_tools(python: str, ratios: dict[str, dict[str, float]], _: float | None) -> None:
     """One row for each program, one column for each profiler."""
     names = list(next(iter(ratios.values())))
     rows = [[f"`{name}`", *(f"{every[name]:.2f}" for every in ratios.values())] for name in names]
@@ -234,15 +242,17 @@ def save_tools(python: str, ratios: dict[str, dict[str, float]]) -> None:
     results.save("allocation-tools", command, columns, rows, keys=1, measured=measured(version(python)))
 
 
-def save_heaps(python: str, ratios: dict[str, dict[str, float]]) -> None:
+def save_heaps(python: str, ratios: dict[str, dict[str, float]], interval: float | None) -> None:
     """One row for an interpreter: what the same work costs beside heaps of different sizes."""
     found = {name: ratios["native"][name] for name in HEAPS}
     spread = max(found.values()) / min(found.values()) - 1
     row = [version(python), *(f"{value:.4f}" for value in found.values()), results.bold(f"{100 * spread:.2f} %", spread > 0.003)]
     columns = ["CPython", *(f"{int(name.partition(':')[2]):,} objects" for name in HEAPS), "largest ÷ smallest"]
     programs = " ".join(f"--program {name}" for name in HEAPS)
-    command = f"python bench/allocations.py {programs} --save heaps"
-    results.save("allocation-heaps", command, columns, [row], keys=1, measured=measured(version(python)))
+    # In a table of its own where the distance is fixed.
+    name, option = ("allocation-heaps", "") if interval is None else ("allocation-heaps-fixed", f"--interval {interval:g} ")
+    command = f"python bench/allocations.py {programs} {option}--save heaps"
+    results.save(name, command, columns, [row], keys=1, measured=measured(version(python)))
 
 
 TABLES = {"cost": save_cost, "tools": save_tools, "heaps": save_heaps}
@@ -255,6 +265,7 @@ def main() -> None:
     parser.add_argument("--with", dest="modes", action="append", choices=[*NEUROGC, *OTHERS], help="default: native")
     parser.add_argument("--pyperformance", type=Path, help="the folder with pyperformance's programs")
     parser.add_argument("--packages", help="the folder with memray and ddtrace")
+    parser.add_argument("--interval", type=float, help="the distance of sampling points in KiB, which must stay as it is")
     parser.add_argument("--keep", type=Path, help="a folder for Callgrind's files")
     parser.add_argument("--part", type=float, default=1, help="this part of the rounds of each program")
     parser.add_argument("--log", type=Path, help="a file for every count")
@@ -277,7 +288,7 @@ def main() -> None:
             worst = max(found, key=found.__getitem__)
             print(f"{python} {mode}: geometric mean {mean(found.values()):.4f}, worst {found[worst]:.4f} ({worst})", flush=True)
         if given.save:
-            TABLES[given.save](python, ratios)
+            TABLES[given.save](python, ratios, given.interval)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """What a heap dump costs: the pause, the flight, and bytes per object, for heaps as built and shuffled.
 
-    python bench/heap.py [--objects 1000000,5000000,10000000] [--shuffled] [--runs 3] [--pages huge] [--pyheap FOLDER]
-    python bench/heap.py --service [--objects 5000000] [--rate 150] [--seconds 15] [--runs 4] [--pages gathered] [--rest 2]
+    python bench/heap.py [--objects 1000000,5000000,10000000] [--shuffled] [--runs 3] [--pages gathered] [--pyheap FOLDER]
+    python bench/heap.py --service [--objects 5000000] [--rate 150] [--seconds 15] [--runs 4] [--pages huge] [--rest 2]
 
 `--pages`: `huge` is what the policy auto has from the beginning, `gathered` are small pages that the agent puts together before each dump,
-as under `observe`, `small` are such that it leaves alone. `--service` measures the latency of a service under load, with dumps and without, in turn. Its client is an open loop (crates/load,
-example `open_loop`). `--save` puts the results into the tables of docs/benchmarks.md. Where guppy3 is installed, its count by type is
+as under `observe` with `gather_pages=true`, `small` are such that it leaves alone. `--service` measures the latency of a service under load, with dumps and without, in turn. Its client is an open loop (crates/load,
+example `open_loop`). `--save` puts the results into the tables of docs/benchmarks.md; memory is a table of its own, `heap-memory`. Where guppy3 is installed, its count by type is
 measured on the same heap. `--pyheap FOLDER` measures PyHeap, too, from a checkout of github.com/ivanyu/pyheap (it is in no package
 index, and needs gdb, pyelftools, tqdm and CPython up to 3.12): choose few objects, it is slow. Run it on a quiet machine, with `python/` on
 PYTHONPATH. Each size runs in a process of its own.
@@ -40,6 +40,11 @@ PAGES = {
     "small": {"policy": "observe", "huge_arenas": "false"},
 }
 LABELS = {"huge": "huge", "gathered": "4 KiB, put together first", "small": "4 KiB"}
+
+
+# Bars, where there is one: what a clone that counts may add for five million objects, and `heap show` for each object.
+MOST_COUNT_MB = 40
+MOST_SHOW_BYTES = 100
 
 
 class Order:
@@ -94,6 +99,59 @@ def pyheap(checkout, folder):
     return figures
 
 
+class CloneMemory:
+    """The most memory that clones of this process have had for themselves: private pages, and those shared with it alone."""
+
+    def __init__(self):
+        self.most = 0
+        self.looks = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self):
+        while not self._ended.wait(0.001):
+            for name in os.listdir("/proc/self/task"):
+                with contextlib.suppress(OSError):
+                    with open(f"/proc/self/task/{name}/children") as children:
+                        for pid in children.read().split():
+                            self._look(pid)
+
+    def _look(self, pid):
+        kilobytes = 0
+        with open(f"/proc/{pid}/smaps_rollup") as rollup:
+            kilobytes += sum(int(line.split()[1]) for line in rollup if line.startswith(("Private_Clean:", "Private_Dirty:")))
+        # Where it puts what it found.
+        with open(f"/proc/{pid}/smaps") as maps:
+            is_shared = False
+            for line in maps:
+                if "-" in line.split(" ", 1)[0]:
+                    is_shared = "/dev/zero (deleted)" in line
+                elif is_shared and line.startswith(("Shared_Clean:", "Shared_Dirty:")):
+                    kilobytes += int(line.split()[1])
+        self.looks += 1
+        self.most = max(self.most, kilobytes * 1024)
+
+
+# A process that is replaced by another program leaves it its own largest resident set, so a small one starts the command.
+TIMED = """
+import json, os, sys, time
+began = time.perf_counter()
+nothing = os.open(os.devnull, os.O_WRONLY)
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, nothing, 1)])
+_, status, used = os.wait4(pid, 0)
+assert status == 0, status
+print(json.dumps({"show_ms": (time.perf_counter() - began) * 1e3, "show_bytes": used.ru_maxrss * 1024}))
+"""
+
+
 def one(objects, shuffled, pages, checkout):
     """Measures in this process, and prints the figures as JSON."""
     import neurogc
@@ -110,9 +168,13 @@ def one(objects, shuffled, pages, checkout):
         began = time.perf_counter()
         neurogc.heap.count()
         figures["count_ms"] = (time.perf_counter() - began) * 1e3
-        began = time.perf_counter()
-        subprocess.run([str(BUILT / "neurogc"), "heap", "show", path], check=True, capture_output=True)
-        figures["show_ms"] = (time.perf_counter() - began) * 1e3
+        # Looking at a clone holds it up, so its memory is that of another one.
+        with CloneMemory() as clone:
+            neurogc.heap.count()
+        assert clone.looks, "the clone could not be looked at"
+        figures["count_bytes"] = clone.most
+        words = [sys.executable, "-S", "-c", TIMED, str(BUILT / "neurogc"), "heap", "show", path]
+        figures |= json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
         if checkout:
             figures |= pyheap(checkout, folder)
     with contextlib.suppress(ImportError):
@@ -219,7 +281,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--objects", default="1000000,5000000,10000000")
     parser.add_argument("--shuffled", action="store_true")
-    parser.add_argument("--pages", choices=PAGES, default="gathered", help="what small objects lie in")
+    parser.add_argument("--pages", choices=PAGES, default="huge", help="what small objects lie in")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--service", action="store_true", help="the latency of a service while it is dumped")
     parser.add_argument("--rate", type=float, default=150, help="requests a second, with --service")
@@ -243,7 +305,8 @@ def main():
         return one(sizes[0], options.shuffled, options.pages, options.pyheap)
     columns = ["objects", "order", "pages", "pause", "dump", "bytes per object on disk", "count by type", "`heap show`", "guppy3's count"]
     other = ["objects", "dump", "PyHeap's dump", "all retained sizes", "PyHeap's", "bytes per object", "PyHeap's"]
-    rows, beside = [], []
+    memory = ["objects", "order", "pages", "a clone that counts", "`heap show`, bytes per object"]
+    rows, beside, kept = [], [], []
     for size in sizes:
         command = [sys.executable, __file__, "--one", "--objects", str(size)]
         command += ["--shuffled"] * options.shuffled + ["--pages", options.pages]
@@ -258,6 +321,12 @@ def main():
             seconds("guppy_ms") if "guppy_ms" in least else "–",
         ])
         print(", ".join(f"{column} {cell}" for column, cell in zip(columns, rows[-1])), flush=True)
+        count, show = most["count_bytes"] / 1e6, max(run["show_bytes"] / run["objects"] for run in runs)
+        kept.append([
+            *rows[-1][:3], results.bold(f"+{count:.1f} MB", count > MOST_COUNT_MB * max(1, size / 5e6)),
+            results.bold(f"{show:.0f}", show > MOST_SHOW_BYTES),
+        ])
+        print(", ".join(f"{column} {cell}" for column, cell in zip(memory, kept[-1])), flush=True)
         if options.pyheap:
             beside.append([
                 f"{size / 1e6:g} M", seconds("whole_ms"), seconds("pyheap_dump_ms"), seconds("show_ms"), seconds("pyheap_show_ms"),
@@ -269,6 +338,7 @@ def main():
             results.save("heap-pyheap", "python bench/heap.py --pyheap FOLDER --save", other, beside, keys=1, measured=results.today())
             return None
         results.save("heap", "python bench/heap.py --save", columns, rows, keys=3, measured=results.today())
+        results.save("heap-memory", "python bench/heap.py --save", memory, kept, keys=3, measured=results.today())
     return None
 
 

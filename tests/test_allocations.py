@@ -2,41 +2,19 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from observed import HOME, answer_to, ask, binary, command, environment, eventually, python, run
+from observed import HOME, environment, run, stock
+from sampling import MODES, SITES, TINY, compiled, sampled
 
 pytestmark = pytest.mark.needs_agent
 
-PRELOAD = HOME / "libneurogc_preload.abi3.so"
-HAS_PRELOAD = binary() is not None and PRELOAD.exists()
-MODES = ["python", *(["native"] if HAS_PRELOAD else [])]
 
-# A tiny interval, so that nearly every block is a sampled one.
-TINY = {"NEUROGC_SAMPLE_KIB": "0.293"}
-
-SITES = """
-import neurogc.memory, json, sys, gc
-
-def by_function(field="bytes"):
-    sums = {}
-    for site in neurogc.memory.sites():
-        sums[site["function"]] = sums.get(site["function"], 0) + site[field]
-    return sums
-
-def near(value, truth, share=0.15):
-    assert abs(value / truth - 1) < share, (value, truth)
-"""
-
-
-def sampled(code, *options, mode="native", timeout=90, **env):
-    """Runs code under the agent in a mode, with functions to look at the sites."""
-    settings = {"NEUROGC_ALLOCATIONS": mode, "NEUROGC_POLICY": "observe", **env}
-    return python(SITES + code, *options, timeout=timeout, **settings)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return compiled(tmp_path_factory.mktemp("native"))
 
 
 @pytest.fixture(params=MODES)
@@ -211,16 +189,17 @@ for name in ("PyMem_", "PyObject_", "PyMem_Raw"):
 """, mode=mode, **TINY)
 
 
-def test_threads_and_threads_without_python(mode):
+def test_threads(mode):
     sampled("""
-import threading, hashlib, zlib, time
+import threading, zlib
 def work(seed):
     kept = {}
     for i in range(15_000):
         kept[i % 500] = (bytes(i % 2000), [seed] * (i % 50), str(i))
         if i % 500 == 0:
-            zlib.compress(bytes(100_000))
-    assert all(len(b) == len(b) and set(l) <= {seed} for b, l, s in kept.values())
+            assert zlib.decompress(zlib.compress(bytes(100_000))) == bytes(100_000)
+    # The last round of each key was the one from 14,500 on.
+    assert all(b == bytes((14_500 + at) % 2000) and l == [seed] * (at % 50) and s == str(14_500 + at) for at, (b, l, s) in kept.items())
 threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
 [t.start() for t in threads]
 [t.join() for t in threads]
@@ -358,6 +337,116 @@ near(found, 20_000 * 741, 0.15)
 """, mode=mode, NEUROGC_SAMPLE_KIB="8")
 
 
+def test_what_was_allocated_before_a_late_start_is_freed_as_ever():
+    stock(f"""
+import gc, sys
+sys.path.insert(0, {str(HOME.parent)!r})
+class Node: pass
+def make(): return [[bytes(i % 900), [i] * (i % 40), {{i: str(i)}}, bytearray(i % 3000)] for i in range(20_000)]
+before, strings = make(), [str(i) * (i % 9) for i in range(20_000)]
+lists, arrays = [[i] for i in range(5_000)], [bytearray(b"x" * (i % 600)) for i in range(5_000)]
+import neurogc
+neurogc.install(policy="observe", sample_kib=0.293)
+assert neurogc.status()["allocations"]["mode"] == "python", neurogc.status()["allocations"]
+after = make()
+for i, (each, array) in enumerate(zip(lists, arrays)):
+    # Blocks of before are grown, most of them out of the allocator for small blocks, and shrunk.
+    each.extend(range(i % 200))
+    array += b"y" * (i % 700)
+    if i % 3 == 0:
+        del each[1:], array[i % 600:]
+for i, (each, array) in enumerate(zip(lists, arrays)):
+    grown = i % 3 != 0
+    assert each == [i, *(range(i % 200) if grown else ())]
+    assert array == b"x" * (i % 600) + b"y" * (i % 700 if grown else 0)
+for made in (before, after):
+    for i, (b, l, d, a) in enumerate(made):
+        assert b == bytes(i % 900) and l == [i] * (i % 40) and d == {{i: str(i)}} and a == bytearray(i % 3000)
+known = sum(site["bytes"] for site in neurogc.memory.sites() if "make" in [name for _, _, name in site["stack"]])
+truth = sum(sys.getsizeof(each) + sum(map(sys.getsizeof, each)) for each in after)
+assert abs(known / truth - 1) < 0.3, (known, truth)
+before = strings = lists = arrays = None
+gc.collect()
+again = make()
+neurogc.uninstall()
+after = again = None
+gc.collect()
+""", timeout=120)
+
+
+def test_a_hook_of_another_tool_is_left_alone(built):
+    for domain in (0, 1, 2):
+        stock(f"""
+import ctypes, sys
+sys.path.insert(0, {str(HOME.parent)!r})
+traps, api = ctypes.CDLL({str(built["traps"])!r}), ctypes.pythonapi
+address = lambda function: ctypes.cast(function, ctypes.c_void_p)
+traps.traps_foreign_hook({domain}, address(api.PyMem_GetAllocator), address(api.PyMem_SetAllocator))
+import neurogc
+neurogc.install(policy="observe")
+found = neurogc.status()
+assert found["allocations"]["mode"] == "off", found["allocations"]
+assert "another tool stands over CPython's allocators" in found["allocations"]["reason"], found["allocations"]
+assert any("another tool" in text for text in found["degraded"]), found["degraded"]
+before = traps.traps_foreign_calls()
+kept = [bytes(i % 900) for i in range(10_000)]
+for name in ("PyMem_Raw", "PyMem_", "PyObject_"):
+    malloc, free = getattr(api, name + "Malloc"), getattr(api, name + "Free")
+    malloc.restype = ctypes.c_void_p
+    free(ctypes.c_void_p(malloc(100)))
+assert traps.traps_foreign_calls() > before
+try:
+    neurogc.memory.sites()
+except RuntimeError as error:
+    assert "another tool" in str(error) or "off" in str(error), error
+else:
+    raise AssertionError
+neurogc.uninstall()
+""")
+
+
+def test_native_memory_without_the_library_says_what_is_missing():
+    stock(f"""
+import sys
+sys.path.insert(0, {str(HOME.parent)!r})
+import neurogc
+neurogc.install(policy="observe", allocations="native")
+kept = [bytes(400) for _ in range(20_000)]
+found = neurogc.status()
+assert found["allocations"]["mode"] == "python", found["allocations"]
+assert "without libneurogc_preload.so" in found["allocations"]["reason"], found["allocations"]
+assert any("without libneurogc_preload.so" in text for text in found["degraded"]), found["degraded"]
+assert sum(site["bytes"] for site in neurogc.memory.sites()) > 5_000_000
+""")
+
+
+@pytest.mark.long(12)
+def test_growth_since_a_moment(mode):
+    # The agent keeps a moment every ten seconds.
+    sampled("""
+import time
+def early(): return [bytes(400) for _ in range(30_000)]
+def late(): return [bytes(400) for _ in range(60_000)]
+kept = early()
+def of(name, since):
+    found = [s for s in neurogc.memory.sites(since=since) if name in [f for _, _, f in s["stack"]]]
+    assert found and all("growth_bytes" in s for s in found)
+    return sum(s["growth_bytes"] for s in found), sum(s["bytes"] for s in found)
+assert all("growth_bytes" not in s for s in neurogc.memory.sites())
+# A moment in which the first list was there.
+deadline = time.monotonic() + 40
+while abs(of("early", 1)[0]) > 1_000_000:
+    assert time.monotonic() < deadline
+    time.sleep(0.1)
+more = late()
+near(of("late", 1)[0], 60_000 * 441, 0.15)
+growth, live = of("early", 1)
+near(live, 30_000 * 441, 0.15)
+assert abs(growth) < 1_000_000, growth
+assert neurogc.memory.sites(since=1)[0]["bytes"] >= neurogc.memory.sites(since=1)[1]["bytes"]
+""", mode=mode)
+
+
 def test_a_core_that_others_keep_busy(mode):
     sampled("""
 import os, subprocess
@@ -373,151 +462,6 @@ finally:
     [one.kill() for one in busy]
     [one.wait() for one in busy]
 """, mode=mode)
-
-
-@pytest.mark.skipif(not HAS_PRELOAD, reason="the command and the library are not built")
-class TestNative:
-    def test_anonymous_mappings_are_counted_and_arenas_are_not(self):
-        sampled("""
-import ctypes, mmap
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-def mapped(): return sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "mmap")
-before = mapped()
-def take(): return libc.mmap(None, 5 << 20, 3, 0x22, -1, 0)
-at = take()
-assert mapped() - before == 5 << 20, (mapped(), before)
-assert by_function()["take"] >= 5 << 20
-libc.mremap.restype = ctypes.c_void_p
-libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
-at = libc.mremap(at, 5 << 20, 9 << 20, 1)
-assert mapped() - before == 9 << 20, (mapped(), before)
-assert by_function()["take"] >= 9 << 20
-libc.munmap(at, 9 << 20)
-assert mapped() == before
-kept = [bytes(400) for _ in range(100_000)]
-assert mapped() == before, mapped()
-""")
-
-    def test_native_memory_has_a_python_line(self):
-        sampled("""
-import ctypes
-libc = ctypes.CDLL(None)
-libc.malloc.restype = libc.calloc.restype = libc.realloc.restype = ctypes.c_void_p
-libc.malloc.argtypes, libc.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
-libc.calloc.argtypes, libc.realloc.argtypes = [ctypes.c_size_t] * 2, [ctypes.c_void_p, ctypes.c_size_t]
-libc.aligned_alloc.restype, libc.aligned_alloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2
-def small(): return [libc.malloc(5000) for _ in range(4000)]
-def zeros(): return [libc.calloc(1000, 90) for _ in range(200)]
-def aligned(): return [libc.aligned_alloc(4096, 8192) for _ in range(2000)]
-def moved(): return [libc.realloc(libc.malloc(100), 30_000) for _ in range(500)]
-kept = {f.__name__: f() for f in (small, zeros, aligned, moved)}
-truth = dict(small=20e6, zeros=18e6, aligned=16.4e6, moved=15e6)
-for name, size in truth.items():
-    found = sum(s["bytes"] for s in neurogc.memory.sites() if name in [f for _, _, f in s["stack"]])
-    near(found, size, 0.1)
-assert all(at % 4096 == 0 for at in kept["aligned"])
-assert all(ctypes.string_at(at, 90_000) == bytes(90_000) for at in kept["zeros"][:20])
-[libc.free(at) for blocks in kept.values() for at in blocks]
-assert sum(s["bytes"] for s in neurogc.memory.sites() if s["function"] in truth) < 1e6
-""")
-
-    def test_zeros_of_a_large_array_stay_untouched(self):
-        for allocator in [None, *jemalloc()]:
-            preload = {"LD_PRELOAD": allocator} if allocator else {}
-            out = sampled("""
-import ctypes, os
-libc = ctypes.CDLL(None)
-libc.calloc.restype, libc.calloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2
-def rss(): return int(open("/proc/self/statm").read().split()[1]) * 4096
-before = rss()
-def zeros(): return [libc.calloc(1, 16 << 20) for _ in range(30)]
-kept = zeros()
-print(os.environ["LD_PRELOAD"])
-assert rss() - before < 20 << 20, (rss() - before) >> 20
-found = sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "malloc" and s["bytes"] > 1 << 20)
-near(found, 30 * (16 << 20), 0.05)
-mapped = sum(s["bytes"] for s in neurogc.memory.sites() if s["domain"] == "mmap")
-assert mapped < 50 << 20, mapped
-""", **preload)
-            assert out.strip().split(":")[0].endswith(PRELOAD.name) and (not allocator or allocator in out)
-
-    def test_another_allocator_below(self):
-        for allocator in other_allocators():
-            sampled("""
-import threading
-kept = [bytes(i % 3000) for i in range(30_000)]
-def work():
-    mine = {}
-    for i in range(20_000):
-        mine[i % 200] = bytearray(i % 50_000)
-threads = [threading.Thread(target=work) for _ in range(3)]
-[t.start() for t in threads]
-[t.join() for t in threads]
-assert all(len(x) == i % 3000 for i, x in enumerate(kept))
-""", LD_PRELOAD=allocator, **TINY)
-
-    def test_programs_that_are_not_python_run_as_ever(self, tmp_path):
-        script = "timeout 20 bash -c 'for i in 1 2 3; do echo $i | sort | tr 1-3 a-c; done'"
-        for extra in [{}, *({"LD_PRELOAD": path} for path in other_allocators())]:
-            done = run("bash", "-c", script, **extra)
-            assert (done.returncode, done.stdout) == (0, "a\nb\nc\n") and "ld.so" not in done.stderr, done
-        if shutil.which("cc"):
-            source, static = tmp_path / "s.c", tmp_path / "s"
-            source.write_text('#include <stdio.h>\n#include <stdlib.h>\nint main(){free(malloc(9));puts("ok");}\n')
-            if subprocess.run(["cc", "-static", "-o", static, source], capture_output=True).returncode == 0:
-                done = run(static)
-                assert (done.returncode, done.stdout) == (0, "ok\n")
-
-    def test_a_command_asks_for_the_sites(self):
-        code = "def keep(): return [bytes(400) for _ in range(40_000)]\nkept = keep()\nprint('ready', flush=True)\ninput()"
-        process = subprocess.Popen(
-            command(sys.executable, "-c", code),
-            env=environment(NEUROGC_POLICY="observe"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout.readline() == "ready\n"
-            eventually(lambda: ask(process.pid))
-            answer = answer_to(process.pid, {"sites": None})["sites"]
-            assert answer["pid"] == process.pid and answer["mode"] == "native"
-            assert sum(site["now"]["live_bytes"] for site in answer["sites"]) > 15e6
-            for parent, node in enumerate(answer["nodes"]):
-                assert node["parent"] == 2**32 - 1 or node["parent"] < parent
-            compared = answer_to(process.pid, {"sites": 60})["sites"]
-            assert compared["compared_unix_ms"] is not None
-        finally:
-            process.communicate("\n")
-        assert process.returncode == 0
-
-    def test_children_of_every_kind(self):
-        sampled("""
-import subprocess, multiprocessing, os
-kept = [bytes(300) for _ in range(20_000)]
-assert subprocess.run(["/bin/echo", "x"], capture_output=True, text=True).stdout == "x\\n"
-assert subprocess.run([sys.executable, "-c", "import neurogc; print(neurogc.status()['allocations']['mode'])"],
-                      capture_output=True, text=True).stdout == "native\\n"
-assert os.posix_spawn("/bin/true", ["true"], os.environ)
-with multiprocessing.get_context("fork").Pool(2) as pool:
-    assert pool.map(abs, range(100)) == list(range(100))
-""", **TINY)
-
-
-def libraries(*names):
-    """Those that this machine has."""
-    return [str(path) for name in names for path in Path("/usr/lib").glob(f"*-linux-gnu/{name}")]
-
-
-def jemalloc():
-    return libraries("libjemalloc.so.2")
-
-
-def other_allocators():
-    return libraries("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2")
 
 
 def test_blocks_out_of_free_lists_are_counted_once_if_not_where_they_are_kept():

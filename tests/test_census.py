@@ -252,14 +252,24 @@ own_census(100_000)
 @pytest.mark.timing
 def test_it_costs_little():
     snap(CENSUS + """
+import resource
 kept = [{"number": number, "row": [number]} for number in range(500_000)]
-flights = {0: [], 600: []}
-for _ in range(5):
-    for every in flights:
+
+def clones():
+    # Other work on the machine changes the time that clones use less than that for which they are there.
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+used = {0: [], 600: []}
+for _ in range(7):
+    for every in used:
+        neurogc.uninstall()
         neurogc.install(policy="observe", census_s=every)
+        before = clones()
         snapshot()
-        flights[every].append(agent.snapshot_figures()["latest"]["flight_ns"])
-without, with_census = min(flights[0]), min(flights[600])
-# 1.1 is the goal, and 1.0 to 1.5 have been measured (docs/benchmarks.md): this finds what is much worse.
-assert with_census < without * 1.8, flights
+        nothing_is_left()
+        used[every].append(clones() - before)
+without, with_census = min(used[0]), min(used[600])
+# 1.1 is the goal (docs/benchmarks.md).
+assert 0 < with_census < without * 1.3, used
 """, timeout=120)

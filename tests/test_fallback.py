@@ -153,6 +153,37 @@ assert {str(file)!r} in told, told
 """)
 
 
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("heap.dump(sys.argv[1])", "no heap dumps here: the extension module of neurogc could not be loaded"),
+        ("heap.count()", "no counts by type here: the extension module of neurogc could not be loaded"),
+        ("memory.sites()", "allocations are sampled by the extension module only"),
+        ("memory.sites(since=60)", "allocations are sampled by the extension module only"),
+        ("memory.breakdown()", "only the extension module reads"),
+        ("memory.trim()", "only the extension module gives memory back"),
+        ("memory.growth().__enter__()", "allocations cannot be counted"),
+    ],
+)
+def test_what_only_the_extension_can_do_raises_the_reason(tmp_path, call, expected):
+    path = tmp_path / "heap.ngch"
+    fallback(f"""
+import sys
+sys.argv = ["", {str(path)!r}]
+neurogc.install(heap_dump_on="oom")
+try:
+    neurogc.{call}
+except RuntimeError as error:
+    assert {expected!r} in str(error), error
+else:
+    raise SystemExit("no error")
+with neurogc.request():
+    pass
+""")
+    # Nor is half a file left.
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_version_is_that_of_the_crates():
     version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE).group(1)
     assert fallback("print(neurogc.__version__)") == version + "\n"

@@ -10,7 +10,7 @@ import time
 
 import ngch
 import pytest
-from observed import Running, binary, python, run, socket_path
+from observed import Running, binary, python, socket_path
 from snapshots import app, snap
 
 pytestmark = pytest.mark.needs_agent
@@ -58,7 +58,15 @@ def test_references_have_the_names_that_a_person_would_write(report):
         "finalizer": ["__main__.Finalized"],
     }
     assert {name: labels[name] for name in expected} == expected
-    assert labels.get("object array", [["in an array", 2]]) == [["in an array", 2]]
+
+
+def test_arrays_of_numpy_have_their_size_and_their_objects(report):
+    # The environment of CPython 3.11 has numpy 1, where a description of elements looks different.
+    pytest.importorskip("numpy", reason="numpy is not installed for this interpreter")
+    arrays = report["arrays"]
+    assert len(arrays) == 13 and [name for name, (ours, theirs) in arrays.items() if ours != theirs] == [], (arrays, report["numpy"])
+    assert arrays["owner"][0] > 400_000 and arrays["view"][0] < 200 < 32_000 < arrays["objects"][0]
+    assert report["labels"]["object array"] == [["in an array", 2]]
 
 
 def test_values_of_strings_and_integers_are_there(report):
@@ -208,9 +216,12 @@ with open("/proc/self/statm") as pages:
 resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 20), resource.RLIM_INFINITY))
 try:
     neurogc.heap.count()
-except (RuntimeError, MemoryError) as error:
-    print(error)
+except RuntimeError as error:
+    told = str(error)
+else:
+    told = None
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert told and "memory" in told, told
 assert neurogc.heap.count()["list"]["count"] > 100_000
 nothing_is_left()
 """)
@@ -256,62 +267,6 @@ def test_the_command_dumps_a_running_process(tmp_path):
     assert any(it.value == "held by the program" for it in dump.objects if it.type.kind == "str")
 
 
-def test_a_memory_error_that_ends_the_program_causes_a_dump(tmp_path):
-    code = "held = ['held when memory ran out']\nraise MemoryError('none left')"
-    done = run(sys.executable, "-c", code, NEUROGC_HEAP_DUMP_ON="oom", NEUROGC_HEAP_DUMP_FOLDER=tmp_path)
-    assert done.returncode == 1 and "MemoryError: none left" in done.stderr
-    [path] = tmp_path.iterdir()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert any(it.value == "held when memory ran out" for it in ngch.read(path).objects if it.type.kind == "str")
-
-
-def test_another_error_causes_none(tmp_path):
-    run(sys.executable, "-c", "raise ValueError", NEUROGC_HEAP_DUMP_ON="oom", NEUROGC_HEAP_DUMP_FOLDER=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_signal_causes_no_more_dumps_than_allowed(tmp_path):
-    python(f"""
-import os, signal, time
-deadline = time.monotonic() + 30
-def whole():
-    return [name for name in os.listdir({str(tmp_path)!r}) if name.endswith(".ngch")]
-while len(whole()) < 2:
-    assert time.monotonic() < deadline
-    os.kill(os.getpid(), signal.SIGUSR2)
-    time.sleep(0.1)
-os.kill(os.getpid(), signal.SIGUSR2)
-time.sleep(0.5)
-""", NEUROGC_HEAP_DUMP_ON="USR2", NEUROGC_HEAP_DUMP_FOLDER=tmp_path, NEUROGC_HEAP_DUMP_FILES=2)
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-@pytest.mark.skipif(not binary(), reason="the command is not built")
-def test_the_command_starts_a_program_that_dumps_itself(tmp_path):
-    code = "held = ['held when memory ran out']\nraise MemoryError('none left')"
-    start = [binary(), "heap", "dump", "--on-oom", "--on-limit", "95%", "-o"]
-    done = run(*start, str(tmp_path), "--", sys.executable, "-c", code)
-    assert done.returncode == 1 and "MemoryError: none left" in done.stderr
-    [path] = tmp_path.iterdir()
-    assert any(it.value == "held when memory ran out" for it in ngch.read(path).objects if it.type.kind == "str")
-    for wrong in (["--on-oom"], ["--on-oom", "4242"], ["--", "true"], ["--on-limit", "5", "--", "true"], []):
-        assert run(*start[:3], *wrong).returncode == 2, wrong
-
-
-def test_tensors_have_the_memory_that_they_share(tmp_path):
-    pytest.importorskip("torch", reason="torch is not installed for this interpreter")
-    path = tmp_path / "heap.ngch"
-    python(f"""
-import neurogc, torch
-held = [torch.zeros(1000, 250) for _ in range(20)]
-parts = [part[:10] for part in held]
-nowhere = torch.zeros(1 << 30, device="meta")
-neurogc.heap.dump({str(path)!r})
-""")
-    tensors = [it for it in ngch.read(path).objects if it.type.kind == "tensor"]
-    assert 20_000_000 <= sum(it.size for it in tensors) < 21_000_000
-
-
 def test_objects_of_arrow_have_the_memory_that_they_share(tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed for this interpreter")
     path = tmp_path / "heap.ngch"
@@ -332,21 +287,6 @@ print(json.dumps(pa.total_allocated_bytes() - before))
     assert 0.99 * known <= counted <= 1.01 * known + 10_000, (known, counted)
 
 
-def test_a_handler_of_the_program_is_left_alone(tmp_path):
-    python("""
-import os, signal
-import neurogc
-seen = []
-signal.signal(signal.SIGUSR2, lambda *_: seen.append(1))
-neurogc.uninstall()
-neurogc.install(heap_dump_on="USR2")
-os.kill(os.getpid(), signal.SIGUSR2)
-assert seen == [1]
-assert any("handler of its own" in reason for reason in neurogc.status()["degraded"]), neurogc.status()["degraded"]
-""", NEUROGC_HEAP_DUMP_FOLDER=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_that_was_there_before_is_not_written_to(tmp_path):
     # In a shared folder another user may have made it, and may hold it open.
     path = tmp_path / "heap.ngch"
@@ -359,16 +299,49 @@ def test_a_file_that_was_there_before_is_not_written_to(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.stat().st_size > 1000
 
 
-@pytest.mark.twice
-@pytest.mark.long(10)
-def test_memory_near_its_limit_causes_a_dump(tmp_path):
+@pytest.mark.once
+@pytest.mark.skipif(not binary(), reason="the command is not built")
+def test_a_planted_leak_is_first_where_everything_else_moved(tmp_path):
+    """About a million objects, all of which are replaced between two dumps, and 20,000 more that an attribute keeps."""
+    before, after = tmp_path / "before.ngch", tmp_path / "after.ngch"
     python(f"""
-import os, time
-held = [bytearray(1 << 20) for _ in range(100)]
-deadline = time.monotonic() + 30
-while not [name for name in os.listdir({str(tmp_path)!r}) if name.endswith(".ngch")]:
-    assert time.monotonic() < deadline
-    time.sleep(0.01)
-""", NEUROGC_HEAP_DUMP_ON="limit=50", NEUROGC_HEAP_DUMP_FOLDER=tmp_path, NEUROGC_MEMORY_MAX_MB=200, NEUROGC_SAMPLE_MS=100)
-    [path] = tmp_path.iterdir()
-    assert sum(it.type.kind == "bytearray" for it in ngch.read(path).objects) >= 100
+import gc, random, sys, types
+import neurogc
+gc.disable()
+chance = random.Random(7)
+
+class Order:
+    def __init__(self, number):
+        self.items = [number * 1000 + 500_000, number * 1000 + 500_001]
+        self.customer = {{"name": f"customer {{number}}", "city": f"city {{number % 997}}"}}
+        self.note = f"note of order {{number}}"
+
+class Session:
+    def __init__(self, user):
+        self.user = f"user {{user}}"
+
+class Registry:
+    def __init__(self):
+        self.sessions = []
+
+app = sys.modules["app"] = types.ModuleType("app")
+app.registry = Registry()
+
+def rebuild():
+    # Each cache is made anew, in another order, and has up to a hundredth more or less than before.
+    app.orders = [Order(number) for number in chance.sample(range(200_000), 100_000 + chance.randrange(1000))]
+    app.by_name = {{f"key {{number}}": [number] for number in chance.sample(range(100_000), 50_000 + chance.randrange(500))}}
+    app.registry.sessions[:] = map(Session, range(len(app.registry.sessions)))
+
+app.registry.sessions += map(Session, range(5_000))
+rebuild()
+first = neurogc.heap.dump({str(before)!r})
+assert first["objects"] > 900_000, first
+rebuild()
+app.registry.sessions += map(Session, range(20_000))
+neurogc.heap.dump({str(after)!r})
+""", timeout=120)
+    done = subprocess.run([binary(), "heap", "diff", str(before), str(after), "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["rows"][0]
+    assert (first["place"], first["type"], first["objects"]) == ("app.registry.sessions[…]", "__main__.Session", 20_000), first

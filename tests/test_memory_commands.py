@@ -1,11 +1,11 @@
 """`neurogc memory` on real processes: sites, growth, flame graphs, recordings, traces, and what the hub gives out."""
 
-import gzip
 import json
 import os
 import subprocess
 import sys
 
+import pprof
 import pytest
 from observed import TOLD_BY_LINES, eventually, start
 
@@ -94,10 +94,33 @@ def test_a_recording_shows_what_grew(program, tmp_path):
     for name in ("a.pb.gz", "b.json"):
         neurogc("memory", "record", program.pid, "--for", "1s", "-o", tmp_path / name)
         tell(program, "keep", 30)
-    assert gzip.decompress((tmp_path / "a.pb.gz").read_bytes())
     report = json.loads(neurogc("memory", "diff", tmp_path / "a.pb.gz", tmp_path / "b.json", "--json"))
     assert lines(report)[KEEP_LINE]["growth_bytes"] > 20e6
     assert report["rows"][0]["places"][0]["line"] == KEEP_LINE
+
+
+def test_another_reader_reads_a_recording(program, tmp_path):
+    tell(program, "keep", 30)
+    neurogc("memory", "record", program.pid, "--for", "1s", "-o", tmp_path / "a.pb.gz")
+    report = json.loads(neurogc("memory", "sites", program.pid, "--json", "--top", 500))
+    profile = pprof.read((tmp_path / "a.pb.gz").read_bytes())
+    assert profile["types"][1] == ("inuse_space", "bytes") and profile["duration_nanos"] >= 900_000_000, profile["types"]
+    found = [it for it in profile["samples"] if it["stack"][0][:2] == [str(tmp_path / "grows.py"), KEEP_LINE]]
+    assert all("keep" in [function for _, _, function in it["stack"]] for it in found)
+    live = sum(it["values"]["inuse_space"] for it in found)
+    # Nothing was allocated on this line since.
+    assert live == lines(report)[KEEP_LINE]["live_bytes"] > 20e6
+    assert {it["labels"]["domain"] for it in profile["samples"]} <= {"object", "raw", "malloc", "mmap"}
+
+
+def test_names_of_other_tools_are_understood(program, tmp_path):
+    tell(program, "keep", 10)
+    by_name = [json.loads(neurogc("memory", "sites", program.pid, "--json", "--by", by)) for by in ("domain", "type-of-allocator")]
+    rows = [[row["domains"] for row in report["rows"]] for report in by_name]
+    assert rows[0] == rows[1] and len(rows[0]) >= 2
+    for name in ("table", "memray", "memray-like"):
+        text = neurogc("memory", "record", program.pid, "--for", "1s", "--format", name, "-o", "-")
+        assert "STACK" in text and f"grows.py:{KEEP_LINE} in" in text
 
 
 def test_a_flame_graph_holds_the_stack(program, tmp_path):

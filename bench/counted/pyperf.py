@@ -6,7 +6,8 @@
 what is imported late, and the interpreter has specialized its code.
 
 `NEUROGC_BENCH_TOOL` starts another memory profiler before the counted part, to compare with. `reftracer` is CPython's hook on
-every object that is made or destroyed (3.13 and later), with a function that does next to nothing.
+every object that is made or destroyed (3.13 and later), with a function that does next to nothing. `NEUROGC_BENCH_INTERVAL` is the
+distance of sampling points, in KiB, that must still be in force at the end.
 """
 
 from __future__ import annotations
@@ -68,6 +69,17 @@ def counted(part):
     valgrind(Valgrind.DUMP)
     if os.environ.get("NEUROGC_BENCH_CLOCK"):
         print("counted:", time.perf_counter() - began, file=sys.stderr)
+    interval = os.environ.get("NEUROGC_BENCH_INTERVAL")
+    if interval is not None:
+        import json
+
+        from neurogc._native import agent
+
+        found = json.loads(agent.sites_json(None))["sample_bytes"] / 1024
+        if found != float(interval):
+            sys.stderr.write(f"the distance between samples is {found:g} KiB and not {interval} any more\n")
+            sys.stderr.flush()
+            os._exit(1)
     # The end of the program is of no interest, and another profiler's takes long.
     sys.stdout.flush()
     sys.stderr.flush()

@@ -34,6 +34,7 @@ SETTINGS = {
     "heap_dump_on": (("text",), ""),
     "heap_dump_folder": (("text",), "."),
     "heap_dump_files": (("number", 0, 1000), "2"),
+    "heap_dump_text": (("switch",), "true"),
     "census_s": (("number", 0, 86400), "600"),
     "pause_ms": (("number", 0.1, 1000), "1"),
     "memory_price": (("number", 0, 10), "0.01"),

@@ -1,6 +1,7 @@
 """`request` and `step`: what a program marks by hand, where no adapter does it."""
 
 from ._native import Mark
+from ._shortage import noticed
 
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 
@@ -19,6 +20,8 @@ class _Marked:
         return self
 
     def __exit__(self, *error):
+        if isinstance(error[1] if error else None, MemoryError):
+            noticed()
         self._marks.pop().end()
 
     async def __aenter__(self):
@@ -53,6 +56,9 @@ def _marked_function(function, name):
         mark = Mark(name)
         try:
             return function(*args, **kwargs)
+        except MemoryError:
+            noticed()
+            raise
         finally:
             mark.end()
 
@@ -64,6 +70,9 @@ def _marked_coroutine(function, name):
         mark = Mark(name)
         try:
             return await function(*args, **kwargs)
+        except MemoryError:
+            noticed()
+            raise
         finally:
             mark.end()
 
@@ -75,6 +84,9 @@ def _marked_generator(function, name):
         mark = Mark(name)
         try:
             return (yield from function(*args, **kwargs))
+        except MemoryError:
+            noticed()
+            raise
         finally:
             mark.end()
 
@@ -100,6 +112,9 @@ def _marked_async_generator(function, name):
                     value = await inner.asend(sent)
         except StopAsyncIteration:
             return
+        except MemoryError:
+            noticed()
+            raise
         finally:
             mark.end()
 

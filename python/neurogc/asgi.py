@@ -4,6 +4,7 @@ Nothing here may form a reference cycle, because each request runs through it: a
 """
 
 from ._native import Mark
+from ._shortage import noticed
 
 # Set in the scope by the layer that counts, so that a framework below a server does not count again.
 COUNTED = "neurogc.counted"
@@ -24,6 +25,9 @@ class Middleware:
         mark = Mark.asgi(scope)
         try:
             return await self.app(scope, receive, until_last_byte(send, mark))
+        except MemoryError:
+            noticed()
+            raise
         finally:
             mark.end()
 
@@ -63,6 +67,9 @@ def counting(call):
         mark = Mark.asgi(scope)
         try:
             return await call(self, scope, receive, until_last_byte(send, mark))
+        except MemoryError:
+            noticed()
+            raise
         finally:
             mark.end()
 

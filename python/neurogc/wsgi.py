@@ -4,6 +4,7 @@ Nothing here may form a reference cycle, because each request runs through it.
 """
 
 from ._native import Mark
+from ._shortage import noticed
 
 # Set in the environ by the layer that counts, so that a framework below a server does not count again.
 COUNTED = "neurogc.counted"
@@ -52,6 +53,10 @@ def _count(environ, call, *args):
         body = call(*args)
         mark.answered(environ)
         return _watched(body, environ, mark)
+    except MemoryError:
+        noticed()
+        mark.end()
+        raise
     except BaseException:
         mark.end()
         raise
@@ -114,6 +119,10 @@ class _Body:
     def __next__(self):
         try:
             return self._next()
+        except MemoryError:
+            noticed()
+            self._mark.end()
+            raise
         except BaseException:
             # Used up or broken: nothing follows either way.
             self._mark.end()

@@ -149,6 +149,14 @@ try:
     heap["ndarray"] = numpy.zeros((100, 50))
     heap["view"] = heap["ndarray"][1:]
     heap["objects"] = numpy.array([[["in an array", n]] for n in range(10)] + [None], dtype=object)
+    records = numpy.zeros(700, dtype=[("a", "i4"), ("b", "f8", (3,)), ("c", "S5")])
+    heap["arrays"] = {
+        "owner": numpy.ones((100, 500)), "bytes": numpy.ones(12_345, dtype="i1"), "view": heap["ndarray"][1:],
+        "turned": numpy.ones((3, 4, 500)).T.copy(order="K"), "objects": numpy.array([[n] for n in range(4000)] + [None], dtype=object),
+        "view of objects": heap["objects"][2:], "records": records, "view of records": records["b"], "none": numpy.zeros((0, 7)),
+        "no dimension": numpy.array(5.0), "texts": numpy.array(["text " * 20] * 50), "foreign": numpy.frombuffer(b"foreign" * 800, "u1"),
+        "many dimensions": numpy.ones((2,) * 12),
+    }
     heap["dtype"] = numpy.dtype([("a", "i4"), ("b", "f8")])
     heap["scalar"] = numpy.float64(1.5)
 except ImportError:
@@ -219,6 +227,8 @@ def compare(path, found, task, thread):
         types.ModuleType, types.MappingProxyType, collections.deque, collections.OrderedDict, collections.defaultdict,
         array.array, types.FrameType, types.TracebackType, types.GetSetDescriptorType, types.BuiltinFunctionType,
     }
+    if numpy is not None:
+        builtin.add(numpy.ndarray)
     ours = theirs = absolute = 0
     differ = collections.Counter()
     for it, size in zip(found, sizes):
@@ -248,6 +258,8 @@ def compare(path, found, task, thread):
         "referents": referents, "lost": lost, "lost_of": lost_of.most_common(10),
         "labels": labels(dump, at, task, thread) if "--no-text" not in sys.argv else {},
         "texts": sum(it.value is not None for it in dump.objects if it.type.kind == "str"),
+        "arrays": {name: [at[id(it)].size, sys.getsizeof(it)] for name, it in heap.get("arrays", {}).items()},
+        "numpy": numpy and numpy.__version__,
         "withheld": sorted(it.value for it in dump.objects if it.type.kind == "str" and it.value and "in a set" in it.value)[:3],
     }
 

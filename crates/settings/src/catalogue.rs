@@ -47,6 +47,8 @@ pub struct Settings {
     pub heap_dump_folder: PathBuf,
     /// See `heap_dump_on`.
     pub heap_dump_files: u32,
+    /// See `heap_dump_on`.
+    pub heap_dump_text: bool,
     /// How often a process that takes no snapshots has what is in its heap counted; never, also in snapshots, if not set.
     pub census: Option<Duration>,
     /// What the policy is told.
@@ -112,6 +114,7 @@ impl Default for Settings {
             heap_dump_on: HeapDumpOn::default(),
             heap_dump_folder: PathBuf::from("."),
             heap_dump_files: 2,
+            heap_dump_text: true,
             census: Some(Duration::from_secs(600)),
             tuning: Tuning::default(),
             limits: Limits::default(),
@@ -334,7 +337,7 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "heap_dump_on",
-        help: "when to write a heap dump: oom (a MemoryError ends a thread), limit=90 (percent of the memory limit), a signal such as USR2; several with commas",
+        help: "when to write a heap dump: oom (a MemoryError ends a thread or a request), limit=90 (percent of the memory limit), a signal such as USR2; several with commas",
         kind: SettingKind::Text,
         apply: |settings, text| {
             settings.heap_dump_on = text.parse()?;
@@ -354,13 +357,23 @@ pub const CATALOGUE: &[Setting] = &[
     },
     Setting {
         name: "heap_dump_files",
-        help: "how many dumps heap_dump_on may write in each process (0 to 1000)",
+        help: "heap_dump_on writes none where so many dumps (heap-*.ngch) are in the folder (0 to 1000)",
         kind: SettingKind::Number(0.0, 1000.0),
         apply: |settings, text| {
             settings.heap_dump_files = number(text)? as u32;
             Ok(())
         },
         show: |settings| settings.heap_dump_files.to_string(),
+    },
+    Setting {
+        name: "heap_dump_text",
+        help: "write the beginning of every string, and small integers, into the dumps of heap_dump_on: true or false; they are user data",
+        kind: SettingKind::Switch,
+        apply: |settings, text| {
+            settings.heap_dump_text = switch(text).unwrap_or(settings.heap_dump_text);
+            Ok(())
+        },
+        show: |settings| settings.heap_dump_text.to_string(),
     },
     Setting {
         name: "census_s",

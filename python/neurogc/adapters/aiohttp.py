@@ -1,6 +1,7 @@
 """aiohttp: a request of its server lasts from its handler's start to its end."""
 
 from .._native import Mark
+from .._shortage import noticed
 from ..wsgi import ROUTE
 
 
@@ -13,6 +14,9 @@ def _counting(handle):
         mark = Mark()
         try:
             return await handle(self, request)
+        except MemoryError:
+            noticed()
+            raise
         finally:
             # Known by now, unless nothing matched.
             resource = getattr(getattr(request.match_info, "route", None), "resource", None)

@@ -2,6 +2,7 @@
 
 from .. import asgi, wsgi
 from .._native import Mark
+from .._shortage import noticed
 
 
 def adapt(module, replace):
@@ -26,6 +27,9 @@ def _counting_rsgi(callback):
         mark = Mark.asgi(_as_asgi(scope))
         try:
             return await callback(scope, protocol)
+        except MemoryError:
+            noticed()
+            raise
         finally:
             mark.end()
 

@@ -1,6 +1,7 @@
 """Workers that take jobs from a queue (Celery, RQ, Dramatiq): one job is one request, named for its function."""
 
 from .._native import Mark
+from .._shortage import noticed
 
 # Tasks of Celery that run in this process now. Its signals come in pairs.
 _running = {}
@@ -12,6 +13,7 @@ def adapt(module, replace):
         # idle.
         module.task_prerun.connect(_task_begins, weak=False)
         module.task_postrun.connect(_task_ends, weak=False)
+        module.task_failure.connect(_task_fails, weak=False)
     elif module.__name__ == "rq.job":
         replace(module.Job, "perform", _counting_job)
     else:
@@ -28,11 +30,19 @@ def _task_ends(task_id=None, **_):
         mark.end()
 
 
+def _task_fails(exception=None, **_):
+    if isinstance(exception, MemoryError):
+        noticed()
+
+
 def _counting_job(perform):
     def perform_and_count(self):
         mark = Mark(self.func_name)
         try:
             return perform(self)
+        except MemoryError:
+            noticed()
+            raise
         finally:
             mark.end()
 

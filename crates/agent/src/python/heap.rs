@@ -73,20 +73,20 @@ fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
     }
 }
 
-/// What causes dumps: whether a `MemoryError` does, which signal, and how many there may be.
+/// What causes dumps: whether a `MemoryError` does, and which signal; and whether texts are in them.
 #[pyfunction]
-pub(crate) fn dump_triggers() -> (bool, i32, u32) {
-    current().map_or((false, 0, 0), |agent| {
+pub(crate) fn dump_triggers() -> (bool, i32, bool) {
+    current().map_or((false, 0, true), |agent| {
         let on = agent.settings.heap_dump_on;
-        (on.oom, on.signal.map_or(0, |signal| signal.number), agent.settings.heap_dump_files)
+        (on.oom, on.signal.map_or(0, |signal| signal.number), agent.settings.heap_dump_text)
     })
 }
 
 /// Where the next dump that was not asked for goes, or nothing if there are enough.
 #[pyfunction]
-pub(crate) fn next_dump() -> Option<std::path::PathBuf> {
+pub(crate) fn next_dump(py: Python<'_>) -> Option<std::path::PathBuf> {
     let agent = current()?;
-    agent.dumps.next(&agent.settings)
+    py.detach(|| agent.dumps.next(&agent.settings))
 }
 
 /// Has the program write one soon, at a moment of its own.

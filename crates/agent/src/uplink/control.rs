@@ -18,6 +18,7 @@ use nix::sys::socket::{
 use nix::unistd::{Uid, geteuid};
 
 use super::connections::Connections;
+use crate::act::dumps::OwnDumps;
 use crate::act::remote::RemoteWork;
 use crate::book::recent::LONGEST_NS;
 use crate::book::status;
@@ -245,7 +246,9 @@ fn leave_for_program(agent: &Agent, work: impl Into<RemoteWork>) -> Option<u64> 
 /// Has the program write a dump of its own, unless there are enough. One that is urgent is tried also where memory is short.
 pub(crate) fn leave_dump(agent: &Agent, urgent: bool) {
     let Some(path) = agent.dumps.next(&agent.settings) else { return };
-    if leave_for_program(agent, RemoteWork::Dump { to: Outlet::file(&path), texts: true, urgent }).is_none() {
+    let texts = agent.settings.heap_dump_text;
+    if leave_for_program(agent, RemoteWork::Dump { to: Outlet::file(&path), texts, urgent }).is_none() {
+        OwnDumps::gives_up(&path);
         agent.ledger().trouble("no heap dump was written: another command was under way".to_owned());
     }
 }

@@ -23,8 +23,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use neurogc_policy::Bytes;
+use neurogc_wire::status::Memory;
 use nix::poll::PollFd;
 
+use crate::act::dumps::MemoryInUse;
 use crate::cpython::arenas::{self, Upkeep};
 use crate::cpython::gather::GatherLimits;
 use crate::lifecycle::agent::{Agent, lock};
@@ -240,8 +242,8 @@ impl<'a> Uplink<'a> {
         if !matches!(self.agent.snapshots.look(), SnapshotProgress::InFlight { .. }) {
             let ceiling = ceiling(seen.memory.rss, seen.memory.limit);
             self.agent.actor.ceiling.store(ceiling.unwrap_or(0), Ordering::Relaxed);
+            self.dump_if_due(&seen.memory, ceiling);
         }
-        self.dump_if_due(seen.memory.rss, seen.memory.limit);
         // What it reads is copied to a file of its own, and that must not become one of the program's.
         if self.descriptors == Descriptors::Private {
             memory::attend(self.agent, now, seen.memory.limit, self.is_heard(), asked);
@@ -255,9 +257,11 @@ impl<'a> Uplink<'a> {
     }
 
     /// Has the program write a heap dump where the settings want one at this much memory.
-    fn dump_if_due(&self, resident: u64, limit: Option<u64>) {
+    fn dump_if_due(&self, memory: &Memory, ceiling: Option<u64>) {
         let agent = &self.agent;
-        if agent.dumps.is_due(&agent.settings, resident, agent.settings.limits.ceiling.map(Bytes::get).or(limit)) {
+        let allowed = agent.settings.limits.ceiling.map(Bytes::get);
+        let in_use = MemoryInUse { resident: memory.rss, limit: memory.limit, ceiling, allowed };
+        if agent.dumps.is_due(&agent.settings, in_use.share()) {
             leave_dump(agent, true);
         }
     }

@@ -14,7 +14,7 @@ use crate::notice::say;
 use crate::paint;
 use progress::HeapBar;
 
-/// A dump that is analysed, while a terminal shows how far it is.
+/// A dump that is analysed, while standard error tells how far it is.
 pub(crate) struct HeapFile {
     pub(crate) heap: Heap,
     bar: HeapBar,

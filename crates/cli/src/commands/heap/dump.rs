@@ -55,11 +55,11 @@ pub(crate) struct Arguments {
     json: bool,
     #[command(flatten)]
     triggers: Triggers,
-    /// With --on-…: how many dumps each process may write [default: 2]
+    /// With --on-…: how many dumps there may be in the folder [default: 2]
     #[arg(long, value_name = "N", requires = "triggers")]
     files: Option<u32>,
     /// A command to start, with its arguments
-    #[arg(value_name = "CMD", last = true, requires = "triggers", conflicts_with_all = ["pid", "no_text", "json"])]
+    #[arg(value_name = "CMD", last = true, requires = "triggers", conflicts_with_all = ["pid", "json"])]
     command: Vec<OsString>,
 }
 
@@ -77,7 +77,10 @@ struct DumpFigures {
 pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     match arguments.pid {
         Some(pid) => take(pid, &arguments, out),
-        None => arguments.triggers.start(arguments.output.as_deref(), arguments.files, arguments.command),
+        None => {
+            let Arguments { output, files, no_text, command, triggers, .. } = arguments;
+            triggers.start(output.as_deref(), files, !no_text, command)
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::failure::{CommandResult, Failure};
 #[derive(Debug, Args)]
 #[group(id = "triggers", multiple = true, conflicts_with = "pid", requires = "command")]
 pub(crate) struct Triggers {
-    /// Start CMD, and write a dump when a MemoryError ends one of its threads
+    /// Start CMD, and write a dump when a MemoryError ends one of its threads or requests
     #[arg(long)]
     on_oom: bool,
     /// Start CMD, and write a dump when memory comes to this share of its limit
@@ -30,8 +30,14 @@ impl Triggers {
         words.into_iter().flatten().collect::<Vec<_>>().join(",")
     }
 
-    /// Becomes the command, which writes at most so many dumps to the folder.
-    pub(super) fn start(&self, folder: Option<&Path>, files: Option<u32>, command: Vec<OsString>) -> CommandResult {
+    /// Becomes the command, which writes dumps to the folder while there are not so many of them.
+    pub(super) fn start(
+        &self,
+        folder: Option<&Path>,
+        files: Option<u32>,
+        texts: bool,
+        command: Vec<OsString>,
+    ) -> CommandResult {
         let mut settings = vec![("heap_dump_on".to_owned(), self.setting())];
         if let Some(folder) = folder {
             let path = std::path::absolute(folder)?;
@@ -42,6 +48,9 @@ impl Triggers {
             settings.push(("heap_dump_folder".to_owned(), path.to_owned()));
         }
         settings.extend(files.map(|files| ("heap_dump_files".to_owned(), files.to_string())));
+        if !texts {
+            settings.push(("heap_dump_text".to_owned(), "false".to_owned()));
+        }
         run::run(run::Arguments::with(settings, command))
     }
 }

@@ -9,7 +9,7 @@ mod verdict;
 
 use std::io::Write;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use neurogc_sites::{GroupBy, Measure, SiteChoice};
 use neurogc_wire::sites::SiteTable;
@@ -121,9 +121,18 @@ fn measure(compared: bool, rate: bool) -> Measure {
     }
 }
 
+/// Another word for `domain`.
+const TYPE_OF_ALLOCATOR: &str = "type-of-allocator";
+
 /// The values of --by.
 fn ways() -> impl TypedValueParser<Value = GroupBy> {
-    let named =
-        |name: String| GroupBy::ALL.iter().find(|(_, written)| *written == name).map_or(GroupBy::Line, |(by, _)| *by);
-    PossibleValuesParser::new(GroupBy::ALL.map(|(_, name)| name)).map(named)
+    let value = |(by, name): (GroupBy, &'static str)| match by {
+        GroupBy::Domain => PossibleValue::new(name).alias(TYPE_OF_ALLOCATOR),
+        _ => PossibleValue::new(name),
+    };
+    let named = |name: String| match name.as_str() {
+        TYPE_OF_ALLOCATOR => GroupBy::Domain,
+        name => GroupBy::ALL.iter().find(|(_, written)| *written == name).map_or(GroupBy::Line, |(by, _)| *by),
+    };
+    PossibleValuesParser::new(GroupBy::ALL.map(value)).map(named)
 }

@@ -63,7 +63,8 @@ enum Format {
     Speedscope,
     /// A line of semicolons and a number for each stack, live bytes
     Collapsed,
-    /// A table as text
+    /// A table of stacks as text, like that of memray
+    #[value(aliases = ["memray", "memray-like"])]
     Table,
     /// The table of sites as it is, for neurogc memory diff and scripts
     Json,
