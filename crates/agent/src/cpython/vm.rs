@@ -171,7 +171,7 @@ impl Vm for ThisProcess<'_, '_> {
         self.snapshots.look()
     }
 
-    fn latest(&self) -> Latest {
+    fn latest(&self) -> Option<Latest> {
         self.snapshots.latest()
     }
 
@@ -183,7 +183,7 @@ impl Vm for ThisProcess<'_, '_> {
         self.snapshots.refuse(failure);
     }
 
-    fn reap(&self, budget: Duration, whole: bool) -> Reaped {
+    fn reap(&self, budget: Duration, whole: bool) -> Option<Reaped> {
         self.snapshots.reap(self.py, budget, whole)
     }
 
