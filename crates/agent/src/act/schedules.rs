@@ -110,6 +110,7 @@ impl FakeProcess {
         if let Some(agent) = self.begin_uninstall(thread) {
             self.finish_uninstall(&agent, thread);
         }
+        self.let_sampler_finish();
         for agent in self.agents.borrow().iter() {
             agent.book();
             assert!(!agent.actor.is_running(), "an order is left running");

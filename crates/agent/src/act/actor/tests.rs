@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use neurogc_policy::{CollectionControl, Guarded, Limits, Name, Observation, Policy, Tuning};
+use neurogc_policy::{CollectionControl, Guarded, Limits, Name, Observation, Policy, Tuning, policy};
 
 use super::*;
 use crate::act::census::OwnCensus;
@@ -187,10 +187,15 @@ fn where_the_sampler_has_the_snapshot_the_next_moment_asks_again() {
 #[test]
 fn a_callback_that_the_program_calls_itself_changes_nothing() {
     let rig = Rig::new(1_000);
-    direct(&rig, Decision::Full);
-    let ended = EndedCollection { generation: 2, began: rig.now(), gathered: 0, freed: 0 };
+    let tuning = Tuning::default();
+    let guarded = Guarded::new(policy(Name::Gap, tuning), Limits::default(), tuning, [700, 10, 10]);
+    rig.actor.direct(Some(Director::new(guarded, Name::Gap)));
+    // The pacer orders a collection at once.
+    rig.actor.ceiling.store(1 << 20, Ordering::Relaxed);
+    let ended = EndedCollection { generation: 0, began: rig.now(), gathered: 0, freed: 0 };
     rig.actor.collection_ended(&rig.vm(1), &rig.hooks, ended);
     assert_eq!((collections(&rig), rig.vm(1).is_collecting()), (0, false));
+    assert!(act(&rig, Moment::Gap) && collections(&rig) == 1, "it was due");
 }
 
 /// Carries one order out in the callback of the first collection, and notes CPython's flag while others run.

@@ -22,9 +22,13 @@ pub(super) struct Beside {
     agent: Option<Rc<ActingAgent>>,
     /// A command under way: its ticket, when it was taken on, and after how many full collections.
     ticket: Option<(u64, u64, u64)>,
-    /// The threshold for young objects that the sampler has read, and is about to lower.
+    /// The threshold for young objects that the sampler has read and is about to lower, and one that it has lowered.
     lowers: Option<u32>,
+    lowered: Option<u32>,
 }
+
+/// What the sampler lowers the threshold for young objects to.
+const LOWERED: u32 = 50;
 
 impl FakeProcess {
     /// One round of one of them.
@@ -36,6 +40,7 @@ impl FakeProcess {
             (own, current) => own.is_some() != current.is_some(),
         };
         if stale && self.once_in(2) {
+            self.check_threshold(&mut beside);
             beside = Beside { agent: current, ..Beside::default() };
         }
         if let Some(agent) = beside.agent.clone() {
@@ -45,6 +50,7 @@ impl FakeProcess {
                 agent.called.set(agent.remote.is_waiting() || agent.leaves.get());
                 self.serve(&agent, &mut beside);
             } else if self.once_in(400) {
+                self.check_threshold(&mut beside);
                 self.lose_sampler(&agent);
             } else if self.once_in(2) && !agent.actor.is_being_asked() {
                 self.look_at_memory(&agent, &mut beside);
@@ -87,19 +93,34 @@ impl FakeProcess {
         }
     }
 
-    /// `Attendant::look_at_memory`, which may be interrupted between what it reads and what it writes.
+    /// `Attendant::look_at_memory`, which may be interrupted after it has read, and after it has written.
     fn look_at_memory(&self, agent: &ActingAgent, beside: &mut Beside) {
-        let mut interpreter = lock(&self.interpreter);
-        let young = &mut interpreter.thresholds[0];
+        self.check_threshold(beside);
+        let young = &mut lock(&self.interpreter).thresholds[0];
         match beside.lowers.take() {
             Some(read) if *young == read => {
-                *young = 50;
-                if agent.actor.loans.own_young().is_none() {
-                    *young = read;
-                }
+                *young = LOWERED;
+                beside.lowered = Some(read);
             }
             None if self.once_in(4) => beside.lowers = agent.actor.loans.own_young().map(|_| *young),
             _ => {}
+        }
+    }
+
+    /// The end of it: a threshold that was lowered comes back where that was the program's own meanwhile.
+    fn check_threshold(&self, beside: &mut Beside) {
+        let (Some(read), Some(agent)) = (beside.lowered.take(), &beside.agent) else { return };
+        let young = &mut lock(&self.interpreter).thresholds[0];
+        if agent.actor.loans.own_young().is_none() && *young == LOWERED {
+            *young = read;
+        }
+    }
+
+    /// The sampler is waited for: it ends.
+    pub(super) fn let_sampler_finish(&self) {
+        if let Some(beside) = &mut *self.beside.borrow_mut() {
+            self.check_threshold(beside);
+            beside.lowers = None;
         }
     }
 

@@ -183,6 +183,7 @@ impl FakeProcess {
     /// `neurogc.install()`.
     pub(super) fn install(&self) {
         if self.current().is_none() {
+            self.let_sampler_finish();
             let agent = ActingAgent::new(self.script.snapshots, self.now());
             self.agents.borrow_mut().push(Rc::clone(&agent));
             *self.current.borrow_mut() = Some(Rc::clone(&agent));
@@ -196,6 +197,7 @@ impl FakeProcess {
         agent.actor.stand_down();
         assert!(agent.actor.loans.repay(&self.vm(&agent, thread)).is_ok());
         agent.snapshots.shut_down();
+        self.let_sampler_finish();
         Some(agent)
     }
 
@@ -285,6 +287,7 @@ impl FakeProcess {
     /// on.
     pub(super) fn fork(&self, thread: usize) {
         let Some(parents) = self.current().filter(|_| !self.is_child && self.script.forks) else { return };
+        self.let_sampler_finish();
         let interpreter = lock(&self.interpreter).in_child(thread);
         let told = self.told.borrow().as_ref().is_some_and(|told| Rc::ptr_eq(told, &parents));
         if interpreter.collecting && !told {
@@ -336,6 +339,7 @@ impl FakeProcess {
     /// do not exist.
     pub(super) fn become_child(&self, thread: usize) {
         let Some(parents) = self.current().filter(|_| self.script.forks && self.busy.get() == 1) else { return };
+        self.let_sampler_finish();
         self.threads.borrow_mut().iter_mut().for_each(|other| *other = None);
         self.after_fork_in_child(&parents, thread);
         parents.actor.stand_down();
