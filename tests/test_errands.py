@@ -66,6 +66,24 @@ asyncio.run(main())
 """
 
 
+BY_HAND = """
+import gc, sys, threading, weakref
+told = []
+threading.Thread(target=lambda: told.append(sys.stdin.readline()), daemon=True).start()
+class Node:
+    def __init__(self):
+        self.me = self
+print("ready", flush=True)
+while not told:
+    for callback in list(gc.callbacks):
+        callback("start", {"generation": 0})
+        callback("stop", {"generation": 0, "collected": 0, "uncollectable": 0})
+gone = weakref.ref(Node())
+gc.collect()
+print(gone() is None, flush=True)
+"""
+
+
 class Console:
     """A running program, asked line by line."""
 
@@ -105,6 +123,16 @@ def test_a_policy_is_changed_and_taken_back():
         assert console.evaluate("gc.get_threshold()") == before
         # Only what CPython itself would have: no stand-in is left.
         assert console.evaluate("gc.get_threshold.__module__") == "gc"
+
+
+def test_a_command_waits_while_the_program_calls_our_callback_itself():
+    process = start(sys.executable, "-c", BY_HAND, stdin=subprocess.PIPE, NEUROGC_POLICY="observe")
+    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    eventually(lambda: ask(process.pid), what="the agent")
+    for _ in range(5):
+        neurogc("collect", process.pid, "--how", "full")
+    out, err = process.communicate("go on\n", timeout=20)
+    assert (process.returncode, err, out) == (0, "", "True\n")
 
 
 def test_a_frozen_heap_is_thawed_when_the_policy_goes():

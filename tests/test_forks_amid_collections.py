@@ -193,6 +193,37 @@ forking.join()
     assert [json.loads(line) for line in report.read_text().splitlines()] == [[True, True, True]]
 
 
+@pytest.mark.parametrize("how", ["young", "full", "a slice"])
+def test_a_native_fork_while_a_finalizer_holds_a_collection_up(how, tmp_path):
+    report = tmp_path / "report"
+    code = SETTLED + """
+import ctypes
+from neurogc import _agent as agent
+fork = ctypes.PyDLL(None).fork  # Keeps the GIL, and no hook of Python's runs.
+def forks():
+    started.wait(8)
+    pid = fork()
+    if pid == 0:
+        # What an event loop or a server calls before it waits.
+        agent.passing()
+        before = collections()
+        garbage(30_000)
+        told(collections() > before, collects(), gc.get_threshold() == expected[0])
+        os._exit(0)
+    ended(pid)
+    go.set()
+forking = threading.Thread(target=forks)
+forking.start()
+""" + COLLECTING[how] + """
+forking.join()
+told("the parent", wrong())
+"""
+    with Running(code, report, policy="gap", within=20) as program:
+        program.ends()
+    seen = [json.loads(line) for line in report.read_text().splitlines()]
+    assert seen == [[True, True, True], ["the parent", []]], seen
+
+
 @needs_command
 def test_a_native_fork_while_snapshots_are_asked_for(tmp_path):
     report = tmp_path / "report"

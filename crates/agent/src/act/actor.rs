@@ -14,6 +14,8 @@ use neurogc_policy::{Bytes, Collected, Decision, Generation, Moment, Order, Scop
 use neurogc_wire::stop::StopKind;
 
 use self::alignment::RankAlignment;
+pub(crate) use self::running::Lowered;
+use self::running::Running;
 use super::loans::Loans;
 use super::room::{self, RoomShares};
 use super::vm::Vm;
@@ -32,13 +34,6 @@ const OFTEN_NS: u64 = 5_000_000_000;
 
 /// How long a reading of resident memory is good for.
 const RESIDENT_NS: u64 = 5_000_000;
-
-/// An order that is being carried out.
-#[derive(Clone, Copy, Debug)]
-struct Running {
-    order: Order,
-    thread: usize,
-}
 
 /// The acting half of an agent.
 #[derive(Debug)]
@@ -251,8 +246,8 @@ impl Actor {
         if self.has_stood_down() || self.is_running() || !vm.is_enabled() {
             return Decision::Wait;
         }
-        if !in_callback && vm.is_collecting() {
-            // Another thread collects, and its finalizers have let this one in.
+        if in_callback != vm.is_collecting() {
+            // Another thread collects, and its finalizers have let this one in; or the program has called our callback itself.
             return Decision::Wait;
         }
         let Some(order) = self.ask(vm, hooks, moment) else { return Decision::Wait };
@@ -265,7 +260,8 @@ impl Actor {
 
     /// The sampler has looked at the program: what the policy wants waits for a thread of the program.
     pub(crate) fn look(&self, situation: &Situation) {
-        if self.has_stood_down() || self.is_running() {
+        let is_busy = matches!(situation.snapshot, Some((SnapshotProgress::Busy, _)));
+        if self.has_stood_down() || self.is_running() || is_busy {
             return;
         }
         let mut director = lock(&self.director);
@@ -279,8 +275,11 @@ impl Actor {
         self.note(&advice);
     }
 
-    /// What is to be done now; nothing where no policy is at work, or where the sampler is at it at this instant.
+    /// What is to be done now; nothing where no policy is at work, or where the sampler has the director or the snapshot at this
+    /// instant: then the next moment asks again.
     fn ask(&self, vm: &impl Vm, hooks: &Hooks, moment: Moment) -> Option<Order> {
+        self.wait_for_director(vm, moment);
+        let snapshot = if self.snapshots { Some(seen_snapshot(vm)?) } else { None };
         let situation = Situation {
             now: self.since_install(vm.now()),
             moment,
@@ -293,10 +292,9 @@ impl Actor {
             left_for_copies: self.left_for_copies().map(Bytes::new),
             paused: self.is_quiet(),
             deferred: self.is_deferred(),
-            snapshot: self.snapshots.then(|| (vm.look(), vm.latest())),
+            snapshot,
             ranks: hooks.training.ranks(),
         };
-        self.wait_for_director(vm, moment);
         // Nothing that may run Python code, and so a finalizer, may be called with the director in hand.
         let advice = {
             let mut director = try_lock(&self.director)?;
@@ -340,7 +338,6 @@ impl Actor {
     /// Carries an order out in the calling thread. In the callback of a collection CPython's flag still says that the
     /// collection runs, although its lists are in order and nothing of it is left to do: it is lowered meanwhile.
     fn carry_out(&self, vm: &impl Vm, hooks: &Hooks, order: Order, in_callback: bool) {
-        let order = self.numbered(order);
         let terms = self.terms.load(Ordering::Relaxed);
         let began = vm.now();
         let _running = self.begin(vm, order);
@@ -375,11 +372,10 @@ impl Actor {
         }
         let pause = Duration::from_nanos(vm.now().saturating_sub(began));
         let _ = self.notes.push(Note::Stopped { decision: order.decision, pause });
-        let _ = self.orders.push((began, order));
     }
 
-    /// Launches a snapshot, if memory has room for the copies that the program makes meanwhile.
-    pub(crate) fn launch(&self, vm: &impl Vm, hooks: &Hooks, sortie: Sortie) -> Result<(), SnapshotFailure> {
+    /// Launches a snapshot, if memory has room for the copies that the program makes meanwhile, and gives the number of its flight.
+    pub(crate) fn launch(&self, vm: &impl Vm, hooks: &Hooks, sortie: Sortie) -> Result<u64, SnapshotFailure> {
         // Where no policy acts, the program is not held up.
         let share = self.room.for_one_of(sortie.scope);
         let share = if self.is_directed() { share } else { share.max(room::NOT_HELD_UP) };
@@ -389,7 +385,7 @@ impl Actor {
         }
         self.note_left_for_copies(None);
         let began = vm.now();
-        let Launched { scope, young } = vm.launch(sortie)?;
+        let Launched { flight, scope, young } = vm.launch(sortie)?;
         self.due.store(true, Ordering::Relaxed);
         if scope == Scope::New {
             self.walked_new_at.store(vm.now(), Ordering::Relaxed);
@@ -400,7 +396,7 @@ impl Actor {
             lock(&self.running).map_or((Ordered::ByOthers, 0), |running| (ordered(running.order), running.order.id));
         hooks.stopped(StopKind::Clone, began, by, id, 0, 0);
         self.count_shared(hooks, by);
-        Ok(())
+        Ok(flight)
     }
 
     /// Whether walks of new objects follow each other closely: then the next walk of any kind is not far.
@@ -436,12 +432,18 @@ impl Actor {
         Ok(flight)
     }
 
-    /// Frees a slice of what a snapshot found.
-    pub(crate) fn reap(&self, vm: &impl Vm, hooks: &Hooks, budget: Duration, whole: bool, by: Ordered) -> Reaped {
+    /// Frees a slice of what a snapshot found; nothing where there is none to be freed now.
+    pub(crate) fn reap(
+        &self,
+        vm: &impl Vm,
+        hooks: &Hooks,
+        budget: Duration,
+        whole: bool,
+        by: Ordered,
+    ) -> Option<Reaped> {
         let began = vm.now();
-        let ready = matches!(vm.look(), SnapshotProgress::Ready { .. });
-        let reaped = vm.reap(budget, whole);
-        if ready && (reaped.moved + reaped.dropped > 0 || reaped.left == 0) {
+        let reaped = vm.reap(budget, whole)?;
+        if reaped.moved + reaped.dropped > 0 || reaped.left == 0 {
             let id = lock(&self.running).map_or(0, |running| running.order.id);
             hooks.stopped(StopKind::Reap, began, by, id, u32::try_from(reaped.freed).unwrap_or(u32::MAX), 0);
             self.count_shared(hooks, by);
@@ -458,20 +460,7 @@ impl Actor {
                 self.deferred.store(false, Ordering::Relaxed);
             }
         }
-        reaped
-    }
-
-    /// The calling thread carries out an order until the answer is dropped; collections meanwhile are parts of it.
-    pub(crate) fn begin(&self, vm: &impl Vm, order: Order) -> RunningGuard<'_> {
-        let outer = lock(&self.running).replace(Running { order, thread: vm.thread() });
-        self.acting.store(true, Ordering::Relaxed);
-        RunningGuard { actor: self, outer }
-    }
-
-    /// The thread that carries out an order, if one does. In the callback of a collection it may have let go of the GIL, to
-    /// hold its own program up: to CPython it still collects then.
-    pub(crate) fn running_in(&self) -> Option<usize> {
-        lock(&self.running).map(|running| running.thread)
+        Some(reaped)
     }
 
     /// Whether an order is being carried out.
@@ -532,40 +521,6 @@ impl Actor {
     }
 }
 
-/// An order is being carried out while this lives.
-#[derive(Debug)]
-pub(crate) struct RunningGuard<'a> {
-    actor: &'a Actor,
-    outer: Option<Running>,
-}
-
-impl Drop for RunningGuard<'_> {
-    fn drop(&mut self) {
-        *lock(&self.actor.running) = self.outer;
-        self.actor.acting.store(self.outer.is_some(), Ordering::Relaxed);
-    }
-}
-
-/// CPython's flag that a collection runs is lowered while this lives. Only the callback that tells of a collection's end
-/// may do so: the lists are in order again.
-#[derive(Debug)]
-pub(crate) struct Lowered<'a, V: Vm> {
-    vm: &'a V,
-}
-
-impl<'a, V: Vm> Lowered<'a, V> {
-    pub(crate) fn new(vm: &'a V) -> Self {
-        vm.set_collecting(false);
-        Self { vm }
-    }
-}
-
-impl<V: Vm> Drop for Lowered<'_, V> {
-    fn drop(&mut self) {
-        self.vm.set_collecting(true);
-    }
-}
-
 /// Who gave an order.
 fn ordered(order: Order) -> Ordered {
     match order {
@@ -575,8 +530,14 @@ fn ordered(order: Order) -> Ordered {
     }
 }
 
+/// How the snapshot stands, and the latest flight; nothing where another thread has them at this instant.
+fn seen_snapshot(vm: &impl Vm) -> Option<(SnapshotProgress, Latest)> {
+    let progress = vm.look();
+    if progress == SnapshotProgress::Busy { None } else { Some((progress, vm.latest()?)) }
+}
+
 /// Locks without waiting.
-fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
         Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
@@ -588,6 +549,7 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 pub(crate) const ASKED: Sortie = Sortie { scope: Scope::All, polite: true };
 
 mod alignment;
+mod running;
 #[cfg(test)]
 mod tests;
 mod wishes;

@@ -8,7 +8,7 @@ use neurogc_policy::SMALL_HEAP;
 use super::actor::Actor;
 use super::vm::Vm;
 use crate::sense::hooks::Hooks;
-use crate::snapshot::{HeapErrand, SnapshotProgress};
+use crate::snapshot::{HeapErrand, SnapshotFailure, SnapshotProgress};
 
 /// The first one comes after this time at most, so that there is something to compare the second one with.
 const FIRST: Duration = Duration::from_secs(60);
@@ -126,8 +126,14 @@ impl OwnCensus {
         if self.is_left_to_a_walk(actor, vm.now()) {
             return false;
         }
-        self.wanted.store(false, Ordering::Relaxed);
-        let sent = is_free(&vm.look()) && actor.launch_heap(vm, hooks, HeapErrand::Census).is_ok();
+        let progress = vm.look();
+        if progress == SnapshotProgress::Busy {
+            return false;
+        }
+        let launched = is_free(&progress).then(|| actor.launch_heap(vm, hooks, HeapErrand::Census));
+        // One that another thread is in the way of at this instant is tried again.
+        self.wanted.store(matches!(launched, Some(Err(SnapshotFailure::UnderWay))), Ordering::Relaxed);
+        let sent = launched.is_some_and(|launched| launched.is_ok());
         self.out.fetch_or(sent, Ordering::Relaxed);
         sent
     }
@@ -191,7 +197,7 @@ mod tests {
     fn it_stays_out_of_the_way_of_other_flights() {
         let rig = Rig::new(100_000);
         let census = wanted(&rig);
-        assert_eq!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED), Ok(()));
+        assert!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED).is_ok());
         assert!(!census.step(&rig.actor, &rig.vm(1), &rig.hooks));
         assert!(!census.is_wanted() && !census.is_out());
     }

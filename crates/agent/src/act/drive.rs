@@ -28,11 +28,14 @@ pub(super) const OTHERS_NS: u64 = 10_000_000_000;
 /// Flights that come to nothing for a reason that the next one may not have, before it is given up.
 const MOST_TRIES: u32 = 3;
 
+/// The reason of orders that the program or a command has given.
+pub(crate) const ASKED_FOR: &str = "asked for";
+
 /// A snapshot that was asked for.
 #[derive(Debug)]
 pub(crate) struct RequestedSnapshot {
     began: u64,
-    /// What it is for, if it does not collect, and the number of its own flight.
+    /// What it is for, if it does not collect, and the number of its own flight, from the launch on.
     errand: Option<HeapErrand>,
     flight: u64,
     stage: Stage,
@@ -41,8 +44,6 @@ pub(crate) struct RequestedSnapshot {
     gathered: GatheredArenas,
     /// Since when another thread has been in the way.
     held_up_since: Option<u64>,
-    /// Flights that had landed when its own was launched.
-    landings: u64,
     tries: u32,
     freed: u64,
     /// How long the program was stopped in all, in nanoseconds.
@@ -109,7 +110,6 @@ impl RequestedSnapshot {
             gathering: None,
             gathered: GatheredArenas::default(),
             held_up_since: None,
-            landings: 0,
             tries: 0,
             freed: 0,
             stopped: 0,
@@ -119,22 +119,23 @@ impl RequestedSnapshot {
     /// Does the next short thing.
     pub(crate) fn step(&mut self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> Next {
         let now = vm.now();
-        // A count or a dump that is out ends at the deadline of its own flight.
-        let has_deadline = self.stage == Stage::Out && self.errand.is_some();
-        if now.saturating_sub(self.began) > PATIENCE_NS && !has_deadline {
+        // A count or a dump that is out ends at the deadline of its own flight, and is in no collection's way.
+        let is_told = self.stage == Stage::Out && self.errand.is_some();
+        if now.saturating_sub(self.began) > PATIENCE_NS && !is_told {
             return Next::Failed(SnapshotFailure::Late);
         }
         let progress = vm.look();
-        if let (Stage::Out, Some(_)) = (self.stage, self.errand) {
-            return self.wait_for_report(vm, &progress);
-        }
-        if vm.is_collecting() || actor.is_running() || progress == SnapshotProgress::Busy {
+        if progress == SnapshotProgress::Busy || (!is_told && (vm.is_collecting() || actor.is_running())) {
             let since = *self.held_up_since.get_or_insert(now);
             let over = now.saturating_sub(since) > OTHERS_NS;
             return if over { Next::Failed(SnapshotFailure::Collecting) } else { Next::Again(LOOK) };
         }
         self.held_up_since = None;
-        if self.is_over(vm, &progress) {
+        if is_told {
+            return self.wait_for_report(vm);
+        }
+        let Some(latest) = vm.latest() else { return Next::Again(LOOK) };
+        if self.is_over(&progress, latest.number) {
             return Next::Done { freed: self.freed, stopped: Duration::from_nanos(self.stopped) };
         }
         match (self.stage, progress) {
@@ -155,26 +156,25 @@ impl RequestedSnapshot {
         }
     }
 
-    /// Whether its own flight has landed and nothing is left of what it found: there is none, or there is a later one.
-    fn is_over(&self, vm: &impl Vm, progress: &SnapshotProgress) -> bool {
-        let landed = vm.latest().number.saturating_sub(self.landings);
-        self.stage == Stage::Out
-            && match progress {
-                SnapshotProgress::Idle | SnapshotProgress::InFlight { .. } => landed >= 1,
-                SnapshotProgress::Ready { .. } => landed >= 2,
-                SnapshotProgress::Busy | SnapshotProgress::Failed(_) => false,
+    /// Whether its own flight has landed, or one that was launched later, and nothing is left of what its own found.
+    fn is_over(&self, progress: &SnapshotProgress, landed: u64) -> bool {
+        let is_own = match progress {
+            SnapshotProgress::InFlight { flight, .. } | SnapshotProgress::Ready { flight, .. } => {
+                *flight == self.flight
             }
+            SnapshotProgress::Idle => false,
+            SnapshotProgress::Busy | SnapshotProgress::Failed(_) => true,
+        };
+        self.stage == Stage::Out && !is_own && landed >= self.flight
     }
 
     /// Its flight counts or dumps: there is nothing to free.
-    fn wait_for_report(&mut self, vm: &impl Vm, progress: &SnapshotProgress) -> Next {
+    fn wait_for_report(&mut self, vm: &impl Vm) -> Next {
         match vm.heap_told(self.flight) {
             Some(Ok(report)) => Next::Told(Box::new(HeapReport { gathered: self.gathered, ..report })),
             // The next one leaves nothing out.
             Some(Err(SnapshotFailure::Missing)) => self.again(SnapshotFailure::Missing),
             Some(Err(failure)) => Next::Failed(failure),
-            // Another thread has taken the report: two that wait for the same flight.
-            None if *progress == SnapshotProgress::Idle => Next::Failed(SnapshotFailure::Vanished),
             None => Next::Again(LOOK),
         }
     }
@@ -197,15 +197,18 @@ impl RequestedSnapshot {
     }
 
     fn launch(&mut self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> Next {
-        let (began, landings) = (vm.now(), vm.latest().number);
+        let began = vm.now();
         let launched = match self.errand {
-            None => actor.launch(vm, hooks, ASKED),
-            Some(errand) => actor.launch_heap(vm, hooks, errand).map(|flight| self.flight = flight),
+            None => {
+                let _running = actor.begin(vm, Order::at_once(Decision::Snapshot { scope: ASKED.scope }, ASKED_FOR));
+                actor.launch(vm, hooks, ASKED)
+            }
+            Some(errand) => actor.launch_heap(vm, hooks, errand),
         };
         match launched {
-            Ok(()) => {
+            Ok(flight) => {
                 self.stopped += vm.now().saturating_sub(began);
-                (self.stage, self.landings) = (Stage::Out, landings);
+                (self.stage, self.flight) = (Stage::Out, flight);
                 Next::Again(LOOK)
             }
             // Another thread has launched one at this instant.
@@ -219,10 +222,10 @@ impl RequestedSnapshot {
 
     fn free(&mut self, actor: &Actor, vm: &impl Vm, hooks: &Hooks) -> Next {
         let budget = actor.slice();
-        let order = Order::at_once(Decision::Reap { budget }, "asked for");
-        let running = actor.begin(vm, order);
+        let running = actor.begin(vm, Order::at_once(Decision::Reap { budget }, ASKED_FOR));
         let reaped = actor.reap(vm, hooks, budget, true, Ordered::Anywhere);
         drop(running);
+        let Some(reaped) = reaped else { return Next::Again(LOOK) };
         if self.stage == Stage::Out {
             self.freed += reaped.freed as u64;
         }
@@ -233,17 +236,23 @@ impl RequestedSnapshot {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::{FakeFlight, Rig};
+    use std::cell::Cell;
+
+    use super::super::fake::{Fake, FakeFlight, Rig, TestSurroundings};
     use super::*;
     use crate::lifecycle::agent::lock;
+    use crate::sense::hooks::HookEvent;
     use crate::snapshot::Destination;
 
     /// Drives to the end, with time that passes as the steps say. `meanwhile` runs each time the GIL is free.
     fn drive(rig: &Rig, meanwhile: impl Fn(&Rig)) -> Next {
-        let vm = rig.vm(1);
-        let mut drive = RequestedSnapshot::new(&vm);
+        drive_on(rig, &rig.vm(1), meanwhile)
+    }
+
+    fn drive_on(rig: &Rig, vm: &Fake<'_>, meanwhile: impl Fn(&Rig)) -> Next {
+        let mut drive = RequestedSnapshot::new(vm);
         loop {
-            match drive.step(&rig.actor, &vm, &rig.hooks) {
+            match drive.step(&rig.actor, vm, &rig.hooks) {
                 Next::Again(pause) => rig.pass(pause),
                 over => return over,
             }
@@ -265,6 +274,57 @@ mod tests {
         let rig = Rig::with_garbage(20_000);
         assert_eq!(freed(&drive(&rig, |_| ())), Some(20_000));
         assert_eq!((rig.garbage(), rig.vm(1).look()), (0, SnapshotProgress::Idle));
+    }
+
+    /// The sampler does something to the snapshot just before a call of the program's thread.
+    struct Sampler<'a> {
+        rig: &'a Rig,
+        calls: Cell<u64>,
+        before: u64,
+        /// It has the snapshot at that instant; else it sees a flight land.
+        holds: bool,
+    }
+
+    impl TestSurroundings for Sampler<'_> {
+        fn holds_snapshots(&self) -> bool {
+            self.calls.set(self.calls.get() + 1);
+            self.holds && self.calls.get() == self.before
+        }
+
+        fn beside(&self) {
+            if !self.holds && self.calls.get() == self.before {
+                self.rig.snapshots.look(u64::MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_the_sampler_does_meanwhile_all_that_is_found_is_freed() {
+        for (before, holds) in (0..40).flat_map(|before| [(before, true), (before, false)]) {
+            let rig = Rig::with_garbage(50);
+            // Another one has landed before.
+            assert_eq!(freed(&drive(&rig, |_| ())), Some(50));
+            lock(&rig.interpreter).generations[2].garbage = 20_000;
+            let around = Sampler { rig: &rig, calls: Cell::new(0), before, holds };
+            let vm = Fake { interpreter: &rig.interpreter, snapshots: &rig.snapshots, around: &around, thread: 1 };
+            assert_eq!(freed(&drive_on(&rig, &vm, |_| ())), Some(20_000), "{before} {holds}");
+            assert!(rig.snapshots.launches() == 2 && around.calls.get() > 15, "{before} {holds}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_booked_with_ids() {
+        let rig = Rig::with_garbage(20_000);
+        drive(&rig, |_| ());
+        let orders: Vec<Order> = std::iter::from_fn(|| rig.actor.orders.pop()).map(|(_, order)| order).collect();
+        assert!(orders.len() > 1 && orders.iter().all(|order| order.id > 0 && order.reason == ASKED_FOR), "{orders:?}");
+        let mut stops = Vec::new();
+        while let Some(event) = rig.hooks.take() {
+            if let HookEvent::Collection { order, .. } = event {
+                stops.push(order);
+            }
+        }
+        assert_eq!(stops, orders.iter().map(|order| order.id).collect::<Vec<_>>());
     }
 
     #[test]
@@ -333,7 +393,7 @@ mod tests {
     #[test]
     fn a_flight_that_is_out_already_comes_first() {
         let rig = Rig::with_garbage(100);
-        assert_eq!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED), Ok(()));
+        assert!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED).is_ok());
         lock(&rig.interpreter).generations[2].garbage += 50;
         assert_eq!(freed(&drive(&rig, |_| ())), Some(50));
         assert_eq!((rig.snapshots.launches(), rig.garbage()), (2, 0));
@@ -359,7 +419,7 @@ mod tests {
             // What was found is freed by the policy, which launches another one at once.
             if matches!(rig.vm(2).look(), SnapshotProgress::Ready { .. }) {
                 rig.vm(2).reap(Duration::from_secs(1), true);
-                assert_eq!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED), Ok(()));
+                assert!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED).is_ok());
             }
         });
         assert_eq!((freed(&outcome), rig.snapshots.launches()), (Some(0), 2));
@@ -430,7 +490,7 @@ mod tests {
     #[test]
     fn a_count_lets_a_flight_that_is_out_end_first() {
         let rig = Rig::with_garbage(100);
-        assert_eq!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED), Ok(()));
+        assert!(rig.actor.launch(&rig.vm(2), &rig.hooks, ASKED).is_ok());
         assert_eq!(count(&rig, |_| ()), told());
         assert_eq!((rig.garbage(), rig.snapshots.launches()), (0, 1));
     }

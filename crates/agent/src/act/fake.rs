@@ -205,6 +205,11 @@ pub(super) trait TestSurroundings {
         false
     }
 
+    /// Whether a thread of the agent has the snapshots at this instant.
+    fn holds_snapshots(&self) -> bool {
+        false
+    }
+
     /// A thread of the agent runs, beside the one that holds the GIL.
     fn beside(&self) {}
 }
@@ -283,6 +288,11 @@ impl Fake<'_> {
             assert!(collector.calls < MOST_CALLS, "thread {} repeats calls with the GIL held", self.thread);
             body(collector)
         })
+    }
+
+    /// Nothing where a thread of the agent has the snapshots.
+    fn snapshots(&self) -> Option<()> {
+        (!self.around.holds_snapshots()).then_some(())
     }
 
     /// The thread has let go of the GIL and has it again.
@@ -453,10 +463,12 @@ impl Vm for Fake<'_> {
     }
 
     fn launch(&self, sortie: Sortie) -> Result<Launched, SnapshotFailure> {
+        self.snapshots().ok_or(SnapshotFailure::UnderWay)?;
         self.call(|collector| self.snapshots.launch(collector, sortie))
     }
 
     fn launch_heap(&self, _: HeapErrand) -> Result<u64, SnapshotFailure> {
+        self.snapshots().ok_or(SnapshotFailure::UnderWay)?;
         self.call(|collector| self.snapshots.launch_heap(collector))
     }
 
@@ -465,6 +477,7 @@ impl Vm for Fake<'_> {
     }
 
     fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
+        self.snapshots()?;
         self.call(|_| self.snapshots.heap_told(number))
     }
 
@@ -479,11 +492,15 @@ impl Vm for Fake<'_> {
     }
 
     fn look(&self) -> SnapshotProgress {
+        if self.snapshots().is_none() {
+            return SnapshotProgress::Busy;
+        }
         self.call(|collector| self.snapshots.look(collector.now))
     }
 
-    fn latest(&self) -> Latest {
-        self.call(|_| self.snapshots.latest())
+    fn latest(&self) -> Option<Latest> {
+        self.snapshots()?;
+        Some(self.call(|_| self.snapshots.latest()))
     }
 
     fn forget_failure(&self) {
@@ -491,10 +508,13 @@ impl Vm for Fake<'_> {
     }
 
     fn refuse(&self, failure: &SnapshotFailure) {
-        self.call(|_| self.snapshots.refuse(failure));
+        if self.snapshots().is_some() {
+            self.call(|_| self.snapshots.refuse(failure));
+        }
     }
 
-    fn reap(&self, budget: Duration, whole: bool) -> Reaped {
+    fn reap(&self, budget: Duration, whole: bool) -> Option<Reaped> {
+        self.snapshots()?;
         self.call(|_| ());
         self.snapshots.reap(self, budget, whole)
     }

@@ -73,6 +73,13 @@ impl Loans {
         thresholds.map_or(Ok(()), |thresholds| vm.set_thresholds(thresholds)).and(thawed)
     }
 
+    /// Another policy comes into force, which may want other thresholds: the program has its own until then. They stay a loan: a
+    /// thread without the GIL may be about to lower the first one, and what it writes must not pass for the program's own.
+    pub(crate) fn hand_over(&self, vm: &impl Vm) -> Result<(), String> {
+        let thawed = if self.froze.swap(false, Ordering::Relaxed) { vm.unfreeze() } else { Ok(()) };
+        self.thresholds().map_or(Ok(()), |own| vm.set_thresholds(own)).and(thawed)
+    }
+
     /// The loans of a forked child, where CPython is as it was in the parent.
     pub(crate) fn in_child(&self) -> Self {
         let loans = Self::default();
@@ -122,6 +129,19 @@ mod tests {
         // A thread without the GIL has lowered the first one.
         assert_eq!(vm.set_thresholds([5, 10, 10]).and_then(|()| loans.repay(&vm)), Ok(()));
         assert_eq!((loans.own_young(), vm.thresholds()), (None, Ok(OWN)));
+    }
+
+    #[test]
+    fn a_threshold_that_is_lowered_while_the_policy_is_changed_stays_a_loan() {
+        let (rig, loans) = (Rig::new(1_000), Loans::default());
+        let vm = rig.vm(1);
+        assert_eq!(loans.set_thresholds(&vm, [9_000, 10, 10]).and_then(|()| loans.hand_over(&vm)), Ok(()));
+        assert_eq!((vm.thresholds(), loans.own_young()), (Ok(OWN), Some(700)));
+        // A thread without the GIL had looked at the program before that.
+        assert_eq!(vm.set_thresholds([50, 10, 10]).and_then(|()| loans.take_thresholds(&vm)), Ok(()));
+        assert_eq!((loans.thresholds(), loans.own_young()), (Some(OWN), Some(700)));
+        assert_eq!(loans.repay(&vm), Ok(()));
+        assert_eq!(vm.thresholds(), Ok(OWN));
     }
 
     #[test]

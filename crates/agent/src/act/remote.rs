@@ -4,13 +4,14 @@
 //! moments. The outcome waits until it is asked for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, MutexGuard};
 
-use neurogc_policy::SMALL_HEAP;
+use crossbeam_queue::ArrayQueue;
+use neurogc_policy::{Decision, Order, SMALL_HEAP};
 use neurogc_wire::control::{GatheredPages, How, Outcome};
 
-use super::actor::Actor;
-use super::drive::{Next, OTHERS_NS, RequestedSnapshot};
+use super::actor::{Actor, try_lock};
+use super::drive::{ASKED_FOR, Next, OTHERS_NS, RequestedSnapshot};
 use super::vm::Vm;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
@@ -21,12 +22,31 @@ use crate::sys::outlet::Outlet;
 const FORGOTTEN_NS: u64 = 120_000_000_000;
 
 /// One command at a time, and the outcome of the last one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Remote {
     /// Whether there is something to do.
     waiting: AtomicBool,
     desk: Mutex<Desk>,
+    /// Jobs that threads of the program have worked on, for the thread that has the desk next: none of them waits for it.
+    returned: ArrayQueue<Returned>,
 }
+
+impl Default for Remote {
+    fn default() -> Self {
+        Self { waiting: AtomicBool::new(false), desk: Mutex::default(), returned: ArrayQueue::new(MOST_RETURNED) }
+    }
+}
+
+/// A job after a step of it: the rest of it, or its outcome.
+#[derive(Debug)]
+struct Returned {
+    ticket: u64,
+    job: Option<Job>,
+    outcome: Option<Outcome>,
+}
+
+/// One is worked on, and others may have been forgotten.
+const MOST_RETURNED: usize = 4;
 
 #[derive(Debug, Default)]
 struct Desk {
@@ -79,7 +99,7 @@ impl Desk {
 impl Remote {
     /// Takes a command on and gives its ticket, or nothing while another one is under way.
     pub(crate) fn take_on(&self, work: impl Into<RemoteWork>, now: u64) -> Option<u64> {
-        let mut desk = lock(&self.desk);
+        let mut desk = self.desk();
         if desk.is_busy(now) {
             return None;
         }
@@ -94,7 +114,7 @@ impl Remote {
 
     /// Gives a ticket for something that is over already, unless a collection is under way.
     pub(crate) fn settle(&self, outcome: Outcome, now: u64) -> Option<u64> {
-        let mut desk = lock(&self.desk);
+        let mut desk = self.desk();
         if desk.is_busy(now) {
             return None;
         }
@@ -107,7 +127,7 @@ impl Remote {
 
     /// The outcome of a ticket, nothing while it is under way, and an error for a ticket that is not the last one.
     pub(crate) fn outcome(&self, ticket: u64) -> Result<Option<Outcome>, &'static str> {
-        let desk = lock(&self.desk);
+        let desk = self.desk();
         if ticket == desk.tickets { Ok(desk.outcome.clone()) } else { Err("something else was asked for since then") }
     }
 
@@ -129,28 +149,38 @@ impl Remote {
 
     /// Takes the job out: finalizers run while it is worked on, and no lock may be held then.
     fn lend(&self) -> Option<(u64, Job)> {
-        let mut desk = match self.desk.try_lock() {
-            Ok(desk) => desk,
-            Err(TryLockError::Poisoned(desk)) => desk.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let mut desk = try_lock(&self.desk)?;
+        self.take_in(&mut desk);
         let job = desk.job.take()?;
         desk.lent = true;
         Some((desk.tickets, job))
     }
 
     fn give_back(&self, ticket: u64, job: Option<Job>, outcome: Option<Outcome>) {
-        let mut desk = lock(&self.desk);
-        if desk.tickets != ticket {
-            // It was forgotten meanwhile, and another command was taken on.
-            return;
+        drop(self.returned.force_push(Returned { ticket, job, outcome }));
+        if let Some(mut desk) = try_lock(&self.desk) {
+            self.take_in(&mut desk);
         }
-        desk.lent = false;
-        let over = job.is_none() && outcome.is_some();
-        desk.job = job;
-        desk.outcome = outcome;
-        if over {
-            self.waiting.store(false, Ordering::Release);
+    }
+
+    /// The desk, for a thread of the agent.
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        let mut desk = lock(&self.desk);
+        self.take_in(&mut desk);
+        desk
+    }
+
+    fn take_in(&self, desk: &mut Desk) {
+        while let Some(Returned { ticket, job, outcome }) = self.returned.pop() {
+            if desk.tickets != ticket {
+                // It was forgotten meanwhile, and another command was taken on.
+                continue;
+            }
+            desk.lent = false;
+            if job.is_none() && outcome.is_some() {
+                self.waiting.store(false, Ordering::Release);
+            }
+            (desk.job, desk.outcome) = (job, outcome);
         }
     }
 }
@@ -166,17 +196,17 @@ fn carry_out(actor: &Actor, vm: &impl Vm, hooks: &Hooks, job: &mut Job) -> Optio
     match &mut job.work {
         RemoteWork::Dump { to, texts, urgent } => dump(actor, vm, hooks, drive, to, (*texts, *urgent)),
         RemoteWork::Gpu => Some(vm.explain_gpu().map_or_else(Outcome::Failed, |report| Outcome::Gpu(Box::new(report)))),
-        RemoteWork::Collect(how @ (How::Young | How::Full)) => plain(vm, *how, &mut job.held_up_since),
+        RemoteWork::Collect(how @ (How::Young | How::Full)) => plain(actor, vm, *how, &mut job.held_up_since),
         RemoteWork::Collect(How::Snapshot) => step(actor, vm, hooks, drive).map(|done| done.unwrap_or_else(failed)),
         // What the policy would do: nothing that stops the program for long, where there is another way.
         RemoteWork::Collect(How::Auto) if drive.is_none() && vm.tracked_estimate() < SMALL_HEAP => {
-            plain(vm, How::Full, &mut job.held_up_since)
+            plain(actor, vm, How::Full, &mut job.held_up_since)
         }
         RemoteWork::Collect(How::Auto) => match step(actor, vm, hooks, drive)? {
             Ok(outcome) => Some(outcome),
             Err(SnapshotFailure::Unsupported(_) | SnapshotFailure::OtherInterpreter) => {
                 (job.work, job.drive) = (RemoteWork::Collect(How::Full), None);
-                plain(vm, How::Full, &mut job.held_up_since)
+                plain(actor, vm, How::Full, &mut job.held_up_since)
             }
             Err(failure) => Some(Outcome::Failed(format!("{failure}; `--how full` collects while the program waits"))),
         },
@@ -247,14 +277,16 @@ fn step(
 }
 
 /// Collects at one go. CPython does nothing while another thread's collection runs, so that is waited for.
-fn plain(vm: &impl Vm, how: How, held_up_since: &mut Option<u64>) -> Option<Outcome> {
+fn plain(actor: &Actor, vm: &impl Vm, how: How, held_up_since: &mut Option<u64>) -> Option<Outcome> {
     let began = vm.now();
     if vm.is_collecting() {
         let since = *held_up_since.get_or_insert(began);
         let over = began.saturating_sub(since) > OTHERS_NS;
         return over.then(|| Outcome::Failed(SnapshotFailure::Collecting.to_string()));
     }
-    Some(match vm.collect(if how == How::Young { 0 } else { 2 }) {
+    let (decision, generation) = if how == How::Young { (Decision::Young, 0) } else { (Decision::Full, 2) };
+    let _running = actor.begin(vm, Order::at_once(decision, ASKED_FOR));
+    Some(match vm.collect(generation) {
         Ok(found) => Outcome::Collected { how, found, pause_ms: vm.now().saturating_sub(began) as f64 / 1e6 },
         Err(reason) => Outcome::Failed(reason),
     })
@@ -314,6 +346,16 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_collection_is_booked_as_an_order() {
+        for (how, decision) in [(How::Young, Decision::Young), (How::Full, Decision::Full)] {
+            let rig = Rig::new(1_000);
+            check(&rig, how, how, 0);
+            let order = rig.actor.orders.pop().map(|(_, order)| order);
+            assert_eq!(order, Some(Order { id: 1, ..Order::at_once(decision, ASKED_FOR) }));
+        }
+    }
+
+    #[test]
     fn where_there_are_no_snapshots_auto_collects_plainly() {
         let rig = Rig::with_garbage(70);
         let refused = Some(SnapshotFailure::Unsupported("a test".to_owned()));
@@ -359,6 +401,17 @@ mod tests {
             assert_eq!(rig.remote.settle(Outcome::Failed("settled".to_owned()), rig.now()), Some(3));
             assert!(!rig.remote.is_waiting() && matches!(rig.remote.outcome(3), Ok(Some(_))));
         }
+    }
+
+    #[test]
+    fn a_thread_that_has_worked_on_it_does_not_wait_for_the_desk() {
+        let rig = Rig::new(1_000);
+        assert_eq!(take_on(&rig, How::Full), Some(1));
+        let Some((ticket, _)) = rig.remote.lend() else { panic!("there is no job") };
+        let desk = lock(&rig.remote.desk);
+        rig.remote.give_back(ticket, None, Some(Outcome::Failed("a test".to_owned())));
+        drop(desk);
+        assert!(matches!(rig.remote.outcome(1), Ok(Some(Outcome::Failed(_)))) && !rig.remote.is_waiting());
     }
 
     #[test]

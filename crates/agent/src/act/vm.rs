@@ -65,7 +65,7 @@ pub(crate) trait Vm {
     /// Makes all young objects old without a look at them, as a launch does, and gives how many there were.
     fn make_all_old(&self) -> u32;
 
-    /// What has become of such a flight; nothing while it is out.
+    /// What has become of such a flight; nothing while it is out, and where another thread has the snapshot at this instant.
     fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>>;
 
     /// Asks the uplink to put small pages together, so that a clone is short, and gives a number for that.
@@ -77,17 +77,17 @@ pub(crate) trait Vm {
     /// How the snapshot stands.
     fn look(&self) -> SnapshotProgress;
 
-    /// The latest flight that landed.
-    fn latest(&self) -> Latest;
+    /// The latest flight that landed; nothing where another thread has the snapshot at this instant.
+    fn latest(&self) -> Option<Latest>;
 
     /// Takes note that a failure has been seen.
     fn forget_failure(&self);
 
-    /// Counts a snapshot that was not even tried.
+    /// Counts a snapshot that was not even tried, unless another thread has the snapshot at this instant.
     fn refuse(&self, failure: &SnapshotFailure);
 
-    /// Frees a slice of what the snapshot found.
-    fn reap(&self, budget: Duration, whole: bool) -> Reaped;
+    /// Frees a slice of what the snapshot found; nothing where there is none to be freed, or another thread has it.
+    fn reap(&self, budget: Duration, whole: bool) -> Option<Reaped>;
 
     /// Lets go of the GIL for so long.
     fn let_others_run(&self, pause: Duration);

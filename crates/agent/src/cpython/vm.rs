@@ -179,7 +179,7 @@ impl Vm for ThisProcess<'_, '_> {
         self.snapshots.look()
     }
 
-    fn latest(&self) -> Latest {
+    fn latest(&self) -> Option<Latest> {
         self.snapshots.latest()
     }
 
@@ -191,7 +191,7 @@ impl Vm for ThisProcess<'_, '_> {
         self.snapshots.refuse(failure);
     }
 
-    fn reap(&self, budget: Duration, whole: bool) -> Reaped {
+    fn reap(&self, budget: Duration, whole: bool) -> Option<Reaped> {
         self.snapshots.reap(self.py, budget, whole)
     }
 

@@ -227,7 +227,14 @@ impl<'a> Attendant<'a> {
     fn ask(&self, now: u64, idle_ns: Option<u64>) {
         let agent = self.agent;
         let collector = agent.interpreter.collector;
-        let snapshot = agent.settings.snapshots.then(|| (agent.snapshots.look(), agent.snapshots.latest()));
+        let look = || Some((agent.snapshots.look(), agent.snapshots.latest()?));
+        let snapshot = if agent.settings.snapshots {
+            // A thread of the program that has the snapshot comes to a moment of its own.
+            let Some(seen) = look() else { return };
+            Some(seen)
+        } else {
+            None
+        };
         agent.actor.look(&Situation {
             now: agent.actor.since_install(now),
             moment: Moment::Look,

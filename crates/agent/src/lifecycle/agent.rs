@@ -16,7 +16,7 @@ use neurogc_wire::status::Child;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
 
-use crate::act::actor::Actor;
+use crate::act::actor::{Actor, try_lock};
 use crate::act::census::OwnCensus;
 use crate::act::dumps::OwnDumps;
 use crate::act::loans::Loans;
@@ -39,7 +39,7 @@ use crate::sense::frozen::Frozen;
 use crate::sense::gpu::GpuBook;
 use crate::sense::hooks::Hooks;
 use crate::sense::process::ProcessReader;
-use crate::sense::workers::WorkerForks;
+use crate::sense::workers::{WorkerFork, WorkerForks};
 use crate::snapshot::SnapshotRunner;
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
 use crate::sys::wake::{SAMPLER, UPLINK};
@@ -109,6 +109,8 @@ pub(crate) struct Agent {
     pub(crate) worker_forks: Mutex<WorkerForks>,
     pub(crate) frozen: Mutex<Frozen>,
     pid: u32,
+    /// A child that native code has forked has no agent any more.
+    left: AtomicBool,
     ledger: Mutex<Ledger>,
     stop: AtomicBool,
     threads: Mutex<Threads>,
@@ -184,6 +186,7 @@ impl Agent {
             worker_forks: Mutex::default(),
             frozen: Mutex::default(),
             pid: std::process::id(),
+            left: AtomicBool::new(false),
             ledger: Mutex::new(ledger),
             stop: AtomicBool::new(false),
             threads: Mutex::default(),
@@ -303,20 +306,27 @@ impl Agent {
         // Threads that an earlier fork has waited for in vain are not waited for again.
         self.stop(if self.stopping() { Duration::ZERO } else { FORK_PATIENCE });
         if let Some(worker) = forked_worker() {
-            lock(&self.worker_forks).begin(worker.kind);
+            let fork = WorkerFork::now(worker.kind);
+            if let (Some(fork), Some(mut forks)) = (fork, try_lock(&self.worker_forks)) {
+                forks.begin(fork);
+            }
         }
     }
 
     /// The program has forked. This is the parent.
     pub(crate) fn after_fork_in_parent(&self) {
-        if forked_worker().is_some() {
-            lock(&self.worker_forks).end();
+        if forked_worker().is_some()
+            && let Some(mut forks) = try_lock(&self.worker_forks)
+        {
+            forks.end();
         }
     }
 
     /// Everything below this process, with memory that is read rarely.
     pub(crate) fn children(&self) -> Vec<Child> {
-        children_of(std::process::id(), &mut lock(&self.proportions), &lock(&self.worker_forks))
+        // A fork must not wait until `/proc` is read.
+        let forks = lock(&self.worker_forks).clone();
+        children_of(std::process::id(), &mut lock(&self.proportions), &forks)
     }
 
     /// The agent of a forked child: the same settings, and empty books. Of the parent's agent only that is read which
@@ -343,6 +353,16 @@ impl Agent {
         let fresh = Self::new(settings, self.interpreter.clone(), host);
         let actor = self.actor.in_child(fresh.installed);
         Self { forked: true, actor, ..fresh }
+    }
+
+    /// The thread that is in a collection, or in the order that follows it, if one is.
+    pub(crate) fn collecting_thread(&self) -> Option<usize> {
+        self.hooks.collecting_thread().or_else(|| self.actor.running_in())
+    }
+
+    /// Whether this process, which native code has forked, was left before; it is from now on.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.swap(true, Ordering::Relaxed)
     }
 
     /// Whether this is the memory of another process, from which native code has forked this one behind Python's back.

@@ -22,7 +22,7 @@ const FULL: i32 = 2;
 
 /// Puts the stand-ins in place, where the policy acts.
 pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
-    if !agent.policy().acts() || !agent.interpreter.can_be_conducted() {
+    if !conducts(agent) {
         return Ok(());
     }
     let gc = loaded(py, "gc")?.cast_into::<PyModule>()?;
@@ -48,6 +48,18 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     }
     arenas::use_huge_pages(agent.settings.snapshots && agent.settings.huge_arenas);
     Ok(())
+}
+
+/// Whether the policy in force acts in this process.
+fn conducts(agent: &Agent) -> bool {
+    agent.policy().acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down()
+}
+
+/// Has the status report tell where the collector could not be given back.
+fn book(agent: &Agent, repaid: Result<(), String>) {
+    if let Err(reason) = repaid {
+        let _ = agent.actor.troubles.push(format!("the collector could not be given back: {reason}"));
+    }
 }
 
 /// Puts another policy in force. The caller needs no GIL: what has to be changed in Python is changed by the next thread
@@ -79,7 +91,13 @@ pub(crate) fn follow_switch(py: Python<'_>) {
         && SWITCHED.swap(false, Ordering::Acquire)
         && let Some(agent) = current()
     {
-        let followed = restore(py, &agent).and_then(|()| take_over(py, &agent));
+        let followed = if conducts(&agent) {
+            // Stand-ins that are in place stay there.
+            book(&agent, agent.actor.loans.hand_over(&agent.vm(py)));
+            take_over(py, &agent)
+        } else {
+            restore(py, &agent)
+        };
         if let Err(error) = followed {
             let _ = agent.actor.troubles.push(format!("the policy could not be changed: {error}"));
         }
@@ -114,9 +132,7 @@ pub(crate) fn restore_if_left(py: Python<'_>) {
 /// program sets from now on are its own. A thread that is in an order of this agent takes no more loans.
 pub(crate) fn repay(py: Python<'_>, agent: &Agent) {
     agent.actor.stand_down();
-    if let Err(reason) = agent.actor.loans.repay(&agent.vm(py)) {
-        let _ = agent.actor.troubles.push(format!("the collector could not be given back: {reason}"));
-    }
+    book(agent, agent.actor.loans.repay(&agent.vm(py)));
 }
 
 /// Takes everything back.
@@ -128,9 +144,7 @@ pub(crate) fn give_back(py: Python<'_>, agent: &Agent) -> PyResult<()> {
 /// The program has its collector back as it knows it.
 fn restore(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     arenas::use_huge_pages(false);
-    if let Err(reason) = agent.actor.loans.repay(&agent.vm(py)) {
-        let _ = agent.actor.troubles.push(format!("the collector could not be given back: {reason}"));
-    }
+    book(agent, agent.actor.loans.repay(&agent.vm(py)));
     let gc = loaded(py, "gc")?;
     let (originals, stand_ins) = books(py)?;
     for replaced in Replaced::ALL {
@@ -175,6 +189,8 @@ pub(crate) fn set_threshold<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = positional.py();
+    // What is to be restored would come after what the program sets now.
+    restore_if_left(py);
     let original = original(py, "set_threshold")?;
     let Some(agent) = current().filter(|agent| !agent.actor.has_stood_down()) else {
         return original.call(positional, keywords);

@@ -58,7 +58,7 @@ fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
                 py.detach(|| std::thread::sleep(pause));
                 if let Err(error) = py.check_signals() {
                     if drive.is_out() {
-                        agent.snapshots.cancel(SnapshotFailure::Cancelled);
+                        py.detach(|| agent.snapshots.cancel(SnapshotFailure::Cancelled));
                     }
                     return Err(error);
                 }

@@ -274,8 +274,7 @@ fn after_fork_in_child(py: Python<'_>) {
     alloc::exact::after_fork_in_child();
     alloc::after_fork_in_child();
     if let Some(parents) = current() {
-        let collecting = parents.hooks.collecting_thread().or_else(|| parents.actor.running_in());
-        repay_collecting(&parents.vm(py), collecting);
+        repay_collecting(&parents.vm(py), parents.collecting_thread());
         parents.snapshots.leave_to_parent(py, parents.interpreter.collector);
         let agent = Arc::new(parents.in_child());
         // A finalizer that forks goes on in an order of the parent's agent, whose loans are not the child's.

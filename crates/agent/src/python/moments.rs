@@ -1,7 +1,7 @@
 //! The moments at which threads of the program let the agent act: at the end of collections, in gaps, and when they come
 //! by. All of them hold the GIL.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use neurogc_policy::{Moment, RankStep, is_wide_step};
 use neurogc_wire::stop::StopKind;
@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 use super::gc_functions::{follow_switch, restore_if_left};
 use super::module::{current_now, resume};
 use crate::act::actor::{EndedCollection, Lowered};
+use crate::act::loans::repay_collecting;
 use crate::act::vm::Vm;
 use crate::alloc;
 use crate::cpython::modules::loaded;
@@ -28,9 +29,14 @@ pub(crate) fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     follow_switch(py);
     let Some(agent) = current_now() else { return };
     if agent.is_foreign() {
-        return leave_in_native_child(py, &agent);
+        // CPython has begun this collection in this process.
+        return leave_in_native_child(py, &agent, None);
     }
     let vm = agent.vm(py);
+    if agent.interpreter.collector.is_some() && !vm.is_collecting() {
+        // The program has called this itself, and CPython collects nothing.
+        return;
+    }
     if phase.len().is_ok_and(|length| length == "start".len()) {
         let gathered = agent.interpreter.collector.map_or(0, |collector| collector.gathered(py));
         agent.hooks.collection_starts(gathered, vm.thread());
@@ -59,25 +65,39 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     let gathered = agent.hooks.gathered();
     agent.actor.collection_ended(&vm, &agent.hooks, EndedCollection { generation, began, gathered, freed: collected });
     let waits = agent.remote.is_waiting() || agent.own_census.is_overdue(monotonic_ns());
-    if waits && !agent.actor.is_running() {
+    if waits && vm.is_collecting() && !agent.actor.is_running() {
         let _lowered = Lowered::new(&vm);
         serve(py, agent, Moment::CollectionEnd);
     }
 }
 
 /// A child that native code has forked without telling Python: there is no agent here. CPython collects by the program's
-/// own thresholds again.
-fn leave_in_native_child(py: Python<'_>, agent: &Agent) {
-    if !agent.actor.has_stood_down() {
-        agent.actor.stand_down();
-        let _ = agent.actor.loans.repay(&agent.vm(py));
+/// own thresholds again. `collecting` is the thread of the parent that was in a collection, if one was.
+fn leave_in_native_child(py: Python<'_>, agent: &Agent, collecting: Option<usize>) {
+    if agent.is_left() {
+        return;
     }
+    let vm = agent.vm(py);
+    repay_collecting(&vm, collecting);
+    agent.snapshots.leave_to_parent(py, agent.interpreter.collector);
+    agent.actor.stand_down();
+    let _ = agent.actor.loans.repay(&vm);
+}
+
+/// The agent, unless this is a child that native code has forked, which is left then.
+fn agent_here(py: Python<'_>) -> Option<Arc<Agent>> {
+    let agent = current_now()?;
+    if agent.is_foreign() {
+        leave_in_native_child(py, &agent, agent.collecting_thread());
+        return None;
+    }
+    Some(agent)
 }
 
 /// The program could have done something else here. True when there is something to be done in a gap.
 #[pyfunction]
 pub(crate) fn progress(py: Python<'_>) -> bool {
-    current_now().is_some_and(|agent| {
+    agent_here(py).is_some_and(|agent| {
         agent.hooks.progress();
         agent.is_due(py)
     })
@@ -102,8 +122,8 @@ pub(crate) fn passing(py: Python<'_>) -> bool {
 }
 
 pub(crate) fn at(py: Python<'_>, moment: Moment) -> bool {
+    let Some(agent) = agent_here(py) else { return false };
     follow_switch(py);
-    let Some(agent) = current_now().filter(|agent| !agent.is_foreign()) else { return false };
     if !agent.vm(py).is_collecting() {
         stand_last(py);
     }

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 
 use super::module::current;
 use crate::act::actor::ASKED;
-use crate::act::drive::{Next, RequestedSnapshot};
+use crate::act::drive::{ASKED_FOR, Next, RequestedSnapshot};
 use crate::act::vm::Vm;
 use crate::lifecycle::agent::Agent;
 use crate::sense::hooks::Ordered;
@@ -56,14 +56,35 @@ fn agent() -> PyResult<Arc<Agent>> {
     current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))
 }
 
+/// Does something to the snapshot, again and again for a short while where another thread has it.
+fn when_free<T>(py: Python<'_>, agent: &Agent, mut body: impl FnMut() -> Option<T>) -> Option<T> {
+    const TRIES: (u32, u32) = (100, 3);
+    let mut free = 0;
+    for _ in 0..TRIES.0 {
+        let done = body();
+        free += u32::from(agent.snapshots.look() != SnapshotProgress::Busy);
+        if done.is_some() || free == TRIES.1 {
+            return done;
+        }
+        py.detach(|| std::thread::sleep(Duration::from_micros(100)));
+    }
+    None
+}
+
 /// Launches a snapshot, of new objects only where that is asked for and possible; raises where it is refused.
 #[pyfunction]
 #[pyo3(signature = (new = false))]
 pub(crate) fn snapshot_launch(py: Python<'_>, new: bool) -> PyResult<()> {
     let agent = agent()?;
     let sortie = if new { Sortie { scope: Scope::New, ..ASKED } } else { ASKED };
-    let launched = agent.actor.launch(&agent.vm(py), &agent.hooks, sortie);
-    launched.map_err(|failure| PyRuntimeError::new_err(failure.to_string()))
+    let launched = when_free(py, &agent, || match agent.actor.launch(&agent.vm(py), &agent.hooks, sortie) {
+        Err(SnapshotFailure::UnderWay) => None,
+        launched => Some(launched),
+    });
+    launched
+        .unwrap_or(Err(SnapshotFailure::UnderWay))
+        .map(drop)
+        .map_err(|failure| PyRuntimeError::new_err(failure.to_string()))
 }
 
 /// How it stands: a word, and what there is to be said about it.
@@ -92,25 +113,27 @@ pub(crate) fn snapshot_reap(
     let budget = Duration::try_from_secs_f64(budget_ms / 1e3).unwrap_or(Duration::MAX);
     let agent = agent()?;
     let vm = agent.vm(py);
-    let running = agent.actor.begin(&vm, Order::at_once(Decision::Reap { budget }, "asked for"));
-    let reaped = agent.actor.reap(&vm, &agent.hooks, budget, whole, Ordered::Anywhere);
+    let running = agent.actor.begin(&vm, Order::at_once(Decision::Reap { budget }, ASKED_FOR));
+    let reaped = when_free(py, &agent, || agent.actor.reap(&vm, &agent.hooks, budget, whole, Ordered::Anywhere));
     drop(running);
-    let Reaped { freed, moved, dropped, left, pause_ns } = reaped;
+    let Reaped { freed, moved, dropped, left, pause_ns } = reaped.unwrap_or_default();
     Ok((freed, moved, dropped, left, pause_ns))
 }
 
 /// Calls it off.
 #[pyfunction]
-pub(crate) fn snapshot_cancel() -> PyResult<()> {
-    agent()?.snapshots.cancel(SnapshotFailure::Cancelled);
+pub(crate) fn snapshot_cancel(py: Python<'_>) -> PyResult<()> {
+    let agent = agent()?;
+    py.detach(|| agent.snapshots.cancel(SnapshotFailure::Cancelled));
     Ok(())
 }
 
 /// The sums so far, and the latest flight.
 #[pyfunction]
 pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let agent = agent()?;
     let SnapshotFigures { launched, failed, clone, flight, reap, candidates, freed, copied, extra, latest, .. } =
-        agent()?.snapshots.figures();
+        py.detach(|| agent.snapshots.figures());
     let figures = PyDict::new(py);
     figures.set_item("launched", launched)?;
     let failed: std::collections::BTreeMap<_, _> = failed.iter().map(|(kind, failed)| (*kind, failed.count)).collect();

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::ops::Range;
+use std::sync::Arc;
 
 use neurogc_wire::workers::{WorkerKind, WorkerMemory};
 
@@ -21,31 +22,37 @@ const MOST: usize = 256;
 const LONGEST: usize = 64 << 30;
 
 /// One fork of a worker.
-#[derive(Debug)]
-struct WorkerFork {
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerFork {
     kind: WorkerKind,
     /// Just before and just after it, by the clock that runs since the boot.
     from: u64,
     to: u64,
     /// What was mapped and can be written to, by addresses.
-    ranges: Vec<Range<usize>>,
+    ranges: Arc<[Range<usize>]>,
+}
+
+impl WorkerFork {
+    /// One that comes next; nothing where the kernel does not say what is mapped.
+    pub(crate) fn now(kind: WorkerKind) -> Option<Self> {
+        let ranges = writable(&maps::text()?).into();
+        Some(Self { kind, from: boot_ns(), to: u64::MAX, ranges })
+    }
 }
 
 /// The forks of workers so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerForks {
     kept: VecDeque<WorkerFork>,
 }
 
 impl WorkerForks {
     /// A worker is forked next.
-    pub(crate) fn begin(&mut self, kind: WorkerKind) {
-        let Some(text) = maps::text() else { return };
+    pub(crate) fn begin(&mut self, fork: WorkerFork) {
         if self.kept.len() == MOST {
             self.kept.pop_front();
         }
-        let from = boot_ns();
-        self.kept.push_back(WorkerFork { kind, from, to: u64::MAX, ranges: writable(&text) });
+        self.kept.push_back(fork);
     }
 
     /// It has been forked.
@@ -151,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_child_is_known_by_its_start() {
-        let fork = |from: u64, to: u64| WorkerFork { kind: WorkerKind::Pool, from, to, ranges: Vec::new() };
+        let fork = |from: u64, to: u64| WorkerFork { kind: WorkerKind::Pool, from, to, ranges: Arc::default() };
         let at = |step: u64| step * START_STEP_NS;
         let forks = WorkerForks { kept: [fork(at(100), at(101)), fork(at(500), u64::MAX)].into() };
         assert_eq!(forks.started_at(at(100)).unwrap().from, at(100));

@@ -1,7 +1,5 @@
 //! Censuses: flights that collect count what is reachable on their way, and so does a flight for that alone.
 
-use std::sync::TryLockError;
-
 use neurogc_policy::Scope;
 use pyo3::prelude::*;
 
@@ -35,11 +33,7 @@ impl SnapshotRunner {
 
     /// The latest census, once. It waits for no thread.
     pub(crate) fn take_census(&self) -> Option<Box<CensusFound>> {
-        match self.state.try_lock() {
-            Ok(mut state) => state.census.take(),
-            Err(TryLockError::Poisoned(state)) => state.into_inner().census.take(),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.try_state()?.census.take()
     }
 }
 

@@ -54,7 +54,7 @@ const MOST_FAILURES: usize = 8;
 /// One flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Latest {
-    /// Which flight it was, counted from one, and what it looked at.
+    /// Which flight it was, in the order of launches from one, and what it looked at.
     pub(crate) number: u64,
     pub(crate) scope: Scope,
     pub(crate) clone_ns: u64,
@@ -162,6 +162,6 @@ impl SnapshotFigures {
         self.new_walks += u64::from(latest.scope == Scope::New);
         self.copied += latest.copied();
         self.extra = self.extra.max(latest.extra());
-        self.latest = Latest { number: self.latest.number + 1, ..latest };
+        self.latest = Latest { number: self.launched, ..latest };
     }
 }

@@ -13,7 +13,6 @@ use crate::cpython::gather::GatheredArenas;
 use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::modules::loaded;
 use crate::cpython::{Interpreter, arenas};
-use crate::lifecycle::agent::lock;
 use crate::sense::process::resident;
 use crate::sys::native::{process_age_ns, unix_ns};
 
@@ -70,7 +69,8 @@ impl SnapshotRunner {
         errand: HeapErrand,
     ) -> Result<u64, SnapshotFailure> {
         let facts = facts(py, interpreter, errand)?;
-        let mut state = lock(&self.state);
+        self.make_markers(py);
+        let Some(mut state) = self.try_state() else { return Err(SnapshotFailure::UnderWay) };
         let errand = match errand {
             HeapErrand::Count => {
                 FlightErrand::Count(Box::new(facts), TallyRoom::new().ok_or(SnapshotFailure::NoMemory)?)
@@ -99,11 +99,15 @@ impl SnapshotRunner {
         }
     }
 
-    /// What has become of the flight with this number; nothing while it is out.
+    /// What has become of the flight with this number; nothing while it is out, and where another thread has the state.
     pub(crate) fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
-        let mut state = lock(&self.state);
-        let is_it = state.told.as_ref().is_some_and(|told| told.number == number);
-        if is_it { state.told.take().map(|told| told.outcome) } else { None }
+        let mut state = self.try_state()?;
+        match state.told.take_if(|told| told.number == number) {
+            Some(told) => Some(told.outcome),
+            None if state.is_heap_flight() && state.heap_flights == number => None,
+            // Another thread has taken the report: two that wait for the same flight.
+            None => Some(Err(SnapshotFailure::Vanished)),
+        }
     }
 }
 
@@ -111,11 +115,13 @@ impl SnapshotRunner {
     /// Calls a flight off because its copies leave too little memory. A dump that was to be tried all the same is left to
     /// the kernel, which ends the clone before the program.
     pub(crate) fn call_off_for_room(&self) {
-        let is_urgent = matches!(
-            &lock(&self.state).phase,
-            Phase::Flying(flight) if matches!(flight.errand, FlightErrand::Dump { urgent: true, .. })
-        );
-        if !is_urgent {
+        let is_urgent = |state: &State| {
+            matches!(
+                &state.phase,
+                Phase::Flying(flight) if matches!(flight.errand, FlightErrand::Dump { urgent: true, .. })
+            )
+        };
+        if self.try_state().is_some_and(|state| !is_urgent(&state)) {
             self.cancel(SnapshotFailure::OutOfRoom);
         }
     }

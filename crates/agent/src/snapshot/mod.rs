@@ -30,28 +30,32 @@ pub(crate) mod reap;
 #[cfg(test)]
 mod rehearsal;
 mod shadow;
+mod slices;
 mod state;
+mod state_lock;
 mod system;
 mod walk;
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use apart::Apart;
 use control::Shared;
+use crossbeam_queue::ArrayQueue;
 pub(crate) use failure::SnapshotFailure;
 use faults::QuietFaults;
 pub(crate) use figures::{Latest, SnapshotFigures};
 use flight::{Flight, FlightErrand, FlightPlan, Standing};
-use harvest::{Harvest, Portion};
+use harvest::Harvest;
 pub(crate) use heap::{CensusFound, Counted, CountedContainer, Destination};
 pub(crate) use heap_flights::{HeapErrand, HeapReport, HeapTold};
 use markers::{Markers, Places};
 use neurogc_policy::Scope;
 use old_blocks::OldBlocks;
 use pyo3::prelude::*;
+use slices::EndedSlice;
 use walk::Lists;
 
 use crate::cpython::collector::Collector;
@@ -69,6 +73,10 @@ pub(crate) struct SnapshotRunner {
     /// Where its stack began, by which a clone sees whether it still runs this program.
     stack: Option<u64>,
     state: Mutex<State>,
+    /// What a thread of the program leaves for the thread that has the state next: a slice that has ended, and that it has taken
+    /// note of the failure that the state tells of.
+    ended: ArrayQueue<EndedSlice>,
+    forgotten: AtomicBool,
     /// Full collections of this process so far: after one of them a snapshot's garbage is gone.
     full: AtomicU64,
     /// Where young objects are put while candidates are judged; it never moves. Beside it, the thread that has put them
@@ -130,6 +138,8 @@ pub(crate) enum SnapshotProgress {
     Busy,
     /// The walk runs.
     InFlight {
+        /// The number of the flight; zero for one that does not collect.
+        flight: u64,
         /// By the monotonic clock.
         since_ns: u64,
         /// Bytes of pages that the program has copied at most.
@@ -137,6 +147,8 @@ pub(crate) enum SnapshotProgress {
     },
     /// There is something to be freed.
     Ready {
+        /// The number of the flight that has found it.
+        flight: u64,
         candidates: usize,
         components: usize,
         largest: usize,
@@ -165,6 +177,8 @@ pub(crate) struct Reaped {
 /// A snapshot that was sent out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Launched {
+    /// Its number: flights that collect are counted from one.
+    pub(crate) flight: u64,
     /// What it looks at.
     pub(crate) scope: Scope,
     /// Young objects that there were, which are old now.
@@ -218,6 +232,8 @@ impl Default for SnapshotRunner {
             pid,
             stack: system::stack_of(pid.cast_signed()),
             state: Mutex::new(state),
+            ended: ArrayQueue::new(1),
+            forgotten: AtomicBool::new(false),
             full: AtomicU64::new(0),
             aside: Box::new(Aside(UnsafeCell::new(GcHead { next: 0, previous: 0 }))),
             aside_by: AtomicUsize::new(0),
@@ -236,10 +252,15 @@ impl SnapshotRunner {
         sortie: Sortie,
     ) -> Result<Launched, SnapshotFailure> {
         let errand = FlightErrand::Collect(self.census_plan(py, interpreter, sortie));
-        let mut state = lock(&self.state);
-        let launched = self.try_launch(py, interpreter, &mut state, sortie, errand);
-        match &launched {
-            Ok(_) => state.figures.launched += 1,
+        // This may begin a collection, whose finalizers let other threads in.
+        self.make_markers(py);
+        let Some(mut state) = self.try_state() else { return Err(SnapshotFailure::UnderWay) };
+        let mut launched = self.try_launch(py, interpreter, &mut state, sortie, errand);
+        match &mut launched {
+            Ok(launched) => {
+                state.figures.launched += 1;
+                launched.flight = state.figures.launched;
+            }
             Err(SnapshotFailure::UnderWay | SnapshotFailure::Collecting) => {}
             Err(failure) => {
                 state.figures.failed(failure);
@@ -258,7 +279,7 @@ impl SnapshotRunner {
         sortie: Sortie,
         errand: FlightErrand,
     ) -> Result<Launched, SnapshotFailure> {
-        if !matches!(state.phase, Phase::Idle | Phase::Failed(_)) || self.is_foreign() {
+        if !matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
             return Err(SnapshotFailure::UnderWay);
         }
         if !is_main_interpreter() {
@@ -274,7 +295,6 @@ impl SnapshotRunner {
         if generations.is_collecting() {
             return Err(SnapshotFailure::Collecting);
         }
-        self.make_markers(py);
         arenas::keep();
         let estimate = generations.total() + generations.pending().max(0) + generations.young_count().max(0) as isize;
         let full = self.full.load(Ordering::Relaxed);
@@ -297,7 +317,7 @@ impl SnapshotRunner {
         let flight = Flight::launch(&plan, errand, &mut state.apart, &state.old_blocks)?;
         if !flight.errand.collects() {
             state.phase = Phase::Flying(flight);
-            return Ok(Launched { scope: plan.scope, young: 0 });
+            return Ok(Launched { scope: plan.scope, ..Launched::default() });
         }
         // Only now, so that a refusal leaves everything as it was. The clone has seen the lists as they were before.
         let young = generations.young_count().max(0) as u32;
@@ -308,7 +328,7 @@ impl SnapshotRunner {
         (state.frozen_ends, state.pending) = (generations.frozen_ends(), generations.pending());
         state.figures.clone.add(flight.clone_ns);
         state.phase = Phase::Flying(flight);
-        Ok(Launched { scope: plan.scope, young })
+        Ok(Launched { flight: 0, scope: plan.scope, young })
     }
 
     /// Makes the markers, which may begin a collection, before anything else is done.
@@ -332,14 +352,10 @@ impl SnapshotRunner {
 
     /// How it stands. It waits for no thread and needs no GIL.
     pub(crate) fn look(&self) -> SnapshotProgress {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return SnapshotProgress::Busy,
-        };
         if self.is_foreign() {
             return SnapshotProgress::Idle;
         }
+        let Some(mut state) = self.try_state() else { return SnapshotProgress::Busy };
         let retired = state.retired.take();
         if let Phase::Flying(flight) = &mut state.phase {
             let standing = flight.look(self.full.load(Ordering::Relaxed));
@@ -357,10 +373,13 @@ impl SnapshotRunner {
         let progress = match &state.phase {
             Phase::Idle => SnapshotProgress::Idle,
             Phase::Reaping => SnapshotProgress::Busy,
-            Phase::Flying(flight) => {
-                SnapshotProgress::InFlight { since_ns: flight.began, copied: flight.faults.copied() }
-            }
+            Phase::Flying(flight) => SnapshotProgress::InFlight {
+                flight: if flight.errand.collects() { state.figures.launched } else { 0 },
+                since_ns: flight.began,
+                copied: flight.faults.copied(),
+            },
             Phase::Landed(harvest) => SnapshotProgress::Ready {
+                flight: state.figures.launched,
                 candidates: harvest.left(),
                 components: harvest.components(),
                 largest: harvest.largest(),
@@ -401,68 +420,9 @@ impl SnapshotRunner {
         arenas::release();
     }
 
-    /// Frees whole components for about as long as `budget`. With `whole`, one that is too large for that goes by
-    /// itself when nothing smaller is left.
-    pub(crate) fn reap(&self, py: Python<'_>, budget: Duration, whole: bool) -> Reaped {
-        let began = system::now();
-        let mut state = lock(&self.state);
-        if self.is_foreign() || !matches!(state.phase, Phase::Landed(_)) {
-            return Reaped::default();
-        }
-        let Phase::Landed(mut harvest) = std::mem::replace(&mut state.phase, Phase::Reaping) else {
-            return Reaped::default();
-        };
-        let generations = harvest.collector.generations(py);
-        if generations.is_collecting() {
-            let left = harvest.left();
-            state.phase = Phase::Landed(harvest);
-            return Reaped { left, ..Reaped::default() };
-        }
-        if let Some(failure) = self.broken(&state, &harvest, generations) {
-            let dropped = harvest.left();
-            state.phase = Phase::Landed(harvest);
-            self.fail(&mut state, failure);
-            return Reaped { dropped, ..Reaped::default() };
-        }
-        let most = objects_in(budget, state.cost_ns);
-        drop(state);
-
-        let ranges = harvest.take(Portion { most: most.max(1), whole });
-        let taken: usize = ranges.iter().map(|range| range.len()).sum();
-        let objects = reap::verified(&mut harvest, &ranges);
-        let freed = if objects.is_empty() {
-            0
-        } else {
-            self.aside_by.store(pthread_self(), Ordering::Relaxed);
-            // SAFETY: they have just been verified, and the head is in a box that outlives the call.
-            let freed = unsafe { reap::collect(py, generations, &objects, self.aside.0.get()) }.unwrap_or(0);
-            self.aside_by.store(0, Ordering::Relaxed);
-            freed
-        };
-        harvest.freed += freed;
-
-        let pause_ns = system::now() - began;
-        let reaped =
-            Reaped { freed, moved: objects.len(), dropped: taken - objects.len(), left: harvest.left(), pause_ns };
-        let mut state = lock(&self.state);
-        state.note(&reaped);
-        // Frozen objects may have been among the freed ones.
-        state.frozen_ends = generations.frozen_ends();
-        let called_off = std::mem::take(&mut state.called_off);
-        if harvest.left() == 0 {
-            state.finish(harvest, generations);
-        } else {
-            state.phase = Phase::Landed(harvest);
-            if called_off {
-                self.fail(&mut state, SnapshotFailure::Cancelled);
-            }
-        }
-        reaped
-    }
-
-    /// Counts one that was not even tried.
+    /// Counts one that was not even tried, unless another thread has the state: the next one is refused for the same reason.
     pub(crate) fn refuse(&self, failure: &SnapshotFailure) {
-        let mut state = lock(&self.state);
+        let Some(mut state) = self.try_state() else { return };
         state.figures.failed(failure);
         if matches!(state.phase, Phase::Idle | Phase::Failed(_)) {
             state.phase = Phase::Failed(failure.clone());
@@ -471,18 +431,12 @@ impl SnapshotRunner {
 
     /// Called when a failure has been recorded: a new snapshot may start.
     pub(crate) fn forget_failure(&self) {
-        let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Failed(_)) {
-            state.phase = Phase::Idle;
-        }
+        self.forgotten.store(true, Ordering::Release);
     }
 
-    /// Calls it off. The process is killed and seen to be gone by a later look.
+    /// Calls it off. The process is killed and seen to be gone by a later look. The caller does not hold the GIL.
     pub(crate) fn cancel(&self, reason: SnapshotFailure) {
-        let mut state = lock(&self.state);
-        if self.is_foreign() {
-            return;
-        }
+        let Some(mut state) = self.state_in_time() else { return };
         match &mut state.phase {
             Phase::Flying(flight) => flight.give_up(reason),
             Phase::Landed(_) => self.fail(&mut state, reason),
@@ -491,13 +445,11 @@ impl SnapshotRunner {
         }
     }
 
-    /// Calls it off and waits a short while until nothing is left of it. A slice that is being freed is left to end.
+    /// Calls it off and waits a short while until nothing is left of it. A slice that is being freed is left to end. The caller
+    /// does not hold the GIL.
     pub(crate) fn shut_down(&self) {
         self.cancel(SnapshotFailure::Cancelled);
-        let mut state = lock(&self.state);
-        if self.is_foreign() {
-            return;
-        }
+        let Some(mut state) = self.state_in_time() else { return };
         let flight = match std::mem::replace(&mut state.phase, Phase::Idle) {
             Phase::Flying(flight) => {
                 if flight.errand.collects() {
@@ -519,20 +471,10 @@ impl SnapshotRunner {
         drop(flight.map(Flight::end));
     }
 
-    /// Why what was found can no longer be relied on.
-    fn broken(&self, state: &State, harvest: &Harvest, generations: Generations<'_>) -> Option<SnapshotFailure> {
-        if self.full.load(Ordering::Relaxed) != harvest.full {
-            Some(SnapshotFailure::Collected)
-        } else if generations.frozen_ends() != state.frozen_ends {
-            Some(SnapshotFailure::Frozen)
-        } else {
-            None
-        }
-    }
-
     /// Whether a process is the one that walks for this snapshot.
     pub(crate) fn is_walked_by(&self, pid: i32) -> bool {
-        matches!(&lock(&self.state).phase, Phase::Flying(flight) if flight.pid == pid)
+        let is_it = |state: &State| matches!(&state.phase, Phase::Flying(flight) if flight.pid == pid);
+        self.state_in_time().is_none_or(|state| is_it(&state))
     }
 
     /// In a forked child: forgets the parent's snapshot without touching it, and puts back the young objects that another
@@ -551,23 +493,14 @@ impl SnapshotRunner {
         arenas::release();
     }
 
-    /// The latest flight that landed, without waiting: none where another thread has the sums at this instant.
-    pub(crate) fn latest(&self) -> Latest {
-        match self.state.try_lock() {
-            Ok(state) => state.figures.latest,
-            Err(TryLockError::Poisoned(state)) => state.into_inner().figures.latest,
-            Err(TryLockError::WouldBlock) => Latest::default(),
-        }
+    /// The latest flight that landed; nothing where another thread has the state at this instant.
+    pub(crate) fn latest(&self) -> Option<Latest> {
+        Some(self.try_state()?.figures.latest)
     }
 
-    /// The sums so far.
+    /// The sums so far. The caller does not hold the GIL.
     pub(crate) fn figures(&self) -> SnapshotFigures {
-        lock(&self.state).figures.clone()
-    }
-
-    /// Whether this is the memory of another process, from which this one was forked.
-    fn is_foreign(&self) -> bool {
-        self.pid != std::process::id()
+        self.state_in_time().map_or_else(SnapshotFigures::default, |state| state.figures.clone())
     }
 }
 

@@ -9,7 +9,6 @@ use super::flight::Flight;
 use super::harvest::Harvest;
 use super::{FIRST_COST_NS, Phase, Reaped, State};
 use crate::cpython::arenas;
-use crate::cpython::generations::Generations;
 
 impl State {
     /// The walk in flight has crashed. If that may be because memory was missing, the next ones have it, and this is true.
@@ -53,14 +52,7 @@ impl State {
     }
 
     /// Everything that was found has been dealt with.
-    pub(super) fn finish(&mut self, harvest: Harvest, generations: Generations<'_>) {
-        if harvest.scope == Scope::All {
-            // As after a full collection, so that CPython's own rule goes on from here where the agent ends.
-            let tracked = harvest.shared.control().tracked.load(Ordering::Relaxed) as usize;
-            let left = tracked.saturating_sub(harvest.freed) as isize;
-            generations.set_total(left);
-            generations.set_pending((generations.pending() - self.pending).max(0));
-        }
+    pub(super) fn finish(&mut self, harvest: Harvest) {
         self.retired = Some(harvest.shared);
         self.phase = Phase::Idle;
         arenas::release();

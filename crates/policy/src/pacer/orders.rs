@@ -83,7 +83,7 @@ impl Pacer {
     fn in_flight(&mut self, observation: &Observation, filled: f64) -> Option<Order> {
         let is_late = |out: Out| {
             let expected = self.flight_time(out.scope).max(Duration::from_millis(300));
-            observation.now.saturating_sub(out.launched) > expected.mul_f64(LATE)
+            out.landed.is_none() && observation.now.saturating_sub(out.launched) > expected.mul_f64(LATE)
         };
         // One that is not known of may never come back.
         let late = self.out.is_none_or(is_late);
@@ -215,5 +215,37 @@ impl Pacer {
             return Some(Order::forced(Decision::Reap { budget }, "memory is near its ceiling"));
         }
         grown.then(|| Order::forced(Decision::Full, "memory is near its ceiling"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guards::Limits;
+    use crate::observation::{Collected, Flown, Generation};
+
+    #[test]
+    fn a_snapshot_that_has_landed_is_not_late() {
+        let order = |landed: bool| {
+            let mut pacer = Pacer::new(Limits::default(), [2_000, 10, 10], Duration::from_millis(1));
+            pacer.begin(Bytes::mebibytes(100), 1_000_000);
+            pacer.launched(Duration::ZERO, Scope::All, 0);
+            if landed {
+                let flight = Duration::from_millis(200);
+                pacer.landed(&Flown { at: flight, flight, worked: flight, objects: 1_000_000, ..Flown::default() });
+            }
+            let (now, rss) = (Duration::from_secs(20), Bytes::mebibytes(100));
+            let pause = Duration::from_micros(100);
+            let (generation, objects) = (Generation::Young, None);
+            // Two rooms and a half.
+            let collected = Collected { at: now, generation, pause, gathered: 625_000, freed: 0, rss, objects };
+            pacer.collected(&collected, rss);
+            let (moment, snapshot) = (Moment::CollectionEnd, Snapshot::InFlight);
+            pacer
+                .must(&Observation { now, moment, rss, snapshot, ..Observation::default() })
+                .map(|order| order.decision)
+        };
+        assert_eq!(order(false), Some(Decision::Full));
+        assert_ne!(order(true), Some(Decision::Full));
     }
 }

@@ -9,6 +9,7 @@ use neurogc_policy::Moment;
 use super::{Actor, try_lock};
 use crate::act::vm::Vm;
 use crate::sense::hooks::{Hooks, Ordered};
+use crate::snapshot::SnapshotProgress;
 
 /// How often, and for how long each time, a thread at a step that ranks share waits for the director.
 const DIRECTOR_LOOKS: u32 = 20;
@@ -79,10 +80,11 @@ impl Actor {
         }
     }
 
-    /// Waits where a thread of the agent has the director: what is planned for this step cannot be done later.
+    /// Waits where a thread of the agent has the director or the snapshot: what is planned for this step cannot be done later.
     pub(super) fn wait_for_director(&self, vm: &impl Vm, moment: Moment) {
         let mut looks = if is_shared(moment) { DIRECTOR_LOOKS } else { 0 };
-        while looks > 0 && try_lock(&self.director).is_none() {
+        let is_busy = || try_lock(&self.director).is_none() || (self.snapshots && vm.look() == SnapshotProgress::Busy);
+        while looks > 0 && is_busy() {
             vm.let_others_run(DIRECTOR_WAIT);
             looks -= 1;
         }

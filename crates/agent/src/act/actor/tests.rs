@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use neurogc_policy::{CollectionControl, Guarded, Limits, Name, Observation, Policy, Tuning};
+use neurogc_policy::{CollectionControl, Guarded, Limits, Name, Observation, Policy, Tuning, policy};
 
 use super::*;
 use crate::act::census::OwnCensus;
@@ -143,6 +143,61 @@ fn thresholds_are_lent_and_the_program_s_own_are_known() {
     assert_eq!(child.loans.thresholds(), Some([700, 10, 10]));
 }
 
+/// The sampler has the snapshot at one of the calls of a thread of the program.
+struct HoldsOnce {
+    at: u64,
+    calls: Cell<u64>,
+}
+
+impl TestSurroundings for HoldsOnce {
+    fn holds_snapshots(&self) -> bool {
+        self.calls.set(self.calls.get() + 1);
+        self.calls.get() == self.at
+    }
+}
+
+#[test]
+fn every_slice_is_booked_also_where_the_sampler_is_in_the_way() {
+    for at in 1..5 {
+        let rig = Rig::with_garbage(10);
+        assert!(rig.actor.launch(&rig.vm(1), &rig.hooks, ASKED).is_ok());
+        rig.pass(Duration::from_secs(1));
+        assert!(matches!(rig.vm(1).look(), SnapshotProgress::Ready { .. }));
+        let around = HoldsOnce { at, calls: Cell::new(0) };
+        let vm = Fake { interpreter: &rig.interpreter, snapshots: &rig.snapshots, around: &around, thread: 1 };
+        let reaped = rig.actor.reap(&vm, &rig.hooks, Duration::from_millis(1), true, Ordered::Anywhere);
+        let is_last = |note: &Note| matches!(note, Note::Reaped { freed: 10, left: 0, .. });
+        let booked = std::iter::from_fn(|| rig.actor.notes.pop()).filter(is_last).count();
+        assert_eq!((booked == 1, reaped.is_some()), (rig.garbage() == 0, rig.garbage() == 0), "{at}");
+    }
+}
+
+#[test]
+fn where_the_sampler_has_the_snapshot_the_next_moment_asks_again() {
+    let rig = Rig::new(1_000);
+    direct(&rig, Decision::Full);
+    for (at, acts) in [(1, false), (2, false), (3, true)] {
+        let around = HoldsOnce { at, calls: Cell::new(0) };
+        let vm = Fake { interpreter: &rig.interpreter, snapshots: &rig.snapshots, around: &around, thread: 1 };
+        assert_eq!(rig.actor.moment(&vm, &rig.hooks, Moment::Gap), acts, "{at}");
+        assert!(rig.actor.waits());
+    }
+}
+
+#[test]
+fn a_callback_that_the_program_calls_itself_changes_nothing() {
+    let rig = Rig::new(1_000);
+    let tuning = Tuning::default();
+    let guarded = Guarded::new(policy(Name::Gap, tuning), Limits::default(), tuning, [700, 10, 10]);
+    rig.actor.direct(Some(Director::new(guarded, Name::Gap)));
+    // The pacer orders a collection at once.
+    rig.actor.ceiling.store(1 << 20, Ordering::Relaxed);
+    let ended = EndedCollection { generation: 0, began: rig.now(), gathered: 0, freed: 0 };
+    rig.actor.collection_ended(&rig.vm(1), &rig.hooks, ended);
+    assert_eq!((collections(&rig), rig.vm(1).is_collecting()), (0, false));
+    assert!(act(&rig, Moment::Gap) && collections(&rig) == 1, "it was due");
+}
+
 /// Carries one order out in the callback of the first collection, and notes CPython's flag while others run.
 struct InCallback<'a> {
     rig: &'a Rig,
@@ -245,7 +300,7 @@ fn where_walks_of_new_objects_are_frequent_the_next_walk_takes_a_due_census() {
     };
     direct(&rig, Decision::Wait);
     let sortie = Sortie { scope: Scope::New, ..ASKED };
-    assert_eq!(rig.actor.launch(&rig.vm(1), &rig.hooks, sortie), Ok(()));
+    assert!(rig.actor.launch(&rig.vm(1), &rig.hooks, sortie).is_ok());
     let due = census(&rig);
     assert!(!due.step(&rig.actor, &rig.vm(1), &rig.hooks) && due.is_wanted(), "it is left to the next walk");
     let asked = std::iter::from_fn(|| rig.actor.notes.pop()).filter(|note| matches!(note, Note::CensusWanted)).count();

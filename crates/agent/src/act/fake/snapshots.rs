@@ -112,7 +112,7 @@ impl FakeSnapshots {
         };
         state.frozen_changes = collector.frozen_changes;
         state.launches += 1;
-        Ok(Launched { scope: sortie.scope, young })
+        Ok(Launched { flight: state.launches, scope: sortie.scope, young })
     }
 
     pub(super) fn launch_heap(&self, collector: &mut FakeCollector) -> Result<u64, SnapshotFailure> {
@@ -134,7 +134,11 @@ impl FakeSnapshots {
 
     pub(super) fn heap_told(&self, number: u64) -> Option<Result<HeapReport, SnapshotFailure>> {
         let mut state = lock(&self.state);
-        state.told.take_if(|(told, _)| *told == number).map(|(_, outcome)| outcome)
+        match state.told.take_if(|(told, _)| *told == number) {
+            Some((_, outcome)) => Some(outcome),
+            None if matches!(state.phase, Phase::Dumping { .. }) && state.heap_flights == number => None,
+            None => Some(Err(SnapshotFailure::Vanished)),
+        }
     }
 
     pub(in crate::act) fn look(&self, now: u64) -> SnapshotProgress {
@@ -153,7 +157,7 @@ impl FakeSnapshots {
                     Some(failure) => Phase::Failed(failure),
                     None => {
                         state.latest = Latest {
-                            number: state.latest.number + 1,
+                            number: state.launches,
                             scope: sortie.scope,
                             clone_ns: CLONE_NS,
                             flight_ns: now - began,
@@ -170,12 +174,14 @@ impl FakeSnapshots {
         match &state.phase {
             Phase::Idle => SnapshotProgress::Idle,
             Phase::Reaping => SnapshotProgress::Busy,
-            Phase::Flying { began, .. } | Phase::Dumping { began, .. } => {
-                SnapshotProgress::InFlight { since_ns: *began, copied: 0 }
+            Phase::Flying { began, .. } => {
+                SnapshotProgress::InFlight { flight: state.launches, since_ns: *began, copied: 0 }
             }
+            Phase::Dumping { began, .. } => SnapshotProgress::InFlight { flight: 0, since_ns: *began, copied: 0 },
             Phase::Landed { left, .. } => {
-                let left = *left as usize;
-                SnapshotProgress::Ready { candidates: left, components: left / 2, largest: left.min(2), piece: None }
+                let (flight, left) = (state.launches, *left as usize);
+                let (components, largest) = (left / 2, left.min(2));
+                SnapshotProgress::Ready { flight, candidates: left, components, largest, piece: None }
             }
             Phase::Failed(failure) => SnapshotProgress::Failed(failure.clone()),
         }
@@ -213,9 +219,9 @@ impl FakeSnapshots {
         }
     }
 
-    pub(super) fn reap(&self, vm: &Fake<'_>, budget: Duration, whole: bool) -> Reaped {
+    pub(super) fn reap(&self, vm: &Fake<'_>, budget: Duration, whole: bool) -> Option<Reaped> {
         let began = vm.collector(|collector| collector.now);
-        let Some((taken, left, full)) = self.begin_slice(vm, budget) else { return self.no_slice() };
+        let (taken, left, full) = self.begin_slice(vm, budget)?;
         let changed = taken / lock(&self.state).plan.changed;
         let moved = taken - changed;
         let (freed, left) = if moved > 0 || whole { (self.judge(vm, moved), left - taken) } else { (0, left) };
@@ -232,7 +238,7 @@ impl FakeSnapshots {
             _ => Phase::Landed { left, full },
         };
         let dropped = changed as usize;
-        Reaped { freed: freed as usize, moved: moved as usize, dropped, left: left as usize, pause_ns }
+        Some(Reaped { freed: freed as usize, moved: moved as usize, dropped, left: left as usize, pause_ns })
     }
 
     /// Takes candidates out: how many, how many are left, and the full collections at the time.
@@ -250,14 +256,6 @@ impl FakeSnapshots {
         }
         state.phase = Phase::Reaping;
         Some(((budget.as_nanos() as u64 / COST).max(1).min(left), left, full))
-    }
-
-    /// What is answered where no slice can be freed.
-    fn no_slice(&self) -> Reaped {
-        match lock(&self.state).phase {
-            Phase::Landed { left, .. } => Reaped { left: left as usize, ..Reaped::default() },
-            _ => Reaped::default(),
-        }
     }
 
     /// Has CPython collect candidates by themselves; young objects are set aside meanwhile.

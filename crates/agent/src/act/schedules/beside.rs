@@ -13,6 +13,7 @@ use super::process::{ActingAgent, FakeProcess};
 use crate::act::fake::Random;
 use crate::decide::director::{Director, Situation};
 use crate::lifecycle::agent::lock;
+use crate::snapshot::SnapshotProgress;
 
 /// The sampler and the uplink.
 #[derive(Default)]
@@ -21,7 +22,13 @@ pub(super) struct Beside {
     agent: Option<Rc<ActingAgent>>,
     /// A command under way: its ticket, when it was taken on, and after how many full collections.
     ticket: Option<(u64, u64, u64)>,
+    /// The threshold for young objects that the sampler has read and is about to lower, and one that it has lowered.
+    lowers: Option<u32>,
+    lowered: Option<u32>,
 }
+
+/// What the sampler lowers the threshold for young objects to.
+const LOWERED: u32 = 50;
 
 impl FakeProcess {
     /// One round of one of them.
@@ -33,17 +40,37 @@ impl FakeProcess {
             (own, current) => own.is_some() != current.is_some(),
         };
         if stale && self.once_in(2) {
-            beside = Beside { agent: current, ticket: None };
+            self.check_threshold(&mut beside);
+            beside = Beside { agent: current, ..Beside::default() };
         }
         if let Some(agent) = beside.agent.clone() {
             // A thread of the program that asks the director at this instant is waited for.
-            if self.once_in(2) && !agent.actor.is_being_asked() {
+            if agent.lost.get() {
+                // The uplink sees to what the program's threads need.
+                agent.called.set(agent.remote.is_waiting() || agent.leaves.get());
+                self.serve(&agent, &mut beside);
+            } else if self.once_in(400) {
+                self.check_threshold(&mut beside);
+                self.lose_sampler(&agent);
+            } else if self.once_in(2) && !agent.actor.is_being_asked() {
+                self.look_at_memory(&agent, &mut beside);
                 self.sample(&agent);
             } else if !stale {
                 self.serve(&agent, &mut beside);
             }
         }
         *self.beside.borrow_mut() = Some(beside);
+    }
+
+    /// The sampler ends unasked. The uplink notices it, and `gc_functions::leave_to_cpython` follows.
+    fn lose_sampler(&self, agent: &ActingAgent) {
+        agent.lost.set(true);
+        agent.holds_snapshots.set(self.once_in(2));
+        if !agent.actor.has_stood_down() {
+            agent.actor.stand_down();
+            agent.leaves.set(true);
+        }
+        self.count(|tally| tally.lost += 1);
     }
 
     /// A round of the sampler.
@@ -61,8 +88,39 @@ impl FakeProcess {
         } else {
             agent.actor.look(&self.situation(agent));
         }
-        if agent.remote.is_waiting() || agent.actor.waits() || agent.actor.has_posted() {
+        if agent.remote.is_waiting() || agent.actor.waits() || agent.actor.has_posted() || agent.census.is_wanted() {
             agent.called.set(true);
+        }
+    }
+
+    /// `Attendant::look_at_memory`, which may be interrupted after it has read, and after it has written.
+    fn look_at_memory(&self, agent: &ActingAgent, beside: &mut Beside) {
+        self.check_threshold(beside);
+        let young = &mut lock(&self.interpreter).thresholds[0];
+        match beside.lowers.take() {
+            Some(read) if *young == read => {
+                *young = LOWERED;
+                beside.lowered = Some(read);
+            }
+            None if self.once_in(4) => beside.lowers = agent.actor.loans.own_young().map(|_| *young),
+            _ => {}
+        }
+    }
+
+    /// The end of it: a threshold that was lowered comes back where that was the program's own meanwhile.
+    fn check_threshold(&self, beside: &mut Beside) {
+        let (Some(read), Some(agent)) = (beside.lowered.take(), &beside.agent) else { return };
+        let young = &mut lock(&self.interpreter).thresholds[0];
+        if agent.actor.loans.own_young().is_none() && *young == LOWERED {
+            *young = read;
+        }
+    }
+
+    /// The sampler is waited for: it ends.
+    pub(super) fn let_sampler_finish(&self) {
+        if let Some(beside) = &mut *self.beside.borrow_mut() {
+            self.check_threshold(beside);
+            beside.lowers = None;
         }
     }
 
@@ -72,6 +130,7 @@ impl FakeProcess {
             let interpreter = lock(&self.interpreter);
             (interpreter.now, interpreter.full_collections)
         };
+        self.see_to_census(agent, now);
         let Some((ticket, since, full_before)) = beside.ticket else {
             let how = [How::Auto, How::Young, How::Full, How::Snapshot][self.below(4) as usize];
             if self.once_in(4) {
@@ -97,10 +156,19 @@ impl FakeProcess {
         }
     }
 
+    /// What the uplink does for censuses.
+    fn see_to_census(&self, agent: &ActingAgent, now: u64) {
+        let progress = agent.snapshots.look(now);
+        if agent.census.is_out() && !matches!(progress, SnapshotProgress::InFlight { .. }) {
+            agent.census.has_ended();
+        }
+        agent.census.ask_if_due(now, &progress, || lock(&self.interpreter).generations[2].live);
+    }
+
     /// Whether a command has no outcome yet.
     pub(super) fn waits_for_outcome(&self) -> bool {
         let beside = self.beside.borrow();
-        let Some(Beside { agent: Some(agent), ticket: Some((ticket, ..)) }) = &*beside else { return false };
+        let Some(Beside { agent: Some(agent), ticket: Some((ticket, ..)), .. }) = &*beside else { return false };
         let installed = self.current().is_some_and(|current| Rc::ptr_eq(agent, &current));
         installed && agent.remote.outcome(*ticket) == Ok(None)
     }

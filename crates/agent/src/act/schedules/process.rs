@@ -13,12 +13,16 @@ use super::Tally;
 use super::beside::Beside;
 use super::threads::Thread;
 use crate::act::actor::{Actor, EndedCollection, Lowered};
+use crate::act::census::OwnCensus;
 use crate::act::fake::{Fake, FakeCollector, FakeSnapshots, Random, TestSurroundings};
 use crate::act::loans::{Loans, repay_collecting};
 use crate::act::remote::Remote;
 use crate::act::vm::Vm;
 use crate::lifecycle::agent::lock;
 use crate::sense::hooks::{HookEvent, Hooks};
+
+/// How often a census is due.
+const CENSUS: Duration = Duration::from_secs(2);
 
 /// What `lifecycle::agent::Agent` is to the acting half.
 pub(super) struct ActingAgent {
@@ -35,12 +39,20 @@ pub(super) struct ActingAgent {
     pub(super) undirected: Cell<bool>,
     /// This is the memory of a parent, from which native code has forked this process.
     pub(super) foreign: Cell<bool>,
+    /// The thread of the parent that was in a collection then, and whether the agent was left since.
+    collecting: Cell<Option<usize>>,
+    left: Cell<bool>,
     /// The sampler has asked the main thread to come by.
     pub(super) called: Cell<bool>,
+    pub(super) census: OwnCensus,
+    /// The sampler has ended unasked, perhaps with locks of ours; and the program's thresholds are to be restored for that.
+    pub(super) lost: Cell<bool>,
+    pub(super) holds_snapshots: Cell<bool>,
+    pub(super) leaves: Cell<bool>,
 }
 
 impl ActingAgent {
-    fn of(actor: Actor) -> Rc<Self> {
+    fn of(actor: Actor, now: u64) -> Rc<Self> {
         Rc::new(Self {
             actor,
             hooks: Hooks::default(),
@@ -51,12 +63,18 @@ impl ActingAgent {
             switched: Cell::new(false),
             undirected: Cell::new(true),
             foreign: Cell::new(false),
+            collecting: Cell::new(None),
+            left: Cell::new(false),
             called: Cell::new(false),
+            census: OwnCensus::new(Some(CENSUS), now),
+            lost: Cell::new(false),
+            holds_snapshots: Cell::new(false),
+            leaves: Cell::new(false),
         })
     }
 
-    fn new(snapshots: bool) -> Rc<Self> {
-        Self::of(Actor::new(0, Duration::from_millis(1), snapshots, Loans::default()))
+    fn new(snapshots: bool, now: u64) -> Rc<Self> {
+        Self::of(Actor::new(0, Duration::from_millis(1), snapshots, Loans::default()), now)
     }
 
     /// Takes from the queues, as the sampler does.
@@ -165,10 +183,11 @@ impl FakeProcess {
     /// `neurogc.install()`.
     pub(super) fn install(&self) {
         if self.current().is_none() {
-            let agent = ActingAgent::new(self.script.snapshots);
-            agent.actor.loans.note_frozen(&self.vm(&agent, 0));
+            self.let_sampler_finish();
+            let agent = ActingAgent::new(self.script.snapshots, self.now());
             self.agents.borrow_mut().push(Rc::clone(&agent));
-            *self.current.borrow_mut() = Some(agent);
+            *self.current.borrow_mut() = Some(Rc::clone(&agent));
+            self.take_over(&agent, 0);
         }
     }
 
@@ -178,6 +197,7 @@ impl FakeProcess {
         agent.actor.stand_down();
         assert!(agent.actor.loans.repay(&self.vm(&agent, thread)).is_ok());
         agent.snapshots.shut_down();
+        self.let_sampler_finish();
         Some(agent)
     }
 
@@ -190,6 +210,9 @@ impl FakeProcess {
 
     /// `gc.set_threshold(...)`: the program is left alone from then on.
     pub(super) fn set_threshold(&self, thresholds: Thresholds, thread: usize) {
+        if let Some(agent) = self.current() {
+            self.restore_if_left(&agent, thread);
+        }
         self.own.set(thresholds);
         if let Some(agent) = self.current().filter(|agent| !agent.actor.has_stood_down()) {
             let vm = self.vm(&agent, thread);
@@ -205,30 +228,66 @@ impl FakeProcess {
 
     fn follow_switch(&self, agent: &ActingAgent, thread: usize) {
         if agent.switched.take() {
+            let (vm, loans) = (self.vm(agent, thread), &agent.actor.loans);
+            if agent.actor.has_stood_down() {
+                assert!(loans.repay(&vm).is_ok());
+            } else {
+                assert!(loans.hand_over(&vm).is_ok());
+                self.take_over(agent, thread);
+            }
+        }
+    }
+
+    /// What `gc_functions::take_over` does to loans.
+    fn take_over(&self, agent: &ActingAgent, thread: usize) {
+        let vm = self.vm(agent, thread);
+        agent.actor.loans.note_frozen(&vm);
+        assert!(agent.actor.loans.take_thresholds(&vm).is_ok());
+    }
+
+    /// `gc_functions::restore_if_left`.
+    pub(super) fn restore_if_left(&self, agent: &ActingAgent, thread: usize) {
+        if agent.leaves.take() {
             let vm = self.vm(agent, thread);
             assert!(agent.actor.loans.repay(&vm).is_ok());
-            agent.actor.loans.note_frozen(&vm);
+            assert_eq!(vm.thresholds(), Ok(self.own.get()), "thresholds are left where the sampler is lost");
+        }
+    }
+
+    /// `moments::serve`.
+    fn serve_outside(&self, agent: &ActingAgent, thread: usize) {
+        let vm = self.vm(agent, thread);
+        agent.remote.step(&agent.actor, &vm, &agent.hooks);
+        if agent.census.step(&agent.actor, &vm, &agent.hooks) {
+            self.count(|tally| tally.censuses += 1);
         }
     }
 
     /// `moments::at`.
     pub(super) fn at(&self, thread: usize, moment: Moment) -> bool {
-        let Some(agent) = self.current().filter(|agent| !agent.foreign.get()) else { return false };
+        let Some(agent) = self.current() else { return false };
+        if agent.foreign.get() {
+            self.leave_in_native_child(&agent, thread, agent.collecting.get());
+            return false;
+        }
         self.follow_switch(&agent, thread);
         let vm = self.vm(&agent, thread);
         let acted = agent.actor.moment(&vm, &agent.hooks, moment);
-        agent.remote.step(&agent.actor, &vm, &agent.hooks);
+        self.serve_outside(&agent, thread);
         acted && self.is_due(&agent)
     }
 
     pub(super) fn is_due(&self, agent: &ActingAgent) -> bool {
-        agent.remote.is_waiting() || agent.actor.is_due(lock(&self.interpreter).counts[0] as u32)
+        agent.remote.is_waiting()
+            || agent.census.is_wanted()
+            || agent.actor.is_due(lock(&self.interpreter).counts[0] as u32)
     }
 
     /// A fork by a thread that is in no collection, while others may be: the child lives to its end before the parent goes
     /// on.
     pub(super) fn fork(&self, thread: usize) {
         let Some(parents) = self.current().filter(|_| !self.is_child && self.script.forks) else { return };
+        self.let_sampler_finish();
         let interpreter = lock(&self.interpreter).in_child(thread);
         let told = self.told.borrow().as_ref().is_some_and(|told| Rc::ptr_eq(told, &parents));
         if interpreter.collecting && !told {
@@ -251,9 +310,12 @@ impl FakeProcess {
             tally: RefCell::default(),
             script: self.script,
         };
-        let native = self.once_in(4) && !lock(&child.interpreter).collecting;
+        let native = self.once_in(4);
         if native {
             child.after_native_fork(&parents);
+            if lock(&child.interpreter).collecting || self.once_in(2) {
+                child.at(thread, Moment::Passing);
+            }
         } else {
             child.after_fork_in_child(&parents, thread);
         }
@@ -277,6 +339,7 @@ impl FakeProcess {
     /// do not exist.
     pub(super) fn become_child(&self, thread: usize) {
         let Some(parents) = self.current().filter(|_| self.script.forks && self.busy.get() == 1) else { return };
+        self.let_sampler_finish();
         self.threads.borrow_mut().iter_mut().for_each(|other| *other = None);
         self.after_fork_in_child(&parents, thread);
         parents.actor.stand_down();
@@ -292,25 +355,30 @@ impl FakeProcess {
         interpreter.bring_back_in_child(thread);
         let is_lost = interpreter.collecting && !interpreter.is_in_collection(thread);
         assert!(!is_lost, "a child is left with a collection that never ends");
-        let agent = ActingAgent::of(parents.actor.in_child(interpreter.now));
+        let agent = ActingAgent::of(parents.actor.in_child(interpreter.now), interpreter.now);
         drop(interpreter);
+        agent.leaves.set(parents.leaves.get());
         self.agents.borrow_mut().push(Rc::clone(&agent));
         *self.current.borrow_mut() = Some(agent);
     }
 
     /// A child that native code has forked has no hooks, and the memory of its parent's agent.
     fn after_native_fork(&self, parents: &ActingAgent) {
-        let agent = ActingAgent::of(parents.actor.in_child(0));
+        let agent = ActingAgent::of(parents.actor.in_child(0), self.now());
         agent.foreign.set(true);
+        agent.collecting.set(parents.hooks.collecting_thread().or_else(|| parents.actor.running_in()));
         self.agents.borrow_mut().push(Rc::clone(&agent));
         *self.current.borrow_mut() = Some(agent);
     }
 
     /// `moments::leave_in_native_child`.
-    fn leave_in_native_child(&self, agent: &ActingAgent, thread: usize) {
-        if !agent.actor.has_stood_down() {
+    fn leave_in_native_child(&self, agent: &ActingAgent, thread: usize, collecting: Option<usize>) {
+        if !agent.left.replace(true) {
+            let vm = self.vm(agent, thread);
+            repay_collecting(&vm, collecting);
+            lock(&self.interpreter).bring_back_in_child(thread);
             agent.actor.stand_down();
-            assert!(agent.actor.loans.repay(&self.vm(agent, thread)).is_ok());
+            assert!(agent.actor.loans.repay(&vm).is_ok());
         }
     }
 
@@ -330,8 +398,9 @@ impl TestSurroundings for FakeProcess {
         let agent = self.current();
         *self.told.borrow_mut() = agent.clone();
         let Some(agent) = agent else { return };
+        self.restore_if_left(&agent, thread);
         if agent.foreign.get() {
-            return self.leave_in_native_child(&agent, thread);
+            return self.leave_in_native_child(&agent, thread, None);
         }
         self.follow_switch(&agent, thread);
         let vm = self.vm(&agent, thread);
@@ -342,8 +411,9 @@ impl TestSurroundings for FakeProcess {
     /// The same with the phase `stop`.
     fn collection_ended(&self, thread: usize, generation: u8, freed: u64) {
         let Some(agent) = self.current() else { return };
+        self.restore_if_left(&agent, thread);
         if agent.foreign.get() {
-            return self.leave_in_native_child(&agent, thread);
+            return self.leave_in_native_child(&agent, thread, None);
         }
         self.follow_switch(&agent, thread);
         let (vm, kind) = (self.vm(&agent, thread), StopKind::of_generation(generation));
@@ -357,9 +427,10 @@ impl TestSurroundings for FakeProcess {
         }
         let ended = EndedCollection { generation, began: vm.now(), gathered: agent.hooks.gathered(), freed };
         agent.actor.collection_ended(&vm, &agent.hooks, ended);
-        if agent.remote.is_waiting() && !agent.actor.is_running() {
+        let waits = agent.remote.is_waiting() || agent.census.is_overdue(vm.now());
+        if waits && vm.is_collecting() && !agent.actor.is_running() {
             let _lowered = Lowered::new(&vm);
-            agent.remote.step(&agent.actor, &vm, &agent.hooks);
+            self.serve_outside(&agent, thread);
         }
     }
 
@@ -380,6 +451,11 @@ impl TestSurroundings for FakeProcess {
 
     fn interrupts(&self) -> bool {
         !self.is_over.get() && self.once_in(100)
+    }
+
+    fn holds_snapshots(&self) -> bool {
+        let is_held = self.current().is_some_and(|agent| agent.holds_snapshots.get());
+        is_held || !self.is_over.get() && self.once_in(20)
     }
 
     fn beside(&self) {

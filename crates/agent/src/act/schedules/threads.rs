@@ -13,7 +13,7 @@ use crate::lifecycle::agent::lock;
 use crate::sense::arrivals::Arrival;
 use crate::sense::hooks::Open;
 use crate::sense::routes::RouteId;
-use crate::snapshot::SnapshotFailure;
+use crate::snapshot::{Destination, HeapErrand, SnapshotFailure};
 
 /// A thread that is not at its turn.
 pub(super) struct Thread {
@@ -31,14 +31,14 @@ enum Kind {
     Program,
     /// An event loop: gaps.
     Loop,
-    /// Calls `neurogc.collect("snapshot")`.
+    /// Calls `neurogc.collect("snapshot")`, or asks for a count or a dump.
     Drives,
 }
 
 /// What a thread is in the middle of, without the GIL.
 enum Doing {
     Nothing,
-    /// With the number of the last flight that had landed before.
+    /// With the number of the last flight that had been launched before.
     Driving(Rc<ActingAgent>, RequestedSnapshot, u64),
     Uninstalling(Rc<ActingAgent>),
 }
@@ -64,6 +64,16 @@ impl Thread {
 
     fn is_over(&self) -> bool {
         self.turns == 0 && matches!(self.doing, Doing::Nothing)
+    }
+}
+
+/// A count, or a dump.
+fn errand(process: &FakeProcess) -> HeapErrand {
+    let to = Destination::NONE;
+    if process.once_in(2) {
+        HeapErrand::Count
+    } else {
+        HeapErrand::Dump { to, texts: true, urgent: process.once_in(2) }
     }
 }
 
@@ -127,8 +137,8 @@ impl FakeProcess {
         self.busy.set(self.busy.get() + 1);
         self.with_vm(number, |vm| vm.has_let_go());
         match std::mem::replace(&mut thread.doing, Doing::Nothing) {
-            Doing::Driving(agent, drive, landed) if self.is_installed(&agent) => {
-                self.drive(number, &mut thread, agent, drive, landed);
+            Doing::Driving(agent, drive, before) if self.is_installed(&agent) => {
+                self.drive(number, &mut thread, agent, drive, before);
             }
             Doing::Driving(..) => {}
             Doing::Uninstalling(agent) => self.finish_uninstall(&agent, number),
@@ -161,9 +171,11 @@ impl FakeProcess {
         if let Some(agent) = self.current() {
             let vm = self.vm(&agent, number);
             if !vm.is_collecting() {
-                let drive = RequestedSnapshot::new(&vm);
-                let landed = agent.snapshots.latest().number;
-                self.drive(number, thread, agent, drive, landed);
+                let counts = self.once_in(4);
+                let drive =
+                    if counts { RequestedSnapshot::for_heap(&vm, errand(self)) } else { RequestedSnapshot::new(&vm) };
+                let launched = agent.snapshots.launches();
+                self.drive(number, thread, agent, drive, launched);
             }
         }
     }
@@ -174,26 +186,26 @@ impl FakeProcess {
         thread: &mut Thread,
         agent: Rc<ActingAgent>,
         mut drive: RequestedSnapshot,
-        landed: u64,
+        before: u64,
     ) {
         match drive.step(&agent.actor, &self.vm(&agent, number), &agent.hooks) {
             Next::Again(pause) => {
                 thread.wakes = self.now() + pause.as_nanos() as u64;
-                thread.doing = Doing::Driving(agent, drive, landed);
+                thread.doing = Doing::Driving(agent, drive, before);
             }
             Next::Done { .. } => {
-                assert!(agent.snapshots.latest().number > landed, "no snapshot has landed");
+                assert!(agent.snapshots.latest().number > before, "no snapshot that was launched since has landed");
                 self.count(|tally| tally.driven += 1);
             }
-            Next::Told(_) => panic!("nothing was to be counted"),
+            Next::Told(_) => self.count(|tally| tally.told += 1),
             Next::Failed(_) => self.count(|tally| tally.drives_failed += 1),
         }
     }
 
     /// A turn of a thread that does whatever programs do.
     fn program(&self, number: usize, thread: &mut Thread) {
-        let called = number == 0 && self.current().is_some_and(|agent| agent.called.take());
-        if called {
+        if let Some(agent) = self.current().filter(|agent| number == 0 && agent.called.take()) {
+            self.restore_if_left(&agent, number);
             self.at(number, if self.once_in(2) { Moment::Gap } else { Moment::Passing });
             return;
         }
