@@ -250,21 +250,23 @@ impl<'a> Attendant<'a> {
             // The uplink is at it.
             return Some(JOB_PATIENCE_NS);
         }
-        let ready = actor.waits() && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
+        // What a finalizer has held up waits for the end of a collection of CPython's.
+        let waits = actor.waits() && !actor.keeps_to_collections();
+        let ready = waits && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
         let census = self.agent.own_census.is_wanted().then(|| *self.census_wanted.get_or_insert(now));
         self.census_wanted = census;
         // Where ranks collect together, everything but a command waits for a step that they share.
-        if !job && (actor.is_aligned() || (!actor.waits() && census.is_none())) {
+        if !job && (actor.is_aligned() || (!waits && census.is_none())) {
             return None;
         }
         let patience = match () {
             () if job => JOB_PATIENCE_NS,
-            () if ready || actor.is_deferred() || actor.has_posted() => PATIENCE_NS,
+            () if waits && (ready || actor.is_deferred() || actor.has_posted()) => PATIENCE_NS,
             // A main thread that has not come by for long is asked less and less often.
             () => LONG_PATIENCE_NS.max(census.map_or(0, |since| now.saturating_sub(since) / 4)),
         };
         // A census needs more than the end of a collection, of which there may be many.
-        let moment = if job || actor.waits() { actor.last_moment() } else { census.unwrap_or(0) };
+        let moment = if job || waits { actor.last_moment() } else { census.unwrap_or(0) };
         let since = moment.max(self.called_at);
         if now.saturating_sub(since) >= patience && !actor.is_running() {
             self.called_at = now;
