@@ -6,6 +6,7 @@ use std::time::Duration;
 use neurogc_policy::{Bytes, Guarded, MemoryLook, Moment, SuddenGrowth};
 
 use super::director::{Director, Situation};
+use super::long_clones::LongClones;
 use super::models::policy_of;
 use crate::alloc;
 use crate::cpython::{arenas, gather};
@@ -13,6 +14,7 @@ use crate::lifecycle::agent::Agent;
 use crate::python::moments::call_main_thread;
 use crate::sense::process::{headroom, resident};
 use crate::snapshot::SnapshotProgress;
+use crate::sys::huge;
 
 /// How often resident memory is read while the program runs, where it runs little, and how often the flight that is out is
 /// looked at.
@@ -53,6 +55,7 @@ pub(crate) struct Attendant<'a> {
     /// Since when a census has been wanted.
     census_wanted: Option<u64>,
     said_stuck: bool,
+    long_clones: LongClones,
     highest: Highest,
 }
 
@@ -88,6 +91,7 @@ impl<'a> Attendant<'a> {
             called_at: 0,
             census_wanted: None,
             said_stuck: false,
+            long_clones: LongClones::default(),
             highest: Highest::default(),
         }
     }
@@ -137,7 +141,7 @@ impl<'a> Attendant<'a> {
     }
 
     /// Books what the program's threads have done.
-    fn empty_queues(&self, now: u64) {
+    fn empty_queues(&mut self, now: u64) {
         let actor = &self.agent.actor;
         if actor.orders.is_empty() && actor.troubles.is_empty() && actor.landings.is_empty() {
             return;
@@ -148,6 +152,9 @@ impl<'a> Attendant<'a> {
         }
         while let Some(latest) = actor.landings.pop() {
             ledger.flight(now, &latest);
+            if let Some(trouble) = self.long_clones.landed(latest.clone_ns, huge::are_possible) {
+                ledger.trouble(trouble);
+            }
         }
         while let Some(trouble) = actor.troubles.pop() {
             ledger.trouble(trouble);
