@@ -31,7 +31,6 @@ def idle():
 
 
 @needs_command
-@pytest.mark.once
 @pytest.mark.timing
 def test_silent_connections_do_not_keep_others_from_an_answer(idle):
     path, silent = str(socket_path(idle.pid)), []
@@ -67,7 +66,6 @@ def resident(pid):
         return int(file.read().split()[1]) * 4096
 
 
-@pytest.mark.once
 def test_names_of_policies_are_not_kept(idle):
     def named(number):
         # As long as a question may be.
@@ -80,15 +78,14 @@ def test_names_of_policies_are_not_kept(idle):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(tried, range(20)))
         before, held = resident(idle.pid), ask(idle.pid)["agent"]["rss_bytes"]
-        list(pool.map(tried, range(20, 220)))
+        list(pool.map(tried, range(20, 520)))
     status = ask(idle.pid)
     assert resident(idle.pid) - before < 2 << 20
-    # Of 700 kB in names nothing is there any more.
-    assert status["agent"]["rss_bytes"] - held < 200_000, status["agent"]
+    # Of 1.75 MB in names nothing is there any more. Other parts of the agent may take 0.2 MB meanwhile.
+    assert status["agent"]["rss_bytes"] - held < 400_000, status["agent"]
     assert len(status["degraded"]) <= 100, len(status["degraded"])
 
 
-@pytest.mark.once
 def test_troubles_are_bounded():
     seen = json.loads(python("""
 import json, neurogc

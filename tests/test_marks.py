@@ -1,9 +1,11 @@
 """`request` and `step`, as context managers and as decorators of every kind of function."""
 
 import asyncio
+import contextlib
 import functools
 import gc
 import inspect
+import threading
 
 import neurogc
 import pytest
@@ -41,6 +43,99 @@ def test_one_object_may_be_used_again_and_inside_itself(requests):
     with mark:
         assert requests.in_flight == 1
     assert (requests.count, requests.in_flight) == (3, 0)
+
+
+class OwnMark:
+    """A mark that knows which thread or task began it, and notes the end of another one's."""
+
+    mixed_up, ended = [], 0
+
+    def __init__(self, name):
+        self.owner = self._owner()
+
+    @staticmethod
+    def _owner():
+        try:
+            return asyncio.current_task()
+        except RuntimeError:
+            return threading.current_thread()
+
+    def end(self):
+        type(self).ended += 1
+        if self.owner is not self._owner():
+            self.mixed_up.append((self.owner, self._owner()))
+
+
+@pytest.fixture
+def own_marks(monkeypatch):
+    class Fresh(OwnMark):
+        mixed_up, ended = [], 0
+
+    monkeypatch.setattr("neurogc._marks.Mark", Fresh)
+    return Fresh
+
+
+def test_threads_that_share_an_object_end_their_own_requests(own_marks):
+    mark, all_in, first_out = neurogc.request("shared"), threading.Barrier(3), threading.Event()
+
+    def serve(first):
+        with mark:
+            all_in.wait()
+            # The one that came first goes first, too.
+            with mark:
+                pass
+            if not first:
+                first_out.wait()
+        first_out.set()
+
+    threads = [threading.Thread(target=serve, args=(number == 0,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert own_marks.mixed_up == [] and own_marks.ended == 6
+
+
+def test_tasks_and_generators_that_share_an_object_end_their_own_requests(own_marks):
+    mark = neurogc.request("shared")
+
+    def steps():
+        with mark:
+            yield
+
+    async def serve(gate, before):
+        async with mark:
+            await before.wait()
+            with mark:
+                await asyncio.sleep(0)
+        gate.set()
+
+    async def main():
+        gates = [asyncio.Event() for _ in range(4)]
+        gates[0].set()
+        # Each waits for the one that came before it.
+        await asyncio.gather(*[serve(gate, before) for before, gate in zip(gates, gates[1:])])
+
+    asyncio.run(main())
+    assert own_marks.mixed_up == [] and own_marks.ended == 6
+    running = [steps() for _ in range(3)]
+    begun = [next(each) or list(mark._marks.values())[-1][-1] for each in running]
+    for each, own in zip(running, begun):
+        left = [marks for marks in mark._marks.values() if own not in marks]
+        each.close()
+        assert list(mark._marks.values()) == left
+
+
+def test_a_stack_of_contexts_ends_what_it_has_begun(requests):
+    mark = neurogc.request()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mark)
+        stack.enter_context(mark)
+        with mark:
+            assert requests.in_flight == 3
+        assert (requests.count, requests.in_flight) == (1, 2)
+    assert (requests.count, requests.in_flight) == (3, 0)
+    mark.__exit__()
 
 
 @pytest.mark.parametrize("decorate", [neurogc.request, neurogc.request(), neurogc.step("name")])

@@ -23,22 +23,28 @@ def peak():
 """
 
 
-def beside_stock(code, *words, within, policy="gap"):
+def beside_stock(code, *words, within, policy="gap", **env):
     """Runs a program under the agent and, at the same time, without it; what both have printed."""
     with ThreadPoolExecutor(1) as pool:
         alone = pool.submit(stock, code, *words, timeout=within)
-        with Running(code, *words, policy=policy, within=within) as program:
+        with Running(code, *words, policy=policy, within=within, **env) as program:
             ours = json.loads(program.ends())
         return ours, json.loads(alone.result())
 
 
-# Each piece of garbage is one small object to the collector, and 100 kB to the machine.
+def promised(alone):
+    """What a program may take that takes so much under CPython alone."""
+    return max(1.25 * alone["peak"], alone["peak"] + (16 << 20))
+
+
+# Each piece of garbage is one small object to the collector, and 100 kB or so to the machine.
 HEAVY = PEAK + """
 seconds, between = float(sys.argv[1]), float(sys.argv[2])
+size = int(sys.argv[3]) if len(sys.argv) > 3 else 100_000
 until, number = time.monotonic() + seconds, 0
 while time.monotonic() < until:
     node = Node()
-    node.me, node.blob = node, b"x" * 100_000
+    node.me, node.blob = node, b"x" * size
     number += 1
     if between and number % 100 == 0:
         time.sleep(between)
@@ -52,6 +58,40 @@ print(json.dumps({"peak": peak(), "made": number}))
 def test_heavy_garbage(between):
     ours, alone = beside_stock(HEAVY, 2, between, within=30)
     assert ours["peak"] <= 1.25 * alone["peak"], (ours, alone)
+
+
+@pytest.mark.twice
+@pytest.mark.parametrize(
+    "size, settings", [(30_000, {}), (100_000, {"NEUROGC_MEMORY_MAX_MB": 150})], ids=["30 kB each", "below a ceiling"]
+)
+def test_heavy_garbage_of_another_size_and_below_a_ceiling(size, settings):
+    ours, alone = beside_stock(HEAVY, 1.5, 0, size, within=30, **settings)
+    assert ours["peak"] <= promised(alone), (ours, alone)
+
+
+# While objects are light, more of them may be young. Then each has 100 kB all of a sudden. All the time the program uses
+# little of a processor, and its memory is looked at twice a second only.
+SUDDENLY_HEAVY = PEAK + """
+def serve(seconds, count, size):
+    until, number = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        for _ in range(count):
+            node = Node()
+            node.me, node.blob = node, b"x" * size
+        number += count
+        time.sleep(0.005)
+    return number
+serve(1, 300, 0)
+made = serve(1.5, 20, 100_000)
+print(json.dumps({"peak": peak(), "made": made, "share": time.process_time() / 2.5}))
+"""
+
+
+@pytest.mark.twice
+def test_garbage_that_becomes_heavy_in_a_program_that_does_little_and_is_not_sampled():
+    ours, alone = beside_stock(SUDDENLY_HEAVY, within=30, NEUROGC_ALLOCATIONS="off")
+    assert ours["share"] < 0.25, f"this program is not light: {ours}"
+    assert ours["peak"] <= promised(alone), (ours, alone)
 
 
 # Each piece of garbage is one list to the collector, and 1 MB to the machine. CPython waits for 700 of them or more. The program
@@ -79,6 +119,24 @@ def test_without_sampling_few_objects_wait_for_cpython():
     with Running(FEW, "busy", NEUROGC_ALLOCATIONS="off", within=60) as program:
         # Resident memory alone may bring one collection about, where there are enough objects for one.
         assert json.loads(program.ends())["peak"] > 200_000_000
+
+
+def test_a_heap_that_is_full_of_live_objects_says_that_collections_are_put_off():
+    with Running(PEAK + """
+import neurogc
+live = [[number] for number in range(400_000)]
+until = time.monotonic() + 15
+while time.monotonic() < until:
+    for _ in range(20):
+        live.extend([number] for number in range(500))
+    status = neurogc.status()
+    said = [reason for reason in status["degraded"] if "collections take half of the time" in reason]
+    if said:
+        break
+print(json.dumps({"bound": status["bound"], "said": len(said), "forced": status["gc"]["forced"]["count"]}))
+""", NEUROGC_MEMORY_MAX_MB=60) as program:
+        seen = json.loads(program.ends())
+    assert seen["said"] == 1 and seen["bound"]["held_back"] >= 3 and seen["forced"] >= 3, seen
 
 
 @pytest.fixture

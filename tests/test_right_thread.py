@@ -259,6 +259,35 @@ def test_a_finalizer_may_take_the_lock_that_the_program_holds():
     assert seen["grown"] <= 1.25 * expected["grown"] + (16 << 20), (seen, expected)
 
 
+# Ends of such a program, with the lock still held: a fork, whose child collects, a process, and the end itself.
+ENDINGS = {
+    "fork": """
+    child = os.fork()
+    if child == 0:
+        Resource()
+        os._exit(0 if gc.collect() > 0 and Resource.alive == 0 else 1)
+    print("child", os.waitpid(child, 0)[1])
+""",
+    "subprocess": """
+    print("process", subprocess.run(["true"]).returncode)
+""",
+    "exit": """
+    Resource()
+    sys.exit(3)
+""",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_program_under_its_own_lock_forks_and_ends_as_without_us(ending):
+    code = "import os, subprocess, sys\n" + UNDER_A_LOCK.replace("range(400)", "range(60)") + ENDINGS[ending]
+    # What is alive before the collection, and memory, depend on when was collected.
+    code = code.replace('{"alive": alive, "after": Resource.alive, "grown": grown}', "Resource.alive")
+    expect = 3 if ending == "exit" else 0
+    with Running(code, policy="auto", within=15) as program:
+        assert program.ends(expect) == stock(code, expect=expect)
+
+
 def test_a_collection_after_so_many_requests_runs_in_a_thread_of_the_program():
     with Running(WATCHED + WORKERS, policy="every:10") as program:
         seen = json.loads(program.ends())
@@ -275,7 +304,7 @@ def display():
         yield os.environ["DISPLAY"]
         return
     if not shutil.which("Xvfb"):
-        pytest.skip("no display, and Xvfb is not installed")
+        pytest.skip("no display, and Xvfb is not installed (sudo apt install xvfb)")
     read, write = os.pipe()
     words = ["Xvfb", "-displayfd", str(write), "-screen", "0", "640x480x24", "-nolisten", "tcp"]
     server = subprocess.Popen(words, pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -314,7 +343,7 @@ print("end")
 
 @pytest.mark.parametrize("policy", ["auto", "gap"])
 def test_qt_objects_go_where_they_were_made(policy):
-    pytest.importorskip("PySide6.QtGui", reason="PySide6 is not installed for this interpreter")
+    pytest.importorskip("PySide6.QtGui", reason="PySide6 cannot be imported by this interpreter", exc_type=ImportError)
     code = WATCHED + """
 from PySide6 import QtCore, QtGui
 app = QtGui.QGuiApplication([])

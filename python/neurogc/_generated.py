@@ -79,6 +79,7 @@ REPORT = {
         "backstops": 0,
         "goal_bytes": 0,
         "goal_objects": 0,
+        "held_back": 0,
         "launches": 0,
         "live_bytes": 0,
         "live_objects": 0,

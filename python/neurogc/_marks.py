@@ -1,5 +1,7 @@
 """`request` and `step`: what a program marks by hand, where no adapter does it."""
 
+import sys
+
 from ._native import Mark
 from ._shortage import noticed
 
@@ -7,28 +9,46 @@ _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 
 
 class _Marked:
-    """A context manager and a decorator; every use is one request of its own."""
+    """A context manager and a decorator; every use is one request of its own.
+
+    Threads and tasks may share one. Which use ends is told by the frame of the `with` statement.
+    """
 
     __slots__ = ("_marks", "name")
 
     def __init__(self, name=None):
         self.name = name
-        self._marks = []
+        # By frame, the innermost last.
+        self._marks = {}
 
     def __enter__(self):
-        self._marks.append(Mark(self.name))
+        self._marks.setdefault(_callers_frame(), []).append(Mark(self.name))
         return self
 
     def __exit__(self, *error):
-        if isinstance(error[1] if error else None, MemoryError):
-            noticed()
-        self._marks.pop().end()
+        self._end(_callers_frame(), *error)
 
     async def __aenter__(self):
-        return self.__enter__()
+        self._marks.setdefault(_callers_frame(), []).append(Mark(self.name))
+        return self
 
     async def __aexit__(self, *error):
-        self.__exit__()
+        self._end(_callers_frame(), *error)
+
+    def _end(self, frame, _kind=None, error=None, _traceback=None):
+        if isinstance(error, MemoryError):
+            noticed()
+        marks = self._marks.pop(frame, None)
+        if marks is None:
+            # Begun and ended by different functions, as those of an `ExitStack`: the last one.
+            try:
+                frame, marks = self._marks.popitem()
+            except KeyError:
+                return
+        mark = marks.pop()
+        if marks:
+            self._marks[frame] = marks
+        mark.end()
 
     def __call__(self, function):
         flags = _code_flags(function)
@@ -49,6 +69,14 @@ def request(name=None):
 def step(name=None):
     """The same as `request`, for a training step or one job of a batch."""
     return request(name)
+
+
+def _callers_frame():
+    """A number of the frame that has called the caller; it is that frame's alone for as long as it runs or waits."""
+    try:
+        return id(sys._getframe(2))
+    except ValueError:
+        return None
 
 
 def _marked_function(function, name):

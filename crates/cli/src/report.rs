@@ -208,6 +208,13 @@ fn bound(to: &mut String, bound: &Bound) -> fmt::Result {
     writeln!(to, "  {objects} objects of at most {goal}{over}; {live} were alive")?;
     let (launches, backstops) = (count(bound.launches), count(bound.backstops));
     writeln!(to, "  to keep it: snapshots {launches}, full collections {backstops}")?;
+    if bound.held_back > 0 {
+        let held_back = count(bound.held_back);
+        writeln!(
+            to,
+            "  put off near the memory ceiling, so that collections take at most half of the time: {held_back}"
+        )?;
+    }
     let (throttled, assisted) = (ms(bound.throttled_ms), ms(bound.assisted_ms));
     writeln!(to, "  threads that allocate waited {throttled} and helped to free for {assisted}")
 }

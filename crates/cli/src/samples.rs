@@ -171,6 +171,7 @@ pub(crate) fn service() -> Status {
             over: 0.05,
             launches: 37,
             backstops: 1,
+            held_back: 0,
             throttled_ms: 120.5,
             assisted_ms: 64.0,
         },

@@ -208,6 +208,8 @@ pub struct Bound {
     pub launches: u64,
     /// Full collections that came because no snapshot could keep the heap below its goal.
     pub backstops: u64,
+    /// Full collections near the memory ceiling that were put off because those before have taken half of the time.
+    pub held_back: u64,
     /// How long threads that allocate were made to wait.
     pub throttled_ms: f64,
     /// How long threads that allocate were made to help with freeing.

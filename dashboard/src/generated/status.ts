@@ -54,6 +54,8 @@ export interface Bound {
   launches: number;
   /** Plain collections, and slices of any length, because the goal or the ceiling could not be held otherwise. */
   backstops: number;
+  /** Full collections near the memory ceiling that were put off. */
+  held_back: number;
   /** How long threads that allocate were held up because the program outran the walk. */
   throttled_ms: number;
   /** How long the slices took that freed what snapshots found. */

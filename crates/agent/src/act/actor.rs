@@ -14,6 +14,7 @@ use neurogc_policy::{Bytes, Collected, Decision, Generation, Moment, Order, Scop
 use neurogc_wire::stop::StopKind;
 
 use self::alignment::RankAlignment;
+use self::held_up::HeldUp;
 pub(crate) use self::running::Lowered;
 use self::running::Running;
 use super::loans::Loans;
@@ -79,6 +80,7 @@ pub(crate) struct Actor {
     walked_new_at: AtomicU64,
     /// What must be left for a snapshot.
     room: RoomShares,
+    held_up: HeldUp,
     pub(crate) loans: Loans,
 }
 
@@ -123,13 +125,15 @@ impl Actor {
             left_for_copies: AtomicU64::new(u64::MAX),
             walked_new_at: AtomicU64::new(0),
             room: RoomShares::default(),
+            held_up: HeldUp::default(),
             loans,
         }
     }
 
     /// The acting half of a forked child.
     pub(crate) fn in_child(&self, installed: u64) -> Self {
-        let actor = Self::new(installed, self.pause_budget, self.snapshots, self.loans.in_child());
+        let mut actor = Self::new(installed, self.pause_budget, self.snapshots, self.loans.in_child());
+        actor.held_up = self.held_up.in_child();
         actor.stood_down.store(self.has_stood_down(), Ordering::Relaxed);
         actor
     }
@@ -243,7 +247,7 @@ impl Actor {
 
     /// Asks once, and does what is ordered.
     fn act(&self, vm: &impl Vm, hooks: &Hooks, moment: Moment, in_callback: bool) -> Decision {
-        if self.has_stood_down() || self.is_running() || !vm.is_enabled() {
+        if self.has_stood_down() || self.is_running() || !self.may_act_at(moment) || !vm.is_enabled() {
             return Decision::Wait;
         }
         if in_callback != vm.is_collecting() {
@@ -261,7 +265,7 @@ impl Actor {
     /// The sampler has looked at the program: what the policy wants waits for a thread of the program.
     pub(crate) fn look(&self, situation: &Situation) {
         let is_busy = matches!(situation.snapshot, Some((SnapshotProgress::Busy, _)));
-        if self.has_stood_down() || self.is_running() || is_busy {
+        if self.has_stood_down() || self.is_running() || self.keeps_to_collections() || is_busy {
             return;
         }
         let mut director = lock(&self.director);
@@ -339,7 +343,7 @@ impl Actor {
     /// collection runs, although its lists are in order and nothing of it is left to do: it is lowered meanwhile.
     fn carry_out(&self, vm: &impl Vm, hooks: &Hooks, order: Order, in_callback: bool) {
         let terms = self.terms.load(Ordering::Relaxed);
-        let began = vm.now();
+        let (began, used) = (vm.now(), vm.processor_time());
         let _running = self.begin(vm, order);
         let lowers = in_callback && !matches!(order.decision, Decision::Throttle { .. });
         let _lowered = lowers.then(|| Lowered::new(vm));
@@ -371,6 +375,7 @@ impl Actor {
             let _ = self.troubles.push(format!("a collection could not be carried out: {reason}"));
         }
         let pause = Duration::from_nanos(vm.now().saturating_sub(began));
+        self.note_length(vm, order, pause, used);
         let _ = self.notes.push(Note::Stopped { decision: order.decision, pause });
     }
 
@@ -549,6 +554,7 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 pub(crate) const ASKED: Sortie = Sortie { scope: Scope::All, polite: true };
 
 mod alignment;
+mod held_up;
 mod running;
 #[cfg(test)]
 mod tests;

@@ -75,6 +75,8 @@ impl FakeObjects {
 #[derive(Clone, Debug)]
 pub(super) struct FakeCollector {
     pub(super) now: u64,
+    /// The part of it that finalizers have waited for something.
+    pub(super) waited: u64,
     pub(super) enabled: bool,
     pub(super) collecting: bool,
     pub(super) counts: [i64; 3],
@@ -107,6 +109,7 @@ impl FakeCollector {
     pub(super) fn new(live: u64, thresholds: Thresholds) -> Self {
         Self {
             now: 5_000_000_000,
+            waited: 0,
             enabled: true,
             collecting: false,
             counts: [0; 3],
@@ -386,6 +389,10 @@ impl Fake<'_> {
 impl Vm for Fake<'_> {
     fn now(&self) -> u64 {
         self.call(|collector| collector.now)
+    }
+
+    fn processor_time(&self) -> u64 {
+        self.call(|collector| collector.now - collector.waited)
     }
 
     fn thread(&self) -> usize {

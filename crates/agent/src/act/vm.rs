@@ -17,6 +17,9 @@ pub(crate) trait Vm {
     /// The monotonic clock, in nanoseconds.
     fn now(&self) -> u64;
 
+    /// The processor time that the calling thread has used, in nanoseconds.
+    fn processor_time(&self) -> u64;
+
     /// The calling thread.
     fn thread(&self) -> usize;
 

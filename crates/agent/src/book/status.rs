@@ -172,6 +172,7 @@ fn bound(state: Option<PolicyState>) -> Bound {
         over: bound.over,
         launches: bound.launches,
         backstops: bound.backstops,
+        held_back: bound.held_back,
         throttled_ms: bound.throttled.as_secs_f64() * 1e3,
         assisted_ms: bound.assisted.as_secs_f64() * 1e3,
     }

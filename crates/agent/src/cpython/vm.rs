@@ -15,7 +15,7 @@ use crate::sense::process::{has_room, resident};
 use crate::snapshot::{
     HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, SnapshotRunner, Sortie,
 };
-use crate::sys::native::{monotonic_ns, pthread_self};
+use crate::sys::native::{monotonic_ns, pthread_self, thread_cpu_ns};
 
 /// Functions of `gc` as CPython made them: the module itself may hold stand-ins, ours or the program's.
 #[derive(Debug)]
@@ -85,6 +85,10 @@ impl ThisProcess<'_, '_> {
 impl Vm for ThisProcess<'_, '_> {
     fn now(&self) -> u64 {
         monotonic_ns()
+    }
+
+    fn processor_time(&self) -> u64 {
+        thread_cpu_ns()
     }
 
     fn thread(&self) -> usize {

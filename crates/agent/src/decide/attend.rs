@@ -6,6 +6,7 @@ use std::time::Duration;
 use neurogc_policy::{Bytes, Guarded, MemoryLook, Moment, SuddenGrowth};
 
 use super::director::{Director, Situation};
+use super::long_clones::LongClones;
 use super::models::policy_of;
 use crate::alloc;
 use crate::cpython::{arenas, gather};
@@ -13,6 +14,7 @@ use crate::lifecycle::agent::Agent;
 use crate::python::moments::call_main_thread;
 use crate::sense::process::{headroom, resident};
 use crate::snapshot::SnapshotProgress;
+use crate::sys::huge;
 
 /// How often resident memory is read while the program runs, where it runs little, and how often the flight that is out is
 /// looked at.
@@ -53,6 +55,7 @@ pub(crate) struct Attendant<'a> {
     /// Since when a census has been wanted.
     census_wanted: Option<u64>,
     said_stuck: bool,
+    long_clones: LongClones,
     highest: Highest,
 }
 
@@ -88,6 +91,7 @@ impl<'a> Attendant<'a> {
             called_at: 0,
             census_wanted: None,
             said_stuck: false,
+            long_clones: LongClones::default(),
             highest: Highest::default(),
         }
     }
@@ -137,7 +141,7 @@ impl<'a> Attendant<'a> {
     }
 
     /// Books what the program's threads have done.
-    fn empty_queues(&self, now: u64) {
+    fn empty_queues(&mut self, now: u64) {
         let actor = &self.agent.actor;
         if actor.orders.is_empty() && actor.troubles.is_empty() && actor.landings.is_empty() {
             return;
@@ -148,6 +152,9 @@ impl<'a> Attendant<'a> {
         }
         while let Some(latest) = actor.landings.pop() {
             ledger.flight(now, &latest);
+            if let Some(trouble) = self.long_clones.landed(latest.clone_ns, huge::are_possible) {
+                ledger.trouble(trouble);
+            }
         }
         while let Some(trouble) = actor.troubles.pop() {
             ledger.trouble(trouble);
@@ -260,21 +267,23 @@ impl<'a> Attendant<'a> {
             // The uplink is at it.
             return Some(JOB_PATIENCE_NS);
         }
-        let ready = actor.waits() && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
+        // What a finalizer has held up waits for the end of a collection of CPython's.
+        let waits = actor.waits() && !actor.keeps_to_collections();
+        let ready = waits && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
         let census = self.agent.own_census.is_wanted().then(|| *self.census_wanted.get_or_insert(now));
         self.census_wanted = census;
         // Where ranks collect together, everything but a command waits for a step that they share.
-        if !job && (actor.is_aligned() || (!actor.waits() && census.is_none())) {
+        if !job && (actor.is_aligned() || (!waits && census.is_none())) {
             return None;
         }
         let patience = match () {
             () if job => JOB_PATIENCE_NS,
-            () if ready || actor.is_deferred() || actor.has_posted() => PATIENCE_NS,
+            () if waits && (ready || actor.is_deferred() || actor.has_posted()) => PATIENCE_NS,
             // A main thread that has not come by for long is asked less and less often.
             () => LONG_PATIENCE_NS.max(census.map_or(0, |since| now.saturating_sub(since) / 4)),
         };
         // A census needs more than the end of a collection, of which there may be many.
-        let moment = if job || actor.waits() { actor.last_moment() } else { census.unwrap_or(0) };
+        let moment = if job || waits { actor.last_moment() } else { census.unwrap_or(0) };
         let since = moment.max(self.called_at);
         if now.saturating_sub(since) >= patience && !actor.is_running() {
             self.called_at = now;

@@ -105,6 +105,12 @@ const SHORT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs
 /// Fewest young objects for which a gap is used.
 const YOUNG_FEWEST: u32 = 500;
 
+/// Collections near the memory ceiling that were put off, from which on the status report says so.
+const HELD_BACK_OFTEN: u64 = 3;
+
+const HELD_BACK: &str = "memory stays near its ceiling, although everything was collected several times: collections take half of the \
+     time and no more. What is left is in use: the process needs more memory, or leaks (neurogc memory PID)";
+
 /// A policy at work.
 #[derive(Debug)]
 pub(crate) struct Director {
@@ -118,11 +124,21 @@ pub(crate) struct Director {
     /// Until when memory is taken to be too short for snapshots, and for how long the next time.
     short_until: Duration,
     short_for: Duration,
+    said_held_back: bool,
 }
 
 impl Director {
     pub(crate) fn new(guarded: Guarded, name: Name) -> Self {
-        Self { guarded, name, flights: 0, failures: 0, cycled: false, short_until: Duration::ZERO, short_for: SHORT.0 }
+        Self {
+            guarded,
+            name,
+            flights: 0,
+            failures: 0,
+            cycled: false,
+            short_until: Duration::ZERO,
+            short_for: SHORT.0,
+            said_held_back: false,
+        }
     }
 
     /// Whether a rank of a training job is left to the plan that ranks share.
@@ -198,6 +214,10 @@ impl Director {
             ..Observation::default()
         };
         advice.order = self.guarded.decide(&observation);
+        if !self.said_held_back && self.guarded.bound().held_back >= HELD_BACK_OFTEN {
+            self.said_held_back = true;
+            advice.trouble = Some(HELD_BACK.to_owned());
+        }
         // Thresholds are for what comes next: with a snapshot out, young collections must be frequent from its launch on.
         let launches = matches!(advice.order.decision, Decision::Snapshot { .. });
         let snapshot = if launches { Snapshot::InFlight } else { observation.snapshot };

@@ -2,4 +2,5 @@
 
 pub(crate) mod attend;
 pub(crate) mod director;
+mod long_clones;
 pub(crate) mod models;

@@ -64,7 +64,7 @@ fn stop(py: Python<'_>, agent: &Agent) {
 }
 
 /// The extension module.
-#[pymodule(gil_used = false)]
+#[pymodule(gil_used = true)]
 mod _agent {
     #[pymodule_export]
     use super::{

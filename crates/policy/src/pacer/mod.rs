@@ -8,6 +8,7 @@
 //!
 //! All numbers come from the caller: no clock, no memory is read here.
 
+mod clones;
 mod foretold;
 mod new_walks;
 mod objects;
@@ -20,6 +21,7 @@ mod young;
 
 use std::time::Duration;
 
+use self::clones::ClonePauses;
 use self::new_walks::NewWalks;
 use self::objects::Objects;
 pub use self::sudden::{MemoryLook, SuddenGrowth};
@@ -101,8 +103,7 @@ const THROTTLE_LEAST: Duration = Duration::from_micros(200);
 /// on, and nearly all of the time from the second on.
 const COPIES_SHORT: (f64, f64) = (0.3, 0.15);
 
-/// Copies count as memory of the program. It is held up from the first share of resident memory that it has copied on, and nearly
-/// all of the time from the second on.
+/// Copies count as memory of the program: the same for the share of resident memory that it has copied.
 const COPIES_MANY: (f64, f64) = (0.04, 0.15);
 
 /// With less than this share left, a walk of new objects is tried before one of everything.
@@ -153,6 +154,8 @@ pub struct PacerBound {
     pub launches_new: u64,
     /// Plain collections because the goal could not be held otherwise.
     pub backstops: u64,
+    /// Plain collections near the ceiling that were put off because those before have taken half of the time.
+    pub held_back: u64,
     /// How long the program was held up because it outran the walk.
     pub throttled: Duration,
     /// How long slices have taken that the program's own collections carried.
@@ -209,8 +212,11 @@ pub struct Pacer {
     failures: u32,
     /// When a plain collection may run again; the second one where memory in bytes asks for it.
     plain_at: (Duration, Duration),
+    /// The first of these, where it was noticed that one near the ceiling waits for it.
+    held_back_until: Duration,
     /// What the last plain collection took for each object, in seconds.
     plain_cost: f64,
+    clones: ClonePauses,
     bound: PacerBound,
 }
 
@@ -240,7 +246,9 @@ impl Pacer {
             barred_until: Duration::ZERO,
             failures: 0,
             plain_at: (Duration::ZERO, Duration::ZERO),
+            held_back_until: Duration::ZERO,
             plain_cost: 100e-9,
+            clones: ClonePauses::default(),
             bound: PacerBound::default(),
         }
     }
@@ -324,6 +332,7 @@ impl Pacer {
         self.poor = false;
         self.out = None;
         self.plain_cost = collected.pause.as_secs_f64() / (objects + freed).max(1.0);
+        self.clones.collected_plainly();
         let again = |share: f64| collected.at + collected.pause.mul_f64(1.0 / share - 1.0);
         self.plain_at = (again(PLAIN_SHARE), again(self.limits.gc_share));
     }
@@ -355,6 +364,7 @@ impl Pacer {
     pub fn landed(&mut self, flown: &Flown) {
         let (objects, found) = (flown.objects as f64, flown.found as f64);
         self.growth_in_flight = self.objects.grown_since_launch();
+        self.clones.cloned(flown.clone);
         let cost = (flown.flight.saturating_sub(WALK.1)).as_secs_f64() / objects.max(1.0);
         self.walk_cost = cost.max(0.7 * self.walk_cost).max(20e-9);
         let processor = flown.worked.as_secs_f64() / flown.flight.as_secs_f64().max(1e-6);
@@ -444,10 +454,10 @@ impl Pacer {
         }
     }
 
-    /// Whether snapshots are not tried at present, because the last one came to nothing.
+    /// Whether snapshots are not tried at present: the last one came to nothing, or a plain collection is shorter than a clone.
     #[must_use]
     pub fn is_barred(&self, now: Duration) -> bool {
-        now < self.barred_until
+        now < self.barred_until || self.is_plain_shorter()
     }
 
     /// What must be done now, in a thread of the program, gap or not; nothing where all is well.

@@ -36,7 +36,8 @@ impl Pacer {
     /// Nothing is out: a launch where it is time for one, or a plain collection where that is all there is.
     fn begin_cycle(&mut self, observation: &Observation, filled: f64) -> Option<Order> {
         let can_fly = observation.snapshot == Snapshot::Idle && !self.is_barred(observation.now);
-        let small = self.objects.now() < SMALL_HEAP as f64;
+        let few = self.objects.now() < SMALL_HEAP as f64;
+        let small = few || self.is_plain_shorter();
         let bytes = self.filled_in_bytes(observation) > 1.0;
         let new = self.objects.now() - self.live;
         let heavy = bytes && new > HEAVY_FEWEST && observation.now >= self.plain_at.1;
@@ -65,10 +66,10 @@ impl Pacer {
         let may_wait = rests && !small && !self.is_near(observation, self.limits.ceiling_share);
         let most = if may_wait { BACKSTOP.0 } else { 1.0 };
         if filled > most && may_be_plain {
-            let reason = if small {
-                "a small heap has reached its goal"
-            } else {
-                "the heap has reached its goal, and no snapshot can be taken"
+            let reason = match () {
+                () if few => "a small heap has reached its goal",
+                () if small => "the heap has reached its goal, and a plain collection is shorter than a clone",
+                () => "the heap has reached its goal, and no snapshot can be taken",
             };
             return Some(if small {
                 Order::at_once(Decision::Full, reason)
@@ -127,8 +128,7 @@ impl Pacer {
     /// In all that is never longer than a plain collection would take, or the walk.
     fn reasons_to_copy_less(&self, observation: &Observation) -> (f64, f64) {
         let Some(out) = self.out else { return (0.0, 0.0) };
-        let plain = Duration::from_secs_f64(self.objects.now() * self.plain_cost);
-        if out.held_up >= plain.max(self.flight_time(out.scope)) {
+        if out.held_up >= self.plain_pause().max(self.flight_time(out.scope)) {
             return (0.0, 0.0);
         }
         let share = |bytes: Bytes| bytes.as_f64() / observation.rss.as_f64().max(1.0);
@@ -203,16 +203,23 @@ impl Pacer {
 
     /// Near the ceiling memory comes before everything else.
     pub(super) fn at_ceiling(&mut self, observation: &Observation) -> Option<Order> {
-        if !self.is_near(observation, self.limits.ceiling_share) || observation.now < self.plain_at.0 {
+        if !self.is_near(observation, self.limits.ceiling_share) {
             return None;
         }
+        let rests = observation.now < self.plain_at.0;
         let ceiling = self.ceiling(observation)?;
         // What the last cycle has left is alive: another one would find nothing before there is more.
         let left = ceiling.saturating_sub(self.live_bytes);
         let grown = !self.known || observation.rss > self.live_bytes + (left / GROWN.0).max(ceiling / GROWN.1);
         if let Snapshot::Ready { objects, .. } = observation.snapshot {
             let budget = Duration::from_secs_f64((1.5 * objects as f64 * self.reap_cost).max(SLICE.2));
-            return Some(Order::forced(Decision::Reap { budget }, "memory is near its ceiling"));
+            return (!rests).then(|| Order::forced(Decision::Reap { budget }, "memory is near its ceiling"));
+        }
+        if rests {
+            // Counted once for each collection that is due.
+            self.bound.held_back += u64::from(grown && self.held_back_until != self.plain_at.0);
+            self.held_back_until = if grown { self.plain_at.0 } else { self.held_back_until };
+            return None;
         }
         grown.then(|| Order::forced(Decision::Full, "memory is near its ceiling"))
     }
@@ -247,5 +254,115 @@ mod tests {
         };
         assert_eq!(order(false), Some(Decision::Full));
         assert_ne!(order(true), Some(Decision::Full));
+    }
+
+    const RSS: Bytes = Bytes::new(1_000_000_000);
+
+    /// A heap of 200,000 objects in a gigabyte, whose plain collection takes 20 ms, at the end of the first one.
+    fn pacer() -> Pacer {
+        let mut pacer = Pacer::new(Limits::default(), [700, 10, 10], Duration::from_millis(1));
+        pacer.begin(RSS, 200_000);
+        collect(&mut pacer, Duration::from_millis(100), 20);
+        pacer
+    }
+
+    /// A full collection that ends now, after so many milliseconds, and frees nothing.
+    fn collect(pacer: &mut Pacer, now: Duration, pause: u64) {
+        let collected = Collected {
+            at: now,
+            generation: Generation::Full,
+            pause: Duration::from_millis(pause),
+            gathered: 0,
+            freed: 0,
+            rss: RSS,
+            objects: Some(200_000),
+        };
+        pacer.collected(&collected, RSS);
+    }
+
+    /// A walk of everything that found nothing, with a clone that took so many milliseconds.
+    fn fly(pacer: &mut Pacer, clone: u64) {
+        pacer.launched(Duration::from_secs(1), Scope::All, 0);
+        pacer.landed(&Flown {
+            at: Duration::from_secs(2),
+            clone: Duration::from_millis(clone),
+            flight: Duration::from_millis(50),
+            worked: Duration::from_millis(50),
+            objects: 200_000,
+            older: 200_000,
+            ..Flown::default()
+        });
+        pacer.drained(RSS);
+    }
+
+    /// What is ordered when half as many objects again have become old, and memory has grown by a tenth.
+    fn at_the_goal(mut pacer: Pacer) -> Option<Order> {
+        let at = Duration::from_secs(3);
+        let young = Collected {
+            at,
+            generation: Generation::Middle,
+            pause: Duration::from_millis(1),
+            gathered: 100_000,
+            freed: 0,
+            rss: RSS,
+            objects: None,
+        };
+        pacer.collected(&young, RSS);
+        let moment = Moment::CollectionEnd;
+        let seen = Observation { now: at, moment, rss: RSS, snapshot: Snapshot::Idle, ..Observation::default() };
+        pacer.must(&seen)
+    }
+
+    #[test]
+    fn where_clones_take_longer_than_a_plain_collection_the_heap_is_collected_plainly() {
+        let decided = |clones: &[u64]| {
+            let mut pacer = pacer();
+            clones.iter().for_each(|clone| fly(&mut pacer, *clone));
+            let barred = pacer.is_barred(Duration::from_secs(3));
+            (at_the_goal(pacer).map(|order| (order.decision, order.forced)), barred)
+        };
+        let all = (Some((Decision::Snapshot { scope: Scope::All }, false)), false);
+        assert_eq!(decided(&[]), all);
+        assert_eq!(decided(&[10, 10]), all);
+        assert_eq!(decided(&[100]), all, "one alone may have waited for a processor");
+        assert_eq!(decided(&[10, 100]), all);
+        // It is no emergency, and policies see that there are no snapshots.
+        assert_eq!(decided(&[100, 100]), (Some((Decision::Full, false)), true));
+    }
+
+    #[test]
+    fn clones_are_measured_anew_after_some_plain_collections() {
+        let mut pacer = pacer();
+        (0..2).for_each(|_| fly(&mut pacer, 100));
+        let plain = (0..100_u32).take_while(|each| {
+            collect(&mut pacer, Duration::from_secs(3 + u64::from(*each)), 20);
+            pacer.is_plain_shorter()
+        });
+        assert_eq!(plain.count(), 15);
+    }
+
+    #[test]
+    fn what_the_cap_holds_back_near_the_ceiling_is_counted() {
+        let mut pacer = pacer();
+        let ask = |pacer: &mut Pacer, now: u64, rss: u64| {
+            let order = pacer.must(&Observation {
+                now: Duration::from_millis(now),
+                moment: Moment::CollectionEnd,
+                rss: Bytes::new(rss),
+                ceiling: Some(Bytes::new(1_100_000_000)),
+                snapshot: Snapshot::Unavailable,
+                ..Observation::default()
+            });
+            (order.map(|order| order.decision), pacer.bound().held_back)
+        };
+        let grown = 1_050_000_000;
+        // A collection of 400 ms, after which as long again belongs to the program.
+        collect(&mut pacer, Duration::from_millis(1_000), 400);
+        assert_eq!(ask(&mut pacer, 1_010, RSS.get()), (None, 0), "nothing is due");
+        assert_eq!(ask(&mut pacer, 1_100, grown), (None, 1));
+        assert_eq!(ask(&mut pacer, 1_300, grown), (None, 1), "it is the same one");
+        assert_eq!(ask(&mut pacer, 1_400, grown), (Some(Decision::Full), 1));
+        collect(&mut pacer, Duration::from_millis(1_800), 400);
+        assert_eq!(ask(&mut pacer, 1_900, grown), (None, 2));
     }
 }

@@ -108,6 +108,9 @@ pub(crate) const BOUND: &[Figure] = &[
         Unit::Count,
         "Plain collections, and slices of any length, because the goal or the ceiling could not be held otherwise",
     ),
+    figure!(bound.held_back)
+        .counter(Unit::Count, "Full collections near the memory ceiling that were put off")
+        .note("Plain collections take at most half of the time, so that a heap full of live objects is not collected over and over."),
     figure!(bound.throttled_ms)
         .counter(Unit::Milliseconds, "How long threads that allocate were held up because the program outran the walk"),
     figure!(bound.assisted_ms)
