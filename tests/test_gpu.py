@@ -133,6 +133,22 @@ work()
     assert held["work(): local"]["bytes"] + held.get("work(): view", {"bytes": 0})["bytes"] == 640 * kb
 
 
+@pytest.mark.needs_agent
+@pytest.mark.parametrize("hooks", ["none", "pushed", "registered"])
+def test_older_versions_tell_what_is_saved_unless_hooks_would_be_called(hooks):
+    report = train(f"""
+hooks = {hooks!r}
+if hooks == "pushed":
+    torch._C._autograd._push_saved_tensors_default_hooks(None, None)
+loss = forward()
+if hooks == "registered":
+    loss.grad_fn._raw_saved_self.register_hooks(lambda tensor: tensor, None)
+print(json.dumps(explained()))
+""", FAKE_TORCH="old")
+    (device,) = report["devices"]
+    assert device["activations"] == (4 * 64 * 1024 if hooks == "none" else 0), device
+
+
 # How each leaks, with the pattern and the holder that must be named.
 LEAKS = {
     "graph": ("losses = []\ndef leak(): losses.append(forward())", "kept with its graph", "__main__.losses[…]"),

@@ -24,6 +24,15 @@ def test_workers_of_a_loader_share_what_they_inherit():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_graphs_keep_is_read_from_real_nodes():
+    done = run(sys.executable, HERE / "saved_tensors.py", timeout=300, NEUROGC_POLICY="observe")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["plain"] >= 6 and found["freed"] == 0, found
+    # What hooks have put in the place of tensors is none, and where nodes cannot tell it without them, nothing is read.
+    assert found["hooked"] == 0 and found["after"] == (found["plain"] if found["tells"] else 0), found
+
+
 def job(ranks, steps, folder):
     """Runs a job with so many ranks, and gives what each told."""
     env = {"WORLD_SIZE": ranks, "RENDEZVOUS": folder / "rendezvous", "NEUROGC_POLICY": "gap"}

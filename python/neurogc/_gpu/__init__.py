@@ -30,6 +30,14 @@ _looked = 0.0
 _devices = ()
 
 
+def loaded():
+    """PyTorch has been loaded. No GPU is used yet, unless the agent came late."""
+    try:
+        allocator.watch_saved()
+    except Exception as error:
+        agent.degrade(f"what graphs keep for the backward pass is not known: {type(error).__name__}: {error}"[:300])
+
+
 def start():
     """The program has begun to use a GPU: figures are read from now on."""
     global _is_on

@@ -145,6 +145,47 @@ def is_wide(tensor):
     return tensor.dtype is _torch().float32
 
 
+def saved_as_they_are():
+    """Whether a node tells what it has saved without calling hooks of the program."""
+    return hasattr(_autograd("SavedTensor"), "data")
+
+
+def saved_are_plain():
+    """Whether no hook of the program stands between a node and what it has saved, as far as is known."""
+    return _saved_are_plain
+
+
+def watch_saved():
+    """PyTorch has been loaded: notes from now on whether the program sets hooks for what nodes save, where they alone would tell.
+
+    PyTorch has no question for that. Its functions are replaced by ones that note it and pass on, in older versions only.
+    """
+    global _saved_are_plain
+    kind, push = _autograd("SavedTensor"), _autograd("_push_saved_tensors_default_hooks")
+    if push is None or saved_as_they_are() or _saved_are_plain or is_ready():
+        # Graphs that were built before this may have any hooks.
+        return
+
+    def noting(function):
+        def noted(*arguments):
+            global _saved_are_plain
+            _saved_are_plain = False
+            return function(*arguments)
+
+        return noted
+
+    _torch()._C._autograd._push_saved_tensors_default_hooks = noting(push)
+    kind.register_hooks = noting(kind.register_hooks)
+    _saved_are_plain = True
+
+
+_saved_are_plain = False
+
+
+def _autograd(name):
+    return getattr(getattr(_torch()._C, "_autograd", None), name, None)
+
+
 def classes():
     """The classes of tensors, modules, optimizers, parameters and datasets."""
     torch = _torch()

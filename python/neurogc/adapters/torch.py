@@ -16,6 +16,7 @@ def adapt(module, replace):
         replace(module._BaseDataLoaderIter, "__next__", _counting)
         return
     if module.__name__ == "torch.cuda":
+        _gpu.loaded()
         # It is called when the program begins to use a GPU, or now if it does already.
         module._lazy_call(_gpu.start)
         return
