@@ -316,6 +316,158 @@ forward()
 
 
 @pytest.mark.needs_agent
+def test_the_report_on_an_error_has_recent_steps_and_what_they_took(tmp_path):
+    # Every step takes 200 MB for a while; then the program keeps 700 MB, and the next step fails.
+    report, text = oom(tmp_path, """
+for number in range(3):
+    activations = torch.Tensor(200 << 20)
+    del activations
+    step()
+kept = [torch.Tensor(700 << 20)]
+step()
+activations = torch.Tensor(400 << 20)
+""")
+    stays = (3 + 6 + 3 + 700) * 2**20 + 256 * 2**10
+    recent = report["steps"]["recent"]
+    assert [row["step"] for row in recent] == [1, 2, 3, 4] and recent[-1]["allocated_bytes"] == stays
+    # A gradient of each parameter is there only at the ends of steps.
+    assert report["steps"]["stays_bytes"] == stays and report["steps"]["need_bytes"] >> 20 == 700, report["steps"]
+    assert "Recent steps" in text and f"step 4: {stays / 2**20:.1f} MB at its end" in text, text
+
+
+@pytest.mark.needs_agent
+def test_an_error_in_the_backward_pass_names_the_thread_that_called_it(tmp_path):
+    # A thread without any line of the program, as those of autograd.
+    report, text = oom(tmp_path, """
+import _thread, os, time
+from neurogc._gpu import oom
+def backward():
+    _thread.start_new_thread(oom._observed, (0, 2 << 30, 1 << 30, 1 << 20))
+    until = time.monotonic() + 30
+    while not any(name.endswith(".txt") for name in os.listdir()) and time.monotonic() < until:
+        time.sleep(0.01)
+    oom._quiet_until = time.monotonic() + 60
+    torch.Tensor(2 << 30)
+backward()
+""")
+    assert report["stack"] == []
+    (waiting,) = report["other_stacks"]
+    assert waiting["thread"] == "main thread" and any("in backward" in line for line in waiting["lines"]), waiting
+    assert "Meanwhile in the main thread" in text and "Asked by" not in text
+
+
+@pytest.mark.needs_agent
+@pytest.mark.parametrize("kind", ["traces", "slow", "many"])
+def test_the_report_on_an_error_comes_within_two_seconds(tmp_path, kind):
+    # The allocator records its history; it is slow; there are many tensors in many places.
+    report, text = oom(tmp_path, f"""
+import time
+from neurogc._gpu import allocator, oom
+kept = [torch.Tensor(10 << 20)]
+def slowly(pool):
+    until = time.perf_counter() + 0.6
+    while time.perf_counter() < until:
+        pass
+if {kind!r} == "traces":
+    torch.card.history, torch.card.slowly = True, slowly
+elif {kind!r} == "slow":
+    torch.card.slowly = slowly
+    allocator.segments()
+    allocator._FEW, torch.card.slowly = 1, lambda pool: slowly(pool) or slowly(pool) or slowly(pool)
+    allocator.segments()
+else:
+    oom._SECONDS = 0.2
+    tensor, other = kept[0], torch.Tensor(1 << 20)
+    class Thing: pass
+    things = {{}}
+    for number in range(100_000):
+        things[number] = thing = Thing()
+        thing.tensor = tensor.view()
+    modules = [nn.Module(other.view(), buffers=[other.view()]) for _ in range(10_000)]
+report, took = oom._report, []
+def timed(*arguments):
+    began = time.perf_counter()
+    try:
+        return report(*arguments)
+    finally:
+        took.append(time.perf_counter() - began)
+        open("took", "w").write(str(took[0]))
+oom._report = timed
+try:
+    torch.Tensor(2 << 30)
+finally:
+    assert float(open("took").read()) < 2, took
+    import os
+    os.remove("took")
+""")
+    assert report["cause"] == "genuine" and report["held"]["allocated_bytes"] >= 10 << 20
+    if kind == "many":
+        assert report["left_out"] == "" and not report["complete"] and "There was no time" in text
+    else:
+        assert not report["complete"] and report["holders"] == [] and report["since"] is None
+        assert ("history" if kind == "traces" else "take too long") in report["left_out"]
+        assert "Who held the memory was not looked at" in text and "In use: " in text
+
+
+@pytest.mark.needs_agent
+def test_blocks_are_asked_for_without_history_where_pytorch_can():
+    report = train("""
+asked = []
+torch.card.history, torch.card.slowly = True, asked.append
+def memory_snapshot(mempool_id=None, include_traces=True): pass
+torch.cuda.memory_snapshot = memory_snapshot
+kept = [torch.Tensor(3 << 20)]
+found = explained()
+assert asked == [(0, 0, False)], asked
+print(json.dumps(found))
+""")
+    assert report["complete"] and report["devices"][0]["other"] == 3 << 20
+
+
+@pytest.mark.needs_agent
+def test_what_would_have_fitted():
+    """For each error, what the advice must begin with, and nothing else."""
+    MB = 1 << 20
+
+    def error(held, asked=100, room=40, need=0, stays=0, **more):
+        held = {name: size * MB for name, size in held.items()}
+        steps = {"need_bytes": need * MB, "stays_bytes": stays * MB}
+        return {"asked_bytes": asked * MB, "room_bytes": room * MB, "pieces_bytes": 0, "cause": "genuine", "held": held,
+                "holders": [], "steps": steps, **more}
+
+    model = {"allocated_bytes": 960, "parameters": 300, "optimizer": 600}
+    full = {"allocated_bytes": 960, "parameters": 100, "gradients": 100, "optimizer": 200, "activations": 560}
+    holder = {"path": "losses[…]", "bytes": 30 * MB, "graph_bytes": 40 * MB}
+    # The error, 32-bit activations, processes, and the advice.
+    table = [
+        (error(model), 0, 1, ["Nothing that this process holds beside its model gives 60.0 MB"]),
+        (error({**model, "activations": 59}), 0, 1, ["Nothing"]),
+        # In the first step nothing is known of what was still to come.
+        (error(full), 0, 1, ["A batch of at most 90 % of this one, and of less", "Activation checkpointing: frees up to 560.0 MB"]),
+        # 1,000 MB in all, 400 of which stay: 600 for a step, and earlier ones took 500.
+        (error(full, need=500, stays=400), 0, 1, ["A batch of at most 120 % of that of earlier steps", "Activation"]),
+        # A leak: what stays is nearly everything.
+        (error(full, need=500, stays=900), 0, 1, ["A batch of at most 20 % of that of earlier steps", "Activation"]),
+        (error(full, need=500, stays=1000), 0, 1, ["Activation"]),
+        (error(full, need=500, stays=400), 119 * MB, 1, ["A batch", "Activation"]),
+        (error(full, need=500, stays=400), 120 * MB, 1, ["A batch", "Activation", "bf16 autocast: half of the 120.0 MB"]),
+        (error(model), 0, 4, ["ZeRO or FSDP over 4 processes: frees 450.0 MB"]),
+        (error(model, asked=500), 0, 4, ["Nothing"]),
+        (error(model, holders=[{**holder, "path": ""}, holder]), 0, 1, ["Letting go of losses[…]: frees 70.0 MB"]),
+        (error(model, holders=[holder], asked=111), 0, 1, ["Nothing"]),
+        (error(full, need=500, stays=400, cause="fragmentation", pieces_bytes=150 * MB), 900 * MB, 4,
+         ["PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: 150.0 MB is free in pieces, 100.0 MB", "Few different sizes"]),
+    ]
+    found = json.loads(python(
+        f"import json\nfrom neurogc._gpu import oom\nrows = json.loads({json.dumps([row[:3] for row in table])!r})\n"
+        "print(json.dumps([oom.remedies(*row) for row in rows]))",
+        PYTHONPATH=TORCH,
+    ))
+    for (case, *_, wanted), told in zip(table, found, strict=True):
+        assert len(told) == len(wanted) and all(map(str.startswith, told, wanted)), (case, told)
+
+
+@pytest.mark.needs_agent
 def test_blocks_of_steps_are_read_seldom_and_not_beside_a_history():
     told = train("""
 from neurogc._gpu import steps

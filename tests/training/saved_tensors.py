@@ -9,6 +9,7 @@ import json
 
 import torch
 from neurogc._gpu import allocator
+from neurogc._gpu.deadline import Deadline
 from neurogc._gpu.graphs import Graphs
 
 # As if these were tensors of a GPU.
@@ -44,7 +45,7 @@ class Doubled(torch.autograd.Function):
 
 def claimed(loss):
     """How many blocks the graph of a tensor has saved."""
-    graphs = Graphs(Claims(), torch.Tensor, float("inf"))
+    graphs = Graphs(Claims(), torch.Tensor, Deadline(60))
     with allocator.plainly():
         return graphs.walk(loss.grad_fn)[0]
 

@@ -28,6 +28,8 @@ _due = 0.0
 _is_on = False
 _looked = 0.0
 _devices = ()
+# What was read last, by device.
+_read = {}
 
 
 def loaded():
@@ -70,14 +72,17 @@ def step_ended():
                 return
         else:
             for device in _devices:
-                agent.gpu_figures(device, allocator.figures(device))
+                _read[device] = allocator.figures(device)
+                agent.gpu_figures(device, _read[device])
         is_wanted, grows = agent.gpu_step(True)
         _left = max(_left - 1, 16 if grows else 0)
         now = perf_counter()
         _due = now + _RARITY * (now - began)
         steps.ended()
+        for device in _devices:
+            steps.noted(device, _read[device][0], _read[device][5])
         if is_wanted:
-            agent.gpu_holders(_look_at_holders(_OWN, False))
+            _look_because_it_grows()
     except Exception as error:
         _give_up(error)
 
@@ -94,6 +99,7 @@ def look():
         # One whose memory the program has given back stays in the list.
         _devices = tuple(device for device, figures in found.items() if any(figures) or device in _devices)
         for device in _devices:
+            _read[device] = found[device]
             agent.gpu_figures(device, found[device])
             card = allocator.card(device)
             if card is not None:
@@ -109,6 +115,14 @@ def explain():
     if not allocator.is_ready():
         raise RuntimeError("the process has not used a GPU")
     return _look_at_holders(_ASKED, True)
+
+
+def _look_because_it_grows():
+    try:
+        agent.gpu_holders(_look_at_holders(_OWN, False))
+    except allocator.Unasked:
+        # The verdict says that the holder is not known.
+        pass
 
 
 def _look_at_holders(seconds, whole):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from time import perf_counter
 
 # The kind of device whose tensors are counted. AMD's are called so, too.
 KIND = "cuda"
@@ -48,9 +49,9 @@ def is_capturing():
 
 
 def has_history():
-    """Whether the program has the allocator record events: all of them, with their stacks, come with its blocks then."""
+    """Whether the program has the allocator record events, with their stacks; None where PyTorch does not tell, as 2.1."""
     enabled = getattr(_torch()._C, "_cuda_isHistoryEnabled", None)
-    return enabled is None or enabled()
+    return enabled() if enabled is not None else None
 
 
 def card(device):
@@ -91,15 +92,44 @@ def limit(device):
     return int(total * min(share(device), 1.0)) if share is not None else total
 
 
-def segments():
-    """What the allocator has taken from the devices, with the blocks in it; no history is needed for that."""
+class Unasked(Exception):
+    """The allocator was not asked for its blocks, as that would take too long."""
+
+
+def segments(within=None):
+    """What the allocator has taken from the devices, with the blocks in it; no history is needed for that.
+
+    It is one call, which cannot be ended: where it is likely to take more than so many seconds, it is not made.
+    """
+    global _pace
+    if has_history() and not _leaves_out_traces():
+        raise Unasked("the program records the allocator's history, all of which would come with the blocks")
+    blocks = sum(figures(device)[4] for device in devices())
+    if within is not None and blocks * _pace > within:
+        raise Unasked(f"{blocks} blocks take too long to read")
+    began = perf_counter()
     snapshot = _torch()._C._cuda_memorySnapshot
-    try:
-        found = snapshot(None)
-    except TypeError:
-        # Older versions have no argument.
-        found = snapshot()
+    if _leaves_out_traces():
+        found = snapshot((0, 0, False))
+    else:
+        try:
+            found = snapshot(None)
+        except TypeError:
+            # Older versions have no argument.
+            found = snapshot()
+    _pace = (perf_counter() - began) / max(blocks, _FEW)
     return found["segments"]
+
+
+# How long the allocator takes to give one block, in seconds: as it was the last time. Fewer blocks than these say nothing of it.
+_pace = 2e-6
+_FEW = 256
+
+
+def _leaves_out_traces():
+    """Whether the allocator gives its blocks without its history: where PyTorch's own function can ask so."""
+    function = getattr(_torch().cuda, "memory_snapshot", None)
+    return "include_traces" in getattr(getattr(function, "__code__", None), "co_varnames", ())
 
 
 def workspace_sizes():

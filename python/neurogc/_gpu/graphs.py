@@ -5,8 +5,6 @@ it again, are not called. Older versions of PyTorch cannot tell a tensor as it i
 long as the program has set no such hooks.
 """
 
-from time import perf_counter
-
 from . import allocator
 from .blocks import ACTIVATIONS
 
@@ -17,14 +15,13 @@ _DEPTH = 3
 class Graphs:
     """All nodes that were visited, so that each counts once."""
 
-    def __init__(self, blocks, tensor_class, until):
-        self._blocks, self._tensor_class, self._until = blocks, tensor_class, until
+    def __init__(self, blocks, tensor_class, deadline):
+        self._blocks, self._tensor_class, self._deadline = blocks, tensor_class, deadline
         self._tells, self._unpacks = allocator.saved_as_they_are(), allocator.saved_are_plain()
         self._seen = {}
         self._saved = {}
         # Of what was claimed: bytes of 32-bit numbers, of which half would do.
         self.wide = 0
-        self.complete = True
 
     def walk(self, node):
         """Claims what the graph below a node has saved; (bytes, nodes) that were not seen before."""
@@ -33,8 +30,7 @@ class Graphs:
             node = waiting.pop()
             if node is None or id(node) in self._seen:
                 continue
-            if nodes % 256 == 255 and perf_counter() > self._until:
-                self.complete = False
+            if nodes % 256 == 255 and self._deadline.is_over():
                 break
             # Python's objects of nodes come and go: kept, they have their number for themselves.
             self._seen[id(node)] = node
