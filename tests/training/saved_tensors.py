@@ -55,7 +55,7 @@ def failing(*_):
 
 
 def loss():
-    """Saved: the inputs and the weight of the product, the result of tanh and of exp, both factors of a product."""
+    """Saved, five tensors: the inputs, the result of tanh and of exp, the random factor and the product that is squared."""
     hidden = torch.tanh(torch.randn(INPUTS, WIDTH) @ weight)
     return (Doubled.apply(hidden) * torch.randn(INPUTS, WIDTH)).square().sum()
 

@@ -16,7 +16,6 @@ def adapt(module, replace):
         replace(module._BaseDataLoaderIter, "__next__", _counting)
         return
     if module.__name__ == "torch.cuda":
-        _gpu.loaded()
         # It is called when the program begins to use a GPU, or now if it does already.
         module._lazy_call(_gpu.start)
         return
@@ -29,6 +28,8 @@ def adapt(module, replace):
     # The hooks are for every optimizer there is, so Lightning and the Trainer of Hugging Face need nothing more.
     # There is no function to replace: taking the hook out again is not needed, because without an agent it is idle.
     module.register_optimizer_step_post_hook(_step_ends)
+    # By now autograd is there, which `torch.cuda` does not wait for.
+    _gpu.loaded()
 
 
 def _step_ends(optimizer, args, kwargs):
