@@ -9,7 +9,7 @@ from . import allocator
 from .blocks import BUFFERS, GRADIENTS, OPTIMIZER, OTHER, PARAMETERS, Blocks
 from .deadline import Deadline
 from .graphs import Graphs
-from .paths import Paths, written
+from .paths import Paths, slots, written
 
 # Holders in a report.
 _MOST = 60
@@ -62,7 +62,7 @@ class Look:
             return self.blocks.claim(at, use)
         if type(tensor) in (self.tensor, self.parameter):
             return 0
-        return sum(self._claim(inner, use) for inner in list(vars(tensor).values()) if inner is not tensor)
+        return sum(self._claim(inner, use) for inner in _inside(tensor) if inner is not tensor)
 
     def _claim_parameter(self, parameter):
         if id(parameter) in self._met:
@@ -238,6 +238,17 @@ class Look:
         if type(last) is types.CellType:
             return "variable", bound
         return "attribute", bound
+
+
+def _inside(tensor):
+    """What a tensor that stands for others has as attributes. Those of `DTensor` are in slots."""
+    found = list(vars(tensor).values())
+    for name in slots(type(tensor)):
+        try:
+            found.append(object.__getattribute__(tensor, name))
+        except AttributeError:
+            continue
+    return found
 
 
 class Holder:

@@ -192,7 +192,7 @@ def _step(above, parent, child):
     key = _key(space, child) if space is not None else None
     if key is not None:
         return f".{key}"
-    for name in _slots(kind):
+    for name in slots(kind):
         try:
             if object.__getattribute__(parent, name) is child:
                 return f".{name}"
@@ -214,7 +214,8 @@ def _key(of, child):
     return next((key for key, value in list(dict.items(of)) if value is child), None)
 
 
-def _slots(kind):
+def slots(kind):
+    """The names of a class's attributes that are not in the dict of an object."""
     for each in kind.__mro__:
         slots = each.__dict__.get("__slots__", ())
         yield from (slots,) if isinstance(slots, str) else slots
