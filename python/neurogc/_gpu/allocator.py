@@ -23,6 +23,11 @@ def devices():
     return range(_torch()._C._cuda_getDeviceCount())
 
 
+def current():
+    """The number of the device that the calling thread uses."""
+    return _torch().cuda.current_device()
+
+
 def figures(device):
     """Allocated, reserved, active and inactive bytes, blocks, peak, retries and errors of a device.
 
@@ -104,7 +109,7 @@ def segments(within=None):
     global _pace
     if has_history() and not _leaves_out_traces():
         raise Unasked("the program records the allocator's history, all of which would come with the blocks")
-    blocks = sum(figures(device)[4] for device in devices())
+    blocks = _blocks()
     if within is not None and blocks * _pace > within:
         raise Unasked(f"{blocks} blocks take too long to read")
     began = perf_counter()
@@ -119,6 +124,14 @@ def segments(within=None):
             found = snapshot()
     _pace = (perf_counter() - began) / max(blocks, _FEW)
     return found["segments"]
+
+
+def _blocks():
+    """How many blocks are in use; 0 where the allocator does not tell."""
+    try:
+        return sum(figures(device)[4] for device in devices())
+    except Exception:
+        return 0
 
 
 # How long the allocator takes to give one block, in seconds: as it was the last time. Fewer blocks than these say nothing of it.

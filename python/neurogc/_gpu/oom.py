@@ -134,18 +134,18 @@ def _stacks():
     The backward pass runs in threads of autograd, which have no lines of the program: the thread that called it waits.
     """
     asked = _lines(sys._getframe())
-    if threading.current_thread() is threading.main_thread():
+    own, main = threading.get_ident(), threading.main_thread().ident
+    if own == main:
         return asked, []
     waiting = []
-    main = threading.main_thread().ident
     for ident, frame in list(sys._current_frames().items()):
-        if ident != threading.get_ident() and (ident == main or _waits_for_autograd(frame)):
+        if ident != own and (ident == main or _waits_for_autograd(frame)):
             waiting.append({"thread": "main thread" if ident == main else f"thread {ident}", "lines": _lines(frame)})
     return asked, sorted(waiting, key=lambda row: row["thread"] != "main thread")[:_THREADS]
 
 
 def _waits_for_autograd(frame):
-    return frame.f_globals.get("__name__", "").startswith("torch.autograd")
+    return str(frame.f_globals.get("__name__")).startswith("torch.autograd")
 
 
 def _lines(frame):
