@@ -2,9 +2,10 @@
 
     python tests/gpu/check.py [--out FOLDER] [PART…]
 
-It needs PyTorch with CUDA and the built agent (`make build`), and takes some minutes on an H200. PART is one of models, leaks,
-healthy, ooms, files, cost; all if none is named. It prints a report, writes it to FOLDER (bench/results if it is not named) as gpu.json and
-gpu.md, and fails if something is not as it should be. On a machine without a GPU it says so.
+It needs PyTorch with CUDA and the built agent (`make build`), and takes some minutes on an H200. PART is one of models, card, leaks,
+healthy, verdicts, ooms, files, cost; all if none is named. It prints a report, writes it to FOLDER (bench/results if it is not named) as
+gpu.json and gpu.md, and fails if something is not as it should be. A part that fails does not end the others. On a machine without a
+GPU, or without PyTorch, it says so.
 """
 
 import argparse
@@ -40,8 +41,11 @@ def main():
     arguments = parser.parse_args()
     if arguments.role:
         return ROLES[arguments.role[0]](*arguments.role[1:])
-    import torch
-
+    try:
+        import torch
+    except ImportError as error:
+        print(f"There is no PyTorch here ({error}): nothing was tested.")
+        return 0
     if not torch.cuda.is_available():
         print("There is no GPU here, or PyTorch cannot use it: nothing was tested.")
         return 0
@@ -55,7 +59,10 @@ def main():
     wrong = []
     for name in arguments.parts or PARTS:
         part_began = time.monotonic()
-        report[name] = PARTS[name]()
+        try:
+            report[name] = PARTS[name]()
+        except Exception as error:
+            report[name] = [{"name": "the part itself", "ok": False, "error": f"{type(error).__name__}: {error}"[-1500:]}]
         wrong += [f"{name}: {row['name']}" for row in report[name] if not row["ok"]]
         print(f"{name}: {time.monotonic() - part_began:.0f} s", flush=True)
     report["seconds"] = round(time.monotonic() - began)
@@ -72,9 +79,14 @@ def main():
 def observed(*role, cwd=None, agent=True, check=True, timeout=240):
     """Runs one role of this file in a process of its own, under the agent unless that is not wanted."""
     words = [sys.executable, __file__, "--role", *map(str, role)]
-    done = subprocess.run(words, env=environment(agent), cwd=cwd, capture_output=True, text=True, timeout=timeout)
-    if check and done.returncode:
-        return {"error": done.stderr[-1500:]}
+    try:
+        done = subprocess.run(words, env=environment(agent), cwd=cwd, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        if not check:
+            raise
+        return {"error": f"it did not end in {error.timeout} s"}
+    if check and (done.returncode or not done.stdout.strip()):
+        return {"error": done.stderr[-1500:] or "it printed nothing"}
     return json.loads(done.stdout.splitlines()[-1]) if check else done
 
 
@@ -132,6 +144,83 @@ def role_model(name):
     del kept
 
 
+# The card: pinned memory, who else is on it, and what is not PyTorch's.
+
+
+def card():
+    told = observed("card")
+    listed, before, during = (told.get(name) for name in ("listed", "before", "during"))
+    rows = [
+        ("pinned memory", told.get("pinned_bytes") is not None and told["pinned_bytes"] >= PINNED),
+        ("not PyTorch's", told.get("not_pytorch") is not None and 0 < told["not_pytorch"] < 8 << 30),
+    ]
+    if listed and before and before[0] is not None:
+        # Otherwise the driver does not list processes, as in some containers: then it must not be told either.
+        rows.append(("another process", during[0] == before[0] + 1 and during[1] > before[1] + (HELD >> 1)))
+        rows.append(("this process is not another one", before[0] == len(listed) - 1))
+    else:
+        rows.append(("the driver lists no processes", "error" not in told and not listed and before == [None, None]))
+    return [{"name": name, "ok": bool(ok), **told} for name, ok in rows]
+
+
+PINNED = 64 << 20
+HELD = 200 << 20
+
+
+def role_card():
+    import neurogc
+    import torch
+    from neurogc import _gpu
+    from neurogc._gpu import allocator, cards
+
+    pinned = torch.empty(PINNED, dtype=torch.uint8, pin_memory=True)
+    kept = torch.ones(HELD, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+
+    def others():
+        _gpu._others_due = 0.0
+        _gpu.look()
+        device = neurogc.status()["gpu"]["devices"][0]
+        return [device["other_processes"], device["other_processes_bytes"]]
+
+    before = others()
+    listed = cards._processes(0)
+    words = [sys.executable, __file__, "--role", "holder"]
+    with subprocess.Popen(words, env=environment(False), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        child.stdout.readline()
+        during = others()
+        while_there = cards._processes(0)
+        child.communicate("")
+    held = json.loads(_gpu.explain())["devices"][0]
+    told = {
+        "pid": os.getpid(),
+        "contained": cards._is_contained(),
+        "uuid": str(allocator.uuid(0)),
+        "before": before,
+        "during": during,
+        "listed": listed and list(listed.items()),
+        "listed_during": while_there and list(while_there.items()),
+        "pinned_bytes": neurogc.status()["gpu"]["pinned_bytes"],
+        "host": torch.cuda.host_memory_stats() if hasattr(torch.cuda, "host_memory_stats") else None,
+        "not_pytorch": held.get("not_pytorch"),
+        "reserved_bytes": held["reserved_bytes"],
+        "degraded": neurogc.status()["degraded"],
+    }
+    print(json.dumps(told))
+    del pinned, kept
+
+
+def role_holder():
+    """Has memory of the card until its input ends."""
+    import torch
+
+    kept = torch.ones(HELD, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    print("ready", flush=True)
+    sys.stdin.read()
+    del kept
+
+
 # Leaks and healthy loops.
 
 
@@ -141,11 +230,37 @@ def leaks():
     def one(name):
         told = observed("loop", "LEAKS", name)
         found = told.get("found") or {}
-        _, pattern, holder = LEAKS[name]
-        ok = found.get("confidence", 0) >= 0.6 and pattern in found["pattern"] and holder in found["holder"]
+        _, pattern, holder, advice = LEAKS[name]
+        ok = found.get("confidence", 0) >= 0.6 and pattern in found["pattern"] and holder in found["holder"] and advice in found["advice"]
         return {"name": name, "ok": ok and told["at_step"] <= STEPS, **told}
 
     return at_once(one, LEAKS)
+
+
+def verdicts():
+    """What is no leak and has a verdict of its own, in the end."""
+    from loops import VERDICTS
+
+    def one(name):
+        told = observed("verdict", name)
+        _, kind, text, advice = VERDICTS[name]
+        found = [it for it in told.get("findings", []) if it["kind"] == kind]
+        ok = len(found) == 1 and text in found[0]["text"] and advice in found[0]["advice"]
+        ok = ok and not any(it["kind"] == "gpu_leak" for it in told["findings"]) and told["degraded"] == []
+        return {"name": name, "ok": ok, **told}
+
+    return at_once(one, VERDICTS)
+
+
+def role_verdict(name):
+    import loops
+    import neurogc
+
+    loops.VERDICTS[name][0]("cuda", STEPS)
+    status = neurogc.status()
+    parts = ("kind", "confidence", "text", "pattern", "advice")
+    findings = [{part: it[part] for part in parts} for it in status["findings"] if it["kind"].startswith("gpu_")]
+    print(json.dumps({"findings": findings, "devices": status["gpu"]["devices"], "degraded": status["degraded"], "steps": status["gpu"]["steps"]}))
 
 
 def healthy():
@@ -186,7 +301,7 @@ def role_loop(kind, name):
     status = neurogc.status()
     assert agent.__name__.endswith("_agent") and status["gpu"]["steps"] == count[0] > 0, status["gpu"]["steps"]
     assert status["degraded"] == [], status["degraded"]
-    parts = ("confidence", "text", "pattern", "holder")
+    parts = ("confidence", "text", "pattern", "holder", "advice")
     found = {part: first[part] for part in parts} if first else None
     print(json.dumps({"found": found, "at_step": first.get("at_step"), "steps": count[0]}))
 
@@ -295,7 +410,37 @@ def cost():
         {"name": "the watch on and off in one process", **judged(observed("pairs"))},
         {"name": "a process under `neurogc run` and one without", **judged(together(True, COUPLES))},
         {"name": "two processes without it", **together(False, COUPLES // 2), "ok": True},
+        *variants(),
     ]
+
+
+# What the difference comes from: the agent as it is by default, without its allocation sampler, with CPython's own collections, and
+# with neither. Rows to read, not to judge.
+VARIANTS = {
+    "by default": [],
+    "allocations=off": ["--set", "allocations=off"],
+    "policy observe": ["--policy", "observe"],
+    "allocations=off, policy observe": ["--set", "allocations=off", "--policy", "observe"],
+}
+ROUNDS, ROUND_TURNS = 4, 14
+
+
+def variants():
+    """All of them and a process without the agent train in turns, a few rounds of new processes."""
+    commands = [[], *([COMMAND, "run", *words, "--"] for words in VARIANTS.values())]
+    found = []
+    try:
+        for _ in range(ROUNDS):
+            found.append(in_turns(commands, ROUND_TURNS))
+    except Exception as error:
+        return [{"name": "variants of `neurogc run`", "ok": False, "error": f"{type(error).__name__}: {error}"[-1500:]}]
+    rows = []
+    for number, name in enumerate(VARIANTS, 1):
+        on, off = ([time for one in found for time in one[which]] for which in (number, 0))
+        each = [statistics.median(map(operator.truediv, one[number], one[0])) for one in found]
+        row = {**summary(on, off), "ratio": statistics.median(each), "ratios": [round(it, 4) for it in each]}
+        rows.append({"name": f"`neurogc run`, {name}, {ROUNDS} couples in turns", **row, "ok": True})
+    return rows
 
 
 def judged(told):
@@ -313,25 +458,36 @@ def together(agent, couples):
 
 
 def couple(agent):
+    try:
+        first, second = in_turns([[COMMAND, "run", "--"] if agent else [], []], TURNS)
+    except Exception as error:
+        return {"error": str(error)[-1500:]}
+    return {"first": first, "second": second}
+
+
+def in_turns(commands, turns):
+    """Processes that train in turns, each begun by one of these commands: the times of each."""
     processors = sorted(os.sched_getaffinity(0))[:4]
     words = [sys.executable, __file__, "--role", "steps", *map(str, processors)]
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    pair = [
-        subprocess.Popen([*before, *words], env=environment(False), **piped)
-        for before in ([COMMAND, "run", "--"] if agent else [], [])
-    ]
+    running = [subprocess.Popen([*map(str, before), *words], env=environment(False), **piped) for before in commands]
     try:
-        if not all(process.stdout.readline() for process in pair):
-            return {"error": "".join(process.communicate(timeout=60)[1] for process in pair)[-1500:]}
-        times = [[], []]
-        for number in range(TURNS):
-            for which in (0, 1) if number % 2 == 0 else (1, 0):
-                print(STEPS_AT_ONCE, file=pair[which].stdin, flush=True)
-                times[which].append(float(pair[which].stdout.readline()))
-        return {"first": times[0], "second": times[1]}
+        if not all(process.stdout.readline() for process in running):
+            for process in running:
+                process.kill()
+            raise RuntimeError("".join(process.communicate(timeout=60)[1] for process in running))
+        times = [[] for _ in running]
+        order = list(range(len(running)))
+        for _ in range(turns):
+            for which in order:
+                print(STEPS_AT_ONCE, file=running[which].stdin, flush=True)
+                times[which].append(float(running[which].stdout.readline()))
+            order.reverse()
+        return times
     finally:
-        for process in pair:
+        for process in running:
             process.kill()
+        for process in running:
             process.communicate()
 
 
@@ -388,17 +544,26 @@ def role_pairs():
     for _ in range(1000):
         _gpu.allocator.figures(0)
     read = 1e3 * (time.perf_counter() - began)
-    hook = []
+    # The hook where it reads figures, and where it lets a step pass.
+    hook = {0.0: [], float("inf"): []}
     for _ in range(1000):
-        began = time.perf_counter()
-        _gpu.step_ended()
-        hook.append(1e6 * (time.perf_counter() - began))
+        for due, times in hook.items():
+            _gpu._due, _gpu._left = due, 0
+            began = time.perf_counter()
+            _gpu.step_ended()
+            times.append(1e6 * (time.perf_counter() - began))
     told = {**summary(on, off), "ratio": statistics.median(map(operator.truediv, on, off))}
-    print(json.dumps({**told, "read_us": read, "hook_us": statistics.median(hook)}))
+    reading, passing = map(statistics.median, hook.values())
+    print(json.dumps({**told, "read_us": read, "hook_reading_us": reading, "hook_passing_us": passing}))
 
 
-ROLES = {"model": role_model, "loop": role_loop, "oom": role_oom, "file": role_file, "steps": role_steps, "pairs": role_pairs}
-PARTS = {"models": models, "leaks": leaks, "healthy": healthy, "ooms": ooms, "files": files, "cost": cost}
+ROLES = {
+    "model": role_model, "card": role_card, "holder": role_holder, "loop": role_loop, "verdict": role_verdict, "oom": role_oom,
+    "file": role_file, "steps": role_steps, "pairs": role_pairs,
+}
+PARTS = {
+    "models": models, "card": card, "leaks": leaks, "healthy": healthy, "verdicts": verdicts, "ooms": ooms, "files": files, "cost": cost,
+}
 
 
 def written(report):
@@ -417,6 +582,12 @@ def written(report):
                 continue
             share = f"{100 * row['attributed']:.2f} %"
             lines.append(f"| {row['name']} | {row['allocated'] / 1e6:.1f} | {share} | {row['unseen'] / 1e6:.1f} | {row['took_ms']:.0f} |")
+    if "card" in report:
+        lines += ["", "| card | as it should be |", "|---|---|"]
+        lines += [f"| {row['name']} | {'yes' if row['ok'] else 'NO'} |" for row in report["card"]]
+        told = report["card"][0]
+        names = ("contained", "pid", "listed", "listed_during", "before", "during", "pinned_bytes", "not_pytorch")
+        lines += ["", told.get("error", "").strip()[-300:] or ", ".join(f"{name} {told.get(name)}" for name in names)]
     if "leaks" in report:
         lines += ["", "| leak | found at step | pattern | holder |", "|---|---|---|---|"]
         for row in report["leaks"]:
@@ -428,6 +599,11 @@ def written(report):
         for row in report["healthy"]:
             alarm = row.get("error", "")[-200:] or (row["found"] or {"text": "none"})["text"]
             lines.append(f"| {row['name']} | {row.get('steps')} | {alarm} |")
+    if "verdicts" in report:
+        lines += ["", "| no leak | verdict |", "|---|---|"]
+        for row in report["verdicts"]:
+            texts = " ".join(it["text"] for it in row.get("findings", [])) or "none " + row.get("error", "")[-200:]
+            lines.append(f"| {row['name']} | {'' if row['ok'] else 'WRONG: '}{texts} |")
     if "ooms" in report:
         lines += ["", "| error | told apart |", "|---|---|"]
         for kind in ("genuine", "fragmented"):
@@ -444,7 +620,10 @@ def written(report):
                 lines.append(f"| {row['name']} | {row['pairs']} | {row['on_ms']:.3f} | {row['off_ms']:.3f} | {row['ratio']:.4f} |")
         inside = report["cost"][0]
         if "read_us" in inside:
-            lines += ["", f"Reading the figures of a device takes {inside['read_us']:.1f} µs, the whole hook {inside['hook_us']:.1f} µs."]
+            reading, passing = inside["hook_reading_us"], inside["hook_passing_us"]
+            lines += ["", f"Reading the figures of a device takes {inside['read_us']:.1f} µs, the hook at the end of a step {reading:.1f} µs "
+                      f"where it reads them, and {passing:.1f} µs where it does not."]
+        lines += [f"{row['name']}: {row['error'].strip()[-200:]}" for row in report["cost"] if "error" in row]
     return "\n".join(lines) + "\n"
 
 
