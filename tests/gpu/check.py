@@ -66,10 +66,10 @@ def main():
         wrong += [f"{name}: {row['name']}" for row in report[name] if not row["ok"]]
         print(f"{name}: {time.monotonic() - part_began:.0f} s", flush=True)
     report["seconds"] = round(time.monotonic() - began)
-    text = written(report)
-    print(text)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "gpu.json").write_text(json.dumps(report, indent=1) + "\n")
+    text = written(report)
+    print(text)
     (arguments.out / "gpu.md").write_text(text)
     if wrong:
         print("NOT AS IT SHOULD BE:", *wrong, sep="\n  ")
@@ -98,9 +98,17 @@ def environment(agent):
     return own
 
 
-def at_once(work, names):
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(work, names))
+def at_once(work, names, many=AT_ONCE):
+    """The rows of all of these. One that fails is a row, too."""
+
+    def guarded(name):
+        try:
+            return work(name)
+        except Exception as error:
+            return {"name": str(name), "ok": False, "error": f"{type(error).__name__}: {error}"[-1500:]}
+
+    with ThreadPoolExecutor(many) as pool:
+        return list(pool.map(guarded, names))
 
 
 # Attribution.
@@ -114,7 +122,7 @@ def models():
         ok = told.get("attributed", 0) >= 0.97
         return {"name": name, "ok": ok, **told}
 
-    return [one(name) for name in MODELS]
+    return at_once(one, MODELS, 1)
 
 
 def role_model(name):
@@ -317,13 +325,17 @@ def ooms():
             reports = list(Path(folder).glob("neurogc-oom-*.json"))
             report = json.loads(reports[0].read_text()) if reports else {}
             text = next(Path(folder).glob("*.txt")).read_text() if reports else ""
-        cause = "genuine" if kind == "genuine" else "fragmentation"
+        cause = "fragmentation" if kind == "fragmented" else "genuine"
         last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
         ok = done.returncode == 1 and "OutOfMemoryError: CUDA out of memory" in last and report.get("cause") == cause
+        if kind == "backward":
+            # A thread of autograd has asked: the lines of the program are those of the main thread.
+            ok = ok and any("role_oom" in line for row in report["other_stacks"] for line in row["lines"])
         row = {"name": f"{kind} {number}", "ok": ok and bool(text), "cause": report.get("cause"), "error": "" if ok else done.stderr[-800:]}
-        return {**row, **{part: report.get(part) for part in ("asked_bytes", "room_bytes", "pieces_bytes")}, "remedies": report.get("remedies")}
+        return {**row, **{part: report.get(part) for part in ("asked_bytes", "room_bytes", "pieces_bytes")}, "remedies": report.get("remedies"), "steps": report.get("steps")}
 
-    return at_once(one, [(kind, number) for kind in ("genuine", "fragmented") for number in range(OOMS)])
+    counts = {"genuine": OOMS, "fragmented": OOMS, "backward": 2}
+    return at_once(one, [(kind, number) for kind, count in counts.items() for number in range(count)])
 
 
 def role_oom(kind, number):
@@ -343,6 +355,10 @@ def role_oom(kind, number):
         kept = []
         while True:
             kept.append(torch.empty((20 + 13 * number) * unit, dtype=torch.uint8, device="cuda"))
+    if kind == "backward":
+        # 750 MB, as much for its square, which is free again when the two parts of the gradient need as much each: more than 2 GB.
+        x = torch.ones((750 + 10 * number) * unit // 4, device="cuda", requires_grad=True)
+        (x * x).sum().backward()
     # Blocks fill segments of 20 MB; every second one is freed. Half of the memory is free, in pieces.
     size = 2 * unit + number * 256 * 1024
     kept = []
@@ -606,7 +622,7 @@ def written(report):
             lines.append(f"| {row['name']} | {'' if row['ok'] else 'WRONG: '}{texts} |")
     if "ooms" in report:
         lines += ["", "| error | told apart |", "|---|---|"]
-        for kind in ("genuine", "fragmented"):
+        for kind in ("genuine", "fragmented", "backward"):
             rows = [row for row in report["ooms"] if row["name"].startswith(kind)]
             lines.append(f"| {kind} | {sum(row['ok'] for row in rows)} of {len(rows)} |")
     if "files" in report:
