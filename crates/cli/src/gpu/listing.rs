@@ -237,7 +237,7 @@ mod tests {
         let text = of_status(&gpu);
         assert!(text.contains("1.0 GiB in use") && text.contains("handled 2; /tmp/neurogc-oom-7.txt"), "{text}");
         assert!(text.contains("1.5 GiB active") && text.contains("2 other processes have 1.0 GiB"), "{text}");
-        let all = "gpu 1.0 GiB of 2.0 GiB reserved, 3 out of memory, 4 retries, 256.0 MiB in pieces, 1.5 GiB active";
+        let all = "gpu 1.0 GiB of 2.0 GiB reserved, 3 out of memory, 4 retries, 256 MiB in pieces, 1.5 GiB active";
         assert_eq!(in_brief(&gpu, 200).as_deref(), Some(all));
         assert_eq!(in_brief(&gpu, all.len() - 1).as_deref(), all.strip_suffix(", 1.5 GiB active"));
         assert_eq!(in_brief(&gpu, 10).as_deref(), Some("gpu 1.0 GiB of 2.0 GiB reserved"));

@@ -137,13 +137,13 @@ pub(crate) const GPU: &[Figure] = &[
         .across(Across::Max)
         .prometheus("neurogc_gpu_other_processes")
         .each(DEVICE, each_known!(other_processes))
-        .otlp_each("neurogc.gpu.card.other_processes", "{process}", DEVICE_KEY),
+        .otlp_each("neurogc.gpu.card.others.processes", "{process}", DEVICE_KEY),
     item!("gpu.devices[].other_processes_bytes")
         .latest(Unit::Bytes, "What they have on it together")
         .across(Across::Max)
         .prometheus("neurogc_gpu_other_processes_bytes")
         .each(DEVICE, each_known!(other_processes_bytes))
-        .otlp_each("neurogc.gpu.card.other_processes.size", "By", DEVICE_KEY),
+        .otlp_each("neurogc.gpu.card.others.size", "By", DEVICE_KEY),
     figure!(gpu.recent).list("The latest 120 steps, the oldest first"),
     item!("gpu.recent[].at_s").latest(Unit::Seconds, "When the step ended").across(Across::Apart),
     item!("gpu.recent[].steps").latest(Unit::Count, "Steps that had ended").across(Across::Apart),
