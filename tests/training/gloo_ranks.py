@@ -128,7 +128,7 @@ def main():
         import neurogc
 
         status = neurogc.status()
-        told |= {"conduct": status["conduct"], "degraded": status["degraded"], "policy": status["policy"]}
+        told |= {"conduct": status["conduct"], "degraded": status["degraded"], "policy": [status["policy_set"], status["policy"]]}
     distributed.barrier()
     distributed.destroy_process_group()
     if folder := os.environ.get("FOLDER"):

@@ -3,6 +3,7 @@
 import json
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ class Loader:
     def start(what, **env):
         program = HERE / "persistent_workers.py"
         code = f"import runpy, sys; sys.argv[:] = [{str(program)!r}, {what!r}]; runpy.run_path(sys.argv[0], run_name='__main__')"
-        return Running(code, within=180, policy="auto", **env)
+        return Running(code, within=240, policy="auto", **env)
 
 
 def test_workers_of_a_real_loader_copy_with_each_batch():
@@ -69,7 +70,13 @@ def test_workers_of_a_real_loader_copy_with_each_batch():
 def test_a_persistent_worker_that_leaks_is_told_from_the_others():
     with Loader.start("leak") as running:
         loader = Loader(running)
-        (finding,) = eventually(lambda: [it for it in loader.goes_on()["findings"] if it["kind"] == "children"], within=120)
+
+        def found():
+            # The series that the verdict is made from has a point for every five seconds, and growth is judged after 80.
+            time.sleep(2)
+            return [it for it in loader.goes_on()["findings"] if it["kind"] == "children"]
+
+        (finding,) = eventually(found, within=200)
         assert finding["holder"] == f"worker {loader.workers[1]}", finding
         assert "of a DataLoader grows by" in finding["text"] and "2 other workers do not grow" in finding["text"], finding
 
@@ -129,7 +136,7 @@ def test_ranks_under_torchrun_stop_at_the_same_steps_by_the_default_policy(how, 
     told = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
     for rank in told:
         training = rank["conduct"]["training"]
-        assert rank["policy"].startswith("auto"), rank["policy"]
+        assert rank["policy"] == ["auto", "gap"], rank["policy"]
         assert (training["ranks"], training["step"], training["unaligned"]) == (2, 160, 0), rank
         stopped = {step for step, what, *_ in rank["stops"] if what != "epoch"}
         assert stopped - {0} == set(range(10, 161, 10)), rank["stops"]
