@@ -138,8 +138,9 @@ def test_ranks_under_torchrun_stop_at_the_same_steps_by_the_default_policy(how, 
         training = rank["conduct"]["training"]
         assert rank["policy"] == ["auto", "gap"], rank["policy"]
         assert (training["ranks"], training["step"], training["unaligned"]) == (2, 160, 0), rank
+        # Until its first step has ended a rank is a process of its own, and FSDP does much in that step.
         stopped = {step for step, what, *_ in rank["stops"] if what != "epoch"}
-        assert stopped - {0} == set(range(10, 161, 10)), rank["stops"]
+        assert stopped - {0, 1} == set(range(10, 161, 10)), rank["stops"]
 
 
 def free_port():
