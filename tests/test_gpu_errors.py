@@ -270,6 +270,24 @@ assert Blocks(segments(5000)).since(kept.sizes, kept.least, 0) == []
 
 
 @pytest.mark.needs_agent
+def test_an_error_after_which_an_evaluation_ends_was_handled(tmp_path):
+    code = MODEL + FILLED + """
+from neurogc._native import agent
+handled = []
+try:
+    fill()
+except torch.OutOfMemoryError:
+    kept.clear()
+handled.append(neurogc.status()["gpu"]["ooms_handled"])
+agent.boundary()
+handled.append(neurogc.status()["gpu"]["ooms_handled"])
+print(json.dumps(handled))
+"""
+    done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=TORCH, NEUROGC_POLICY="observe")
+    assert (done.returncode, json.loads(done.stdout)) == (0, [0, 1]), done
+
+
+@pytest.mark.needs_agent
 def test_errors_that_the_program_handles_are_counted_and_not_told_again(tmp_path):
     code = MODEL + FILLED + """
 for _ in range(4):
