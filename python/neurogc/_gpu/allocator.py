@@ -107,14 +107,16 @@ def segments(within=None):
     It is one call, which cannot be ended: where it is likely to take more than so many seconds, it is not made.
     """
     global _pace
-    if has_history() and not _leaves_out_traces():
+    is_recorded = has_history()
+    if is_recorded and not _leaves_out_traces():
         raise Unasked("the program records the allocator's history, all of which would come with the blocks")
     blocks = _blocks()
     if within is not None and blocks * _pace > within:
         raise Unasked(f"{blocks} blocks take too long to read")
     began = perf_counter()
     snapshot = _torch()._C._cuda_memorySnapshot
-    if _leaves_out_traces():
+    if is_recorded:
+        # As PyTorch's own function asks: of all pools, without what was recorded.
         found = snapshot((0, 0, False))
     else:
         try:
