@@ -158,8 +158,16 @@ def role_card():
         while_there = cards._processes(0)
         child.communicate("")
     held = json.loads(_gpu.explain())["devices"][0]
+    # Whether blocks come without what the allocator has recorded, which depends on PyTorch.
+    try:
+        torch.cuda.memory._record_memory_history(max_entries=100_000)
+        recorded = json.loads(_gpu.explain())
+        with_history = [recorded["complete"], recorded["devices"][0]["allocated_bytes"] == torch.cuda.memory_allocated()]
+    except Exception as error:
+        with_history = f"{type(error).__name__}: {error}"
     told = {
         "pid": os.getpid(),
+        "with_history": with_history,
         "contained": cards._is_contained(),
         "uuid": str(allocator.uuid(0)),
         "before": before,
@@ -405,7 +413,7 @@ def written(report):
         lines += ["", "| card | as it should be |", "|---|---|"]
         lines += [f"| {row['name']} | {'yes' if row['ok'] else 'NO'} |" for row in report["card"]]
         told = report["card"][0]
-        names = ("contained", "pid", "listed", "listed_during", "before", "during", "pinned_bytes", "not_pytorch")
+        names = ("with_history", "contained", "pid", "listed", "listed_during", "before", "during", "pinned_bytes", "not_pytorch")
         lines += ["", told.get("error", "").strip()[-300:] or ", ".join(f"{name} {told.get(name)}" for name in names)]
     if "leaks" in report:
         lines += ["", "| leak | found at step | pattern | holder |", "|---|---|---|---|"]
