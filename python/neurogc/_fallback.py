@@ -211,6 +211,10 @@ def gpu_card(device, total, free):
     """See `gpu_watch`."""
 
 
+def gpu_others(device, told):
+    """See `gpu_watch`."""
+
+
 def gpu_pinned(bytes):
     """See `gpu_watch`."""
 

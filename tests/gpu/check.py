@@ -2,33 +2,27 @@
 
     python tests/gpu/check.py [--out FOLDER] [PART…]
 
-It needs PyTorch with CUDA and the built agent (`make build`), and takes some minutes on an H200. PART is one of models, leaks,
-healthy, ooms, files, cost; all if none is named. It prints a report, writes it to FOLDER (bench/results if it is not named) as gpu.json and
-gpu.md, and fails if something is not as it should be. On a machine without a GPU it says so.
+It needs PyTorch with CUDA and the built agent (`make build`), and takes some minutes on an H200. PART is one of models, card, leaks,
+healthy, verdicts, ooms, files, cost; all if none is named. It prints a report, writes it to FOLDER (bench/results if it is not named) as
+gpu.json and gpu.md, and fails if something is not as it should be. A part that fails does not end the others. On a machine without a
+GPU, or without PyTorch, it says so.
 """
 
 import argparse
 import json
-import operator
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-HOME = ROOT / "python" / "neurogc"
-COMMAND = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fast" / "neurogc"
+from cost import cost, role_pairs, role_steps
+from processes import ROOT, at_once, environment, observed
+
 STEPS = 200
-COUPLES = 6
-TURNS = 40
-STEPS_AT_ONCE = 20
 OOMS = 10
-AT_ONCE = 8
 LIMIT = 2 << 30
 
 
@@ -40,8 +34,11 @@ def main():
     arguments = parser.parse_args()
     if arguments.role:
         return ROLES[arguments.role[0]](*arguments.role[1:])
-    import torch
-
+    try:
+        import torch
+    except ImportError as error:
+        print(f"There is no PyTorch here ({error}): nothing was tested.")
+        return 0
     if not torch.cuda.is_available():
         print("There is no GPU here, or PyTorch cannot use it: nothing was tested.")
         return 0
@@ -55,40 +52,21 @@ def main():
     wrong = []
     for name in arguments.parts or PARTS:
         part_began = time.monotonic()
-        report[name] = PARTS[name]()
+        try:
+            report[name] = PARTS[name]()
+        except Exception as error:
+            report[name] = [{"name": "the part itself", "ok": False, "error": f"{type(error).__name__}: {error}"[-1500:]}]
         wrong += [f"{name}: {row['name']}" for row in report[name] if not row["ok"]]
         print(f"{name}: {time.monotonic() - part_began:.0f} s", flush=True)
     report["seconds"] = round(time.monotonic() - began)
-    text = written(report)
-    print(text)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "gpu.json").write_text(json.dumps(report, indent=1) + "\n")
+    text = written(report)
+    print(text)
     (arguments.out / "gpu.md").write_text(text)
     if wrong:
         print("NOT AS IT SHOULD BE:", *wrong, sep="\n  ")
     return bool(wrong)
-
-
-def observed(*role, cwd=None, agent=True, check=True, timeout=240):
-    """Runs one role of this file in a process of its own, under the agent unless that is not wanted."""
-    words = [sys.executable, __file__, "--role", *map(str, role)]
-    done = subprocess.run(words, env=environment(agent), cwd=cwd, capture_output=True, text=True, timeout=timeout)
-    if check and done.returncode:
-        return {"error": done.stderr[-1500:]}
-    return json.loads(done.stdout.splitlines()[-1]) if check else done
-
-
-def environment(agent):
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("NEUROGC_", "PYTHON"))}
-    if agent:
-        own.update(PYTHONPATH=str(HOME / "_inject"), NEUROGC_HOME=str(HOME), NEUROGC_POLICY="observe")
-        own["NEUROGC_HUGE_ARENAS"] = "false"
-    return own
-
-
-def at_once(work, names):
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(work, names))
 
 
 # Attribution.
@@ -102,7 +80,7 @@ def models():
         ok = told.get("attributed", 0) >= 0.97
         return {"name": name, "ok": ok, **told}
 
-    return [one(name) for name in MODELS]
+    return at_once(one, MODELS, 1)
 
 
 def role_model(name):
@@ -132,6 +110,91 @@ def role_model(name):
     del kept
 
 
+# The card: pinned memory, who else is on it, and what is not PyTorch's.
+
+
+def card():
+    told = observed("card")
+    listed, before, during = (told.get(name) for name in ("listed", "before", "during"))
+    rows = [
+        ("pinned memory", told.get("pinned_bytes") is not None and told["pinned_bytes"] >= PINNED),
+        ("not PyTorch's", told.get("not_pytorch") is not None and 0 < told["not_pytorch"] < 8 << 30),
+    ]
+    if listed and before and before[0] is not None:
+        # Otherwise the driver does not list processes, as in some containers: then it must not be told either.
+        rows.append(("another process", during[0] == before[0] + 1 and during[1] > before[1] + (HELD >> 1)))
+        rows.append(("this process is not another one", before[0] == len(listed) - 1))
+    else:
+        rows.append(("the driver lists no processes", "error" not in told and not listed and before == [None, None]))
+    return [{"name": name, "ok": bool(ok), **told} for name, ok in rows]
+
+
+PINNED = 64 << 20
+HELD = 200 << 20
+
+
+def role_card():
+    import neurogc
+    import torch
+    from neurogc import _gpu
+    from neurogc._gpu import allocator, cards
+
+    pinned = torch.empty(PINNED, dtype=torch.uint8, pin_memory=True)
+    kept = torch.ones(HELD, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+
+    def others():
+        _gpu._others_due = 0.0
+        _gpu.look()
+        device = neurogc.status()["gpu"]["devices"][0]
+        return [device["other_processes"], device["other_processes_bytes"]]
+
+    before = others()
+    listed = cards._processes(0)
+    words = [sys.executable, __file__, "--role", "holder"]
+    with subprocess.Popen(words, env=environment(False), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        child.stdout.readline()
+        during = others()
+        while_there = cards._processes(0)
+        child.communicate("")
+    held = json.loads(_gpu.explain())["devices"][0]
+    # Whether blocks come without what the allocator has recorded, which depends on PyTorch.
+    try:
+        torch.cuda.memory._record_memory_history(max_entries=100_000)
+        recorded = json.loads(_gpu.explain())
+        with_history = [recorded["complete"], recorded["devices"][0]["allocated_bytes"] == torch.cuda.memory_allocated()]
+    except Exception as error:
+        with_history = f"{type(error).__name__}: {error}"
+    told = {
+        "pid": os.getpid(),
+        "with_history": with_history,
+        "contained": cards._is_contained(),
+        "uuid": str(allocator.uuid(0)),
+        "before": before,
+        "during": during,
+        "listed": listed and list(listed.items()),
+        "listed_during": while_there and list(while_there.items()),
+        "pinned_bytes": neurogc.status()["gpu"]["pinned_bytes"],
+        "host": torch.cuda.host_memory_stats() if hasattr(torch.cuda, "host_memory_stats") else None,
+        "not_pytorch": held.get("not_pytorch"),
+        "reserved_bytes": held["reserved_bytes"],
+        "degraded": neurogc.status()["degraded"],
+    }
+    print(json.dumps(told))
+    del pinned, kept
+
+
+def role_holder():
+    """Has memory of the card until its input ends."""
+    import torch
+
+    kept = torch.ones(HELD, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    print("ready", flush=True)
+    sys.stdin.read()
+    del kept
+
+
 # Leaks and healthy loops.
 
 
@@ -141,11 +204,37 @@ def leaks():
     def one(name):
         told = observed("loop", "LEAKS", name)
         found = told.get("found") or {}
-        _, pattern, holder = LEAKS[name]
-        ok = found.get("confidence", 0) >= 0.6 and pattern in found["pattern"] and holder in found["holder"]
+        _, pattern, holder, advice = LEAKS[name]
+        ok = found.get("confidence", 0) >= 0.6 and pattern in found["pattern"] and holder in found["holder"] and advice in found["advice"]
         return {"name": name, "ok": ok and told["at_step"] <= STEPS, **told}
 
     return at_once(one, LEAKS)
+
+
+def verdicts():
+    """What is no leak and has a verdict of its own, in the end."""
+    from loops import VERDICTS
+
+    def one(name):
+        told = observed("verdict", name)
+        _, kind, text, advice = VERDICTS[name]
+        found = [it for it in told.get("findings", []) if it["kind"] == kind]
+        ok = len(found) == 1 and text in found[0]["text"] and advice in found[0]["advice"]
+        ok = ok and not any(it["kind"] == "gpu_leak" for it in told["findings"]) and told["degraded"] == []
+        return {"name": name, "ok": ok, **told}
+
+    return at_once(one, VERDICTS)
+
+
+def role_verdict(name):
+    import loops
+    import neurogc
+
+    loops.VERDICTS[name][0]("cuda", STEPS)
+    status = neurogc.status()
+    parts = ("kind", "confidence", "text", "pattern", "advice")
+    findings = [{part: it[part] for part in parts} for it in status["findings"] if it["kind"].startswith("gpu_")]
+    print(json.dumps({"findings": findings, "devices": status["gpu"]["devices"], "degraded": status["degraded"], "steps": status["gpu"]["steps"]}))
 
 
 def healthy():
@@ -186,7 +275,7 @@ def role_loop(kind, name):
     status = neurogc.status()
     assert agent.__name__.endswith("_agent") and status["gpu"]["steps"] == count[0] > 0, status["gpu"]["steps"]
     assert status["degraded"] == [], status["degraded"]
-    parts = ("confidence", "text", "pattern", "holder")
+    parts = ("confidence", "text", "pattern", "holder", "advice")
     found = {part: first[part] for part in parts} if first else None
     print(json.dumps({"found": found, "at_step": first.get("at_step"), "steps": count[0]}))
 
@@ -202,13 +291,17 @@ def ooms():
             reports = list(Path(folder).glob("neurogc-oom-*.json"))
             report = json.loads(reports[0].read_text()) if reports else {}
             text = next(Path(folder).glob("*.txt")).read_text() if reports else ""
-        cause = "genuine" if kind == "genuine" else "fragmentation"
+        cause = "fragmentation" if kind == "fragmented" else "genuine"
         last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
         ok = done.returncode == 1 and "OutOfMemoryError: CUDA out of memory" in last and report.get("cause") == cause
+        if kind == "backward":
+            # A thread of autograd has asked: the lines of the program are those of the main thread.
+            ok = ok and any("role_oom" in line for row in report["other_stacks"] for line in row["lines"])
         row = {"name": f"{kind} {number}", "ok": ok and bool(text), "cause": report.get("cause"), "error": "" if ok else done.stderr[-800:]}
-        return {**row, **{part: report.get(part) for part in ("asked_bytes", "room_bytes", "pieces_bytes")}, "remedies": report.get("remedies")}
+        return {**row, **{part: report.get(part) for part in ("asked_bytes", "room_bytes", "pieces_bytes")}, "remedies": report.get("remedies"), "steps": report.get("steps")}
 
-    return at_once(one, [(kind, number) for kind in ("genuine", "fragmented") for number in range(OOMS)])
+    counts = {"genuine": OOMS, "fragmented": OOMS, "backward": 2}
+    return at_once(one, [(kind, number) for kind, count in counts.items() for number in range(count)])
 
 
 def role_oom(kind, number):
@@ -228,6 +321,10 @@ def role_oom(kind, number):
         kept = []
         while True:
             kept.append(torch.empty((20 + 13 * number) * unit, dtype=torch.uint8, device="cuda"))
+    if kind == "backward":
+        # 750 MB, as much for its square, which is free again when the two parts of the gradient need as much each: more than 2 GB.
+        x = torch.ones((750 + 10 * number) * unit // 4, device="cuda", requires_grad=True)
+        (x * x).sum().backward()
     # Blocks fill segments of 20 MB; every second one is freed. Half of the memory is free, in pieces.
     size = 2 * unit + number * 256 * 1024
     kept = []
@@ -287,118 +384,13 @@ def role_file(path, history):
     print(json.dumps({name: stats[f"{name}.all.current"] for name in names}))
 
 
-# What it costs.
-
-
-def cost():
-    return [
-        {"name": "the watch on and off in one process", **judged(observed("pairs"))},
-        {"name": "a process under `neurogc run` and one without", **judged(together(True, COUPLES))},
-        {"name": "two processes without it", **together(False, COUPLES // 2), "ok": True},
-    ]
-
-
-def judged(told):
-    return {**told, "ok": told.get("ratio", 9) <= 1.01}
-
-
-def together(agent, couples):
-    """Two processes that train in turns, on the same processors: the first with or without the agent, the second without."""
-    found = [couple(agent) for _ in range(couples)]
-    if errors := [one["error"] for one in found if "error" in one]:
-        return {"error": errors[0]}
-    first, second = ([time for one in found for time in one[which]] for which in ("first", "second"))
-    each = [statistics.median(map(operator.truediv, one["first"], one["second"])) for one in found]
-    return {**summary(first, second), "ratio": statistics.median(each), "ratios": [round(it, 4) for it in each]}
-
-
-def couple(agent):
-    processors = sorted(os.sched_getaffinity(0))[:4]
-    words = [sys.executable, __file__, "--role", "steps", *map(str, processors)]
-    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    pair = [
-        subprocess.Popen([*before, *words], env=environment(False), **piped)
-        for before in ([COMMAND, "run", "--"] if agent else [], [])
-    ]
-    try:
-        if not all(process.stdout.readline() for process in pair):
-            return {"error": "".join(process.communicate(timeout=60)[1] for process in pair)[-1500:]}
-        times = [[], []]
-        for number in range(TURNS):
-            for which in (0, 1) if number % 2 == 0 else (1, 0):
-                print(STEPS_AT_ONCE, file=pair[which].stdin, flush=True)
-                times[which].append(float(pair[which].stdout.readline()))
-        return {"first": times[0], "second": times[1]}
-    finally:
-        for process in pair:
-            process.kill()
-            process.communicate()
-
-
-def summary(first, second):
-    return {"pairs": len(first), "on_ms": statistics.median(first), "off_ms": statistics.median(second)}
-
-
-class Steps:
-    """A transformer whose step takes some milliseconds."""
-
-    def __init__(self):
-        import torch
-
-        self.torch = torch
-        layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, dropout=0.0)
-        self.model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).cuda()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), fused=True)
-        self.batch = torch.randn(16, 128, 512, device="cuda")
-        self.median_ms(200)
-
-    def median_ms(self, count):
-        found = []
-        for _ in range(count):
-            began = time.perf_counter()
-            loss = self.model(self.batch).square().mean()
-            loss.backward()
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-            self.torch.cuda.synchronize()
-            found.append(1e3 * (time.perf_counter() - began))
-        return statistics.median(found)
-
-
-def role_steps(*processors):
-    """For each number of steps that it reads, the median of their times."""
-    os.sched_setaffinity(0, map(int, processors))
-    steps = Steps()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print(steps.median_ms(int(line)), flush=True)
-
-
-def role_pairs():
-    from neurogc import _gpu
-
-    steps = Steps()
-    on, off = [], []
-    for number in range(TURNS * COUPLES):
-        for is_on in (number % 2 == 0, number % 2 == 1):
-            _gpu._is_on = is_on
-            (on if is_on else off).append(steps.median_ms(STEPS_AT_ONCE))
-    _gpu._is_on = True
-    began = time.perf_counter()
-    for _ in range(1000):
-        _gpu.allocator.figures(0)
-    read = 1e3 * (time.perf_counter() - began)
-    hook = []
-    for _ in range(1000):
-        began = time.perf_counter()
-        _gpu.step_ended()
-        hook.append(1e6 * (time.perf_counter() - began))
-    told = {**summary(on, off), "ratio": statistics.median(map(operator.truediv, on, off))}
-    print(json.dumps({**told, "read_us": read, "hook_us": statistics.median(hook)}))
-
-
-ROLES = {"model": role_model, "loop": role_loop, "oom": role_oom, "file": role_file, "steps": role_steps, "pairs": role_pairs}
-PARTS = {"models": models, "leaks": leaks, "healthy": healthy, "ooms": ooms, "files": files, "cost": cost}
+ROLES = {
+    "model": role_model, "card": role_card, "holder": role_holder, "loop": role_loop, "verdict": role_verdict, "oom": role_oom,
+    "file": role_file, "steps": role_steps, "pairs": role_pairs,
+}
+PARTS = {
+    "models": models, "card": card, "leaks": leaks, "healthy": healthy, "verdicts": verdicts, "ooms": ooms, "files": files, "cost": cost,
+}
 
 
 def written(report):
@@ -417,6 +409,12 @@ def written(report):
                 continue
             share = f"{100 * row['attributed']:.2f} %"
             lines.append(f"| {row['name']} | {row['allocated'] / 1e6:.1f} | {share} | {row['unseen'] / 1e6:.1f} | {row['took_ms']:.0f} |")
+    if "card" in report:
+        lines += ["", "| card | as it should be |", "|---|---|"]
+        lines += [f"| {row['name']} | {'yes' if row['ok'] else 'NO'} |" for row in report["card"]]
+        told = report["card"][0]
+        names = ("with_history", "contained", "pid", "listed", "listed_during", "before", "during", "pinned_bytes", "not_pytorch")
+        lines += ["", told.get("error", "").strip()[-300:] or ", ".join(f"{name} {told.get(name)}" for name in names)]
     if "leaks" in report:
         lines += ["", "| leak | found at step | pattern | holder |", "|---|---|---|---|"]
         for row in report["leaks"]:
@@ -428,9 +426,14 @@ def written(report):
         for row in report["healthy"]:
             alarm = row.get("error", "")[-200:] or (row["found"] or {"text": "none"})["text"]
             lines.append(f"| {row['name']} | {row.get('steps')} | {alarm} |")
+    if "verdicts" in report:
+        lines += ["", "| no leak | verdict |", "|---|---|"]
+        for row in report["verdicts"]:
+            texts = " ".join(it["text"] for it in row.get("findings", [])) or "none " + row.get("error", "")[-200:]
+            lines.append(f"| {row['name']} | {'' if row['ok'] else 'WRONG: '}{texts} |")
     if "ooms" in report:
         lines += ["", "| error | told apart |", "|---|---|"]
-        for kind in ("genuine", "fragmented"):
+        for kind in ("genuine", "fragmented", "backward"):
             rows = [row for row in report["ooms"] if row["name"].startswith(kind)]
             lines.append(f"| {kind} | {sum(row['ok'] for row in rows)} of {len(rows)} |")
     if "files" in report:
@@ -444,7 +447,10 @@ def written(report):
                 lines.append(f"| {row['name']} | {row['pairs']} | {row['on_ms']:.3f} | {row['off_ms']:.3f} | {row['ratio']:.4f} |")
         inside = report["cost"][0]
         if "read_us" in inside:
-            lines += ["", f"Reading the figures of a device takes {inside['read_us']:.1f} µs, the whole hook {inside['hook_us']:.1f} µs."]
+            reading, passing = inside["hook_reading_us"], inside["hook_passing_us"]
+            lines += ["", f"Reading the figures of a device takes {inside['read_us']:.1f} µs, the hook at the end of a step {reading:.1f} µs "
+                      f"where it reads them, and {passing:.1f} µs where it does not."]
+        lines += [f"{row['name']}: {row['error'].strip()[-200:]}" for row in report["cost"] if "error" in row]
     return "\n".join(lines) + "\n"
 
 

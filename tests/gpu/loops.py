@@ -146,16 +146,88 @@ def dataset(device, steps):
         loop.step(loop.loss(data[number]))
 
 
-# Each with a part of the pattern and of the holder that the verdict must name.
+def output_with_graph(device, steps):
+    loop, outputs = Loop(device), []
+    for _ in range(steps):
+        output = loop.model(loop.batch())
+        outputs.append(output)
+        loop.step(loop.loss(loop.batch()))
+
+
+def carried_state(device, steps):
+    # No sum and no attribute: the state goes on from step to step, and retain_graph is what lets backward pass through it again.
+    loop, cell = Loop(device), nn.Linear(WIDTH, WIDTH).to(device)
+    state = torch.zeros(BATCH, WIDTH, device=device)
+    for number in range(steps):
+        state = torch.tanh(cell(loop.batch()) + 0.1 * state)
+        # Now and then only, so that a run of hundreds of steps ends soon.
+        if number % 32 == 0:
+            state.square().mean().backward(retain_graph=True)
+        loop.step(loop.loss(loop.batch()))
+
+
+class Record:
+    """What a program notes of a step."""
+
+    def __init__(self, number, output):
+        self.number, self.output = number, output
+
+
+def attribute_without_graph(device, steps):
+    loop, records = Loop(device), []
+    for number in range(steps):
+        records.append(Record(number, loop.model(loop.batch()).detach()))
+        loop.step(loop.loss(loop.batch()))
+
+
+# Each with a part of the pattern, of the holder and of the advice that the verdict must give.
 LEAKS = {
-    "loss_with_graph": (loss_with_graph, "kept with its graph", "losses[…]"),
-    "logged_tensors": (logged_tensors, "container for logging", 'history["outputs"][…]'),
-    "hooks": (hooks, "hook that keeps activations", "kept"),
-    "attribute": (attribute, "tensor as an attribute", "last_output"),
-    "retained_graph": (retained_graph, "retain_graph", "total"),
-    "created_graph": (created_graph, "create_graph", "gradients of parameters"),
-    "traceback": (traceback, "stored traceback", "__traceback__"),
-    "dataset": (dataset, "cache in the dataset", "items[…]"),
+    "loss_with_graph": (loss_with_graph, "kept with its graph", "losses[…]", "loss.item()"),
+    "output_with_graph": (output_with_graph, "kept with its graph", "outputs[…]", "output.detach()"),
+    "logged_tensors": (logged_tensors, "container for logging", 'history["outputs"][…]', ".item() or .cpu()"),
+    "hooks": (hooks, "hook that keeps activations", "kept", "remove the hook's handle"),
+    "attribute": (attribute, "tensor as an attribute", "last_output", "state.detach()"),
+    "attribute_without_graph": (attribute_without_graph, "tensors as attributes", ".output", "output.detach().cpu()"),
+    "retained_graph": (retained_graph, "retain_graph", "total", "without retain_graph"),
+    "carried_state": (carried_state, "retain_graph", "state", "without retain_graph"),
+    "created_graph": (created_graph, "create_graph", "gradients of parameters", "torch.autograd.grad"),
+    "traceback": (traceback, "stored traceback", "__traceback__", "traceback.format_exc()"),
+    "dataset": (dataset, "cache in the dataset", "items[…]", "bound the cache"),
+}
+
+
+def fragmentation(device, steps):
+    """As many bytes all the time, in more and smaller pieces of ever more segments of 20 MB."""
+    loop, unit = Loop(device), 1 << 20
+    kept = []
+    for number in range(steps):
+        loop.step(loop.loss(loop.batch()))
+        count = 32 + number // 6
+        # Somewhat less each time, so that roundings do not look like growth.
+        size = (128 * unit // count - 1024) // 1024 * 1024
+        rest = (20 * unit - size) // 2
+        kept.clear()
+        spaces = []
+        for _ in range(count):
+            # A piece and two spaces fill a segment, so that the next piece is in another one.
+            kept.append(torch.empty(size, dtype=torch.uint8, device=device))
+            spaces += [torch.empty(rest, dtype=torch.uint8, device=device) for _ in range(2)]
+        del spaces
+
+
+def cache_keeps(device, steps):
+    """Each step needs much for a moment."""
+    loop = Loop(device)
+    for _ in range(steps):
+        large = torch.empty(600 << 20, dtype=torch.uint8, device=device)
+        del large
+        loop.step(loop.loss(loop.batch()))
+
+
+# What is no leak and has a verdict of its own: its kind, a part of its text and of its advice.
+VERDICTS = {
+    "fragmentation": (fragmentation, "gpu_fragmented", "is in pieces", "expandable_segments:True"),
+    "cache_keeps": (cache_keeps, "gpu_cache_keeps", "the caching allocator keeps", ""),
 }
 
 

@@ -1,8 +1,8 @@
 """One rank of a job that trains with DDP over gloo on the CPU. It prints at which steps it was stopped, and for how long.
 
-    gloo_ranks.py WAY STEPS HEAP      with RANK, WORLD_SIZE and a file in RENDEZVOUS in the environment
+    gloo_ranks.py WAY STEPS HEAP [fsdp]      with RANK, WORLD_SIZE and a file in RENDEZVOUS in the environment, or under torchrun
 
-WAY is `default` (CPython's own collector), `every` (TorchTitan's way: no automatic collections, gc.collect(1) at every 50th
+With `fsdp` the model is sharded. Where FOLDER is in the environment, what a rank tells goes to a file there. WAY is `default` (CPython's own collector), `every` (TorchTitan's way: no automatic collections, gc.collect(1) at every 50th
 step) or `neurogc`. Stops are collections, and with neurogc all of what it does at the ends of steps and epochs, too.
 """
 
@@ -12,9 +12,11 @@ import os
 import random
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch import distributed
+from torch.distributed import fsdp
 
 EVERY = 50
 EPOCH = 250
@@ -79,9 +81,15 @@ def main():
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    distributed.init_process_group("gloo", init_method=f"file://{os.environ['RENDEZVOUS']}", rank=rank, world_size=ranks)
+    where = f"file://{os.environ['RENDEZVOUS']}" if "RENDEZVOUS" in os.environ else "env://"
+    distributed.init_process_group("gloo", init_method=where, rank=rank, world_size=ranks)
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 4))
-    model = torch.nn.parallel.DistributedDataParallel(model)
+    if sys.argv[4:] == ["fsdp"]:
+        mesh = distributed.device_mesh.init_device_mesh("cpu", (ranks,))
+        for part in (model[0], model[2], model):
+            fsdp.fully_shard(part, mesh=mesh)
+    else:
+        model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     data = torch.utils.data.TensorDataset(torch.randn(32 * EPOCH, 64), torch.randint(0, 4, (32 * EPOCH,)))
     # What the program keeps, and what each step leaves behind, differ from rank to rank.
@@ -120,9 +128,11 @@ def main():
         import neurogc
 
         status = neurogc.status()
-        told |= {"conduct": status["conduct"], "degraded": status["degraded"]}
+        told |= {"conduct": status["conduct"], "degraded": status["degraded"], "policy": [status["policy_set"], status["policy"]]}
     distributed.barrier()
     distributed.destroy_process_group()
+    if folder := os.environ.get("FOLDER"):
+        Path(folder, f"rank{rank}.json").write_text(json.dumps(told))
     print(json.dumps(told), flush=True)
 
 

@@ -20,7 +20,7 @@ pub struct Gpu {
     pub pinned_bytes: Option<u64>,
     /// Errors "CUDA out of memory", those that the program handled included.
     pub ooms: u64,
-    /// Those after which the program went on: another step ended.
+    /// Those after which the program went on: a step, an epoch or an evaluation has ended since, or ten seconds have passed.
     pub ooms_handled: u64,
     /// The file with the report on the latest one; empty where there is none.
     pub oom_report: String,
@@ -56,6 +56,10 @@ pub struct GpuDevice {
     pub card_bytes: u64,
     /// What is free of it, for all processes.
     pub card_free_bytes: u64,
+    /// Other processes on the card; `None` where the driver does not tell.
+    pub other_processes: Option<u64>,
+    /// What they have on it together.
+    pub other_processes_bytes: Option<u64>,
 }
 
 /// All devices at the end of a step, or between steps.

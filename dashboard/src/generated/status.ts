@@ -313,7 +313,7 @@ export interface Gpu {
   pinned_bytes: number | null;
   /** Errors "CUDA out of memory". */
   ooms: number;
-  /** Those after which the program went on: another step ended. */
+  /** Those after which the program went on. */
   ooms_handled: number;
   /** The file with the report on the latest one. */
   oom_report: string;
@@ -346,6 +346,10 @@ export interface GpuDevice {
   card_bytes: number;
   /** What is free of the card, for all processes. */
   card_free_bytes: number;
+  /** Other processes on the card. */
+  other_processes: number | null;
+  /** What they have on it together. */
+  other_processes_bytes: number | null;
 }
 
 export interface GpuMoment {

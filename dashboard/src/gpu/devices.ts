@@ -4,9 +4,17 @@ import { h, left, mark, say, table } from "../dom";
 import { bytes, count } from "../format";
 import type { Status } from "../types";
 
+type Device = Status["gpu"]["devices"][number];
+
+// How many other processes are on the card, and what they have there.
+function others({ other_processes: many, other_processes_bytes: size }: Device): string {
+  if (many == null) return "not known";
+  return many ? `${count(many)}: ${bytes(size ?? 0)}` : "none";
+}
+
 export function deviceTable() {
   const note = h("p", { class: "note" });
-  const shown = table("Devices", [left("GPU"), "In use", "Peak", "Reserved", "In pieces", "Blocks", "Retries", "Out of memory", "Card free", "Card"], "gpu-devices");
+  const shown = table("Devices", [left("GPU"), "In use", "Peak", "Active", "Reserved", "In pieces", "Blocks", "Retries", "Out of memory", "Card free", "Card", "Other processes"], "gpu-devices");
   return {
     element: h("div", { class: "table-frame" }, shown.element, note),
     set(status: Status | null): void {
@@ -14,7 +22,7 @@ export function deviceTable() {
       shown.element.hidden = devices.length === 0;
       shown.set(
         devices.map((device) => {
-          const cells = [bytes(device.allocated_bytes), bytes(device.peak_bytes), bytes(device.reserved_bytes), bytes(device.inactive_bytes), count(device.blocks), count(device.retries), count(device.ooms), bytes(device.card_free_bytes), bytes(device.card_bytes)];
+          const cells = [bytes(device.allocated_bytes), bytes(device.peak_bytes), bytes(device.active_bytes), bytes(device.reserved_bytes), bytes(device.inactive_bytes), count(device.blocks), count(device.retries), count(device.ooms), bytes(device.card_free_bytes), bytes(device.card_bytes), others(device)];
           return h("tr", {}, h("th", { scope: "row", class: "text" }, `GPU ${device.device}`), ...cells.map((cell) => h("td", {}, cell)));
         }),
       );

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from time import perf_counter
 
 # The kind of device whose tensors are counted. AMD's are called so, too.
 KIND = "cuda"
@@ -20,6 +21,11 @@ def is_ready():
 def devices():
     """The numbers of the devices."""
     return range(_torch()._C._cuda_getDeviceCount())
+
+
+def current():
+    """The number of the device that the calling thread uses."""
+    return _torch().cuda.current_device()
 
 
 def figures(device):
@@ -48,9 +54,9 @@ def is_capturing():
 
 
 def has_history():
-    """Whether the program has the allocator record events: all of them, with their stacks, come with its blocks then."""
+    """Whether the program has the allocator record events, with their stacks; None where PyTorch does not tell, as 2.1."""
     enabled = getattr(_torch()._C, "_cuda_isHistoryEnabled", None)
-    return enabled is None or enabled()
+    return enabled() if enabled is not None else None
 
 
 def card(device):
@@ -91,15 +97,54 @@ def limit(device):
     return int(total * min(share(device), 1.0)) if share is not None else total
 
 
-def segments():
-    """What the allocator has taken from the devices, with the blocks in it; no history is needed for that."""
+class Unasked(Exception):
+    """The allocator was not asked for its blocks, as that would take too long."""
+
+
+def segments(within=None):
+    """What the allocator has taken from the devices, with the blocks in it; no history is needed for that.
+
+    It is one call, which cannot be ended: where it is likely to take more than so many seconds, it is not made.
+    """
+    global _pace
+    is_recorded = has_history()
+    if is_recorded and not _leaves_out_traces():
+        raise Unasked("the program records the allocator's history, all of which would come with the blocks")
+    blocks = _blocks()
+    if within is not None and blocks * _pace > within:
+        raise Unasked(f"{blocks} blocks take too long to read")
+    began = perf_counter()
     snapshot = _torch()._C._cuda_memorySnapshot
-    try:
-        found = snapshot(None)
-    except TypeError:
-        # Older versions have no argument.
-        found = snapshot()
+    if is_recorded:
+        # As PyTorch's own function asks: of all pools, without what was recorded.
+        found = snapshot((0, 0, False))
+    else:
+        try:
+            found = snapshot(None)
+        except TypeError:
+            # Older versions have no argument.
+            found = snapshot()
+    _pace = (perf_counter() - began) / max(blocks, _FEW)
     return found["segments"]
+
+
+def _blocks():
+    """How many blocks are in use; 0 where the allocator does not tell."""
+    try:
+        return sum(figures(device)[4] for device in devices())
+    except Exception:
+        return 0
+
+
+# How long the allocator takes to give one block, in seconds: as it was the last time. Fewer blocks than these say nothing of it.
+_pace = 2e-6
+_FEW = 256
+
+
+def _leaves_out_traces():
+    """Whether the allocator gives its blocks without its history: where PyTorch's own function can ask so."""
+    function = getattr(_torch().cuda, "memory_snapshot", None)
+    return "include_traces" in getattr(getattr(function, "__code__", None), "co_varnames", ())
 
 
 def workspace_sizes():
@@ -143,6 +188,47 @@ def address(tensor):
 def is_wide(tensor):
     """Whether a tensor consists of numbers of 32 bits with a fraction."""
     return tensor.dtype is _torch().float32
+
+
+def saved_as_they_are():
+    """Whether a node tells what it has saved without calling hooks of the program."""
+    return hasattr(_autograd("SavedTensor"), "data")
+
+
+def saved_are_plain():
+    """Whether no hook of the program stands between a node and what it has saved, as far as is known."""
+    return _saved_are_plain
+
+
+def watch_saved():
+    """PyTorch has been loaded: notes from now on whether the program sets hooks for what nodes save, where they alone would tell.
+
+    PyTorch has no question for that. Its functions are replaced by ones that note it and pass on, in older versions only.
+    """
+    global _saved_are_plain
+    kind, push = _autograd("SavedTensor"), _autograd("_push_saved_tensors_default_hooks")
+    if push is None or saved_as_they_are() or _saved_are_plain or is_ready():
+        # Graphs that were built before this may have any hooks.
+        return
+
+    def noting(function):
+        def noted(*arguments):
+            global _saved_are_plain
+            _saved_are_plain = False
+            return function(*arguments)
+
+        return noted
+
+    _torch()._C._autograd._push_saved_tensors_default_hooks = noting(push)
+    kind.register_hooks = noting(kind.register_hooks)
+    _saved_are_plain = True
+
+
+_saved_are_plain = False
+
+
+def _autograd(name):
+    return getattr(getattr(_torch()._C, "_autograd", None), name, None)
 
 
 def classes():

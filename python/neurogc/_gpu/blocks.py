@@ -10,12 +10,12 @@ PARAMETERS, GRADIENTS, OPTIMIZER, BUFFERS, ACTIVATIONS, OTHER, WORKSPACES = (
 class Blocks:
     """All blocks in use. A block is claimed once: for the first thing that it is found to be used for."""
 
-    def __init__(self, segments):
+    def __init__(self, segments, deadline=None):
         self._starts, self._blocks = [], []
         self.segments = segments
         self.claimed = {}
         found = []
-        for segment in segments:
+        for segment in deadline.rows(segments) if deadline is not None else segments:
             at = segment["address"]
             for block in segment["blocks"]:
                 # Older versions do not give the address of a block.

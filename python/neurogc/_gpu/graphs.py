@@ -1,10 +1,9 @@
 """Graphs of autograd: the memory that they keep for the backward pass.
 
 A tensor that was saved is read from the node as it is. Hooks of the program that would bring it back from elsewhere, or compute
-it again, are not called.
+it again, are not called. Older versions of PyTorch cannot tell a tensor as it is: there, nodes are asked for the tensor itself, as
+long as the program has set no such hooks.
 """
-
-from time import perf_counter
 
 from . import allocator
 from .blocks import ACTIVATIONS
@@ -16,13 +15,13 @@ _DEPTH = 3
 class Graphs:
     """All nodes that were visited, so that each counts once."""
 
-    def __init__(self, blocks, tensor_class, until):
-        self._blocks, self._tensor_class, self._until = blocks, tensor_class, until
+    def __init__(self, blocks, tensor_class, deadline):
+        self._blocks, self._tensor_class, self._deadline = blocks, tensor_class, deadline
+        self._tells, self._unpacks = allocator.saved_as_they_are(), allocator.saved_are_plain()
         self._seen = {}
         self._saved = {}
         # Of what was claimed: bytes of 32-bit numbers, of which half would do.
         self.wide = 0
-        self.complete = True
 
     def walk(self, node):
         """Claims what the graph below a node has saved; (bytes, nodes) that were not seen before."""
@@ -31,8 +30,7 @@ class Graphs:
             node = waiting.pop()
             if node is None or id(node) in self._seen:
                 continue
-            if nodes % 256 == 255 and perf_counter() > self._until:
-                self.complete = False
+            if nodes % 256 == 255 and self._deadline.is_over():
                 break
             # Python's objects of nodes come and go: kept, they have their number for themselves.
             self._seen[id(node)] = node
@@ -42,6 +40,8 @@ class Graphs:
         return found, nodes
 
     def _claim(self, node):
+        if not (self._tells or self._unpacks):
+            return 0
         found = 0
         for name in self._names(type(node)):
             try:
@@ -50,13 +50,18 @@ class Graphs:
                 # The backward pass has freed it.
                 continue
             for one in saved if isinstance(saved, tuple) else (saved,):
-                found += self._content(getattr(one, "data", None), _DEPTH)
+                found += self._content(getattr(one, "data", None) if self._tells else one, _DEPTH)
         return found
 
     def _names(self, kind):
+        """The attributes of nodes of a class that give what they have saved: as it is, or the tensors themselves."""
         names = self._saved.get(kind)
         if names is None:
-            names = self._saved[kind] = [name for name in dir(kind) if name.startswith("_raw_saved_")]
+            names = [name for name in dir(kind) if name.startswith("_raw_saved_")]
+            if not self._tells:
+                # Nodes of C++ have both by the same name, those of functions in Python have one name.
+                names = ["saved_tensors" if name == "_raw_saved_tensors" else name.replace("_raw", "", 1) for name in names]
+            self._saved[kind] = names
         return names
 
     def _content(self, content, depth):

@@ -7,8 +7,9 @@ from time import perf_counter
 
 from . import allocator
 from .blocks import BUFFERS, GRADIENTS, OPTIMIZER, OTHER, PARAMETERS, Blocks
+from .deadline import Deadline
 from .graphs import Graphs
-from .paths import Paths, written
+from .paths import Paths, slots, written
 
 # Holders in a report.
 _MOST = 60
@@ -18,14 +19,16 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 class Look:
-    """One look at everything. Nothing of it outlives the call that makes it."""
+    """One look at everything, for which there is so much time. Nothing of it outlives the call that makes it.
+
+    `allocator.Unasked` is raised where the allocator is not asked for its blocks.
+    """
 
     def __init__(self, seconds):
-        self.began = perf_counter()
-        self.until = self.began + seconds
+        self.deadline = Deadline(seconds)
         self.tensor, self.module, self.optimizer, self.parameter, self.dataset = allocator.classes()
-        self.blocks = Blocks(allocator.segments())
-        self.graphs = Graphs(self.blocks, self.tensor, self.until)
+        self.blocks = Blocks(allocator.segments(seconds / 2), self.deadline)
+        self.graphs = Graphs(self.blocks, self.tensor, self.deadline)
         self.complete = True
         self.tensors, self.modules, self.optimizers = self._find()
         # Gradients that belong to a graph hold their parameters, and these hold them.
@@ -39,7 +42,7 @@ class Look:
         found = ([], [], [])
         # The classes of objects, not what they say of themselves: that may be code of the program.
         numbers = {}
-        for one in gc.get_objects():
+        for one in self.deadline.rows(gc.get_objects(), 8192):
             kind = type(one)
             number = numbers.get(kind)
             if number is None:
@@ -59,7 +62,7 @@ class Look:
             return self.blocks.claim(at, use)
         if type(tensor) in (self.tensor, self.parameter):
             return 0
-        return sum(self._claim(inner, use) for inner in list(vars(tensor).values()) if inner is not tensor)
+        return sum(self._claim(inner, use) for inner in _inside(tensor) if inner is not tensor)
 
     def _claim_parameter(self, parameter):
         if id(parameter) in self._met:
@@ -74,7 +77,7 @@ class Look:
                     self.of_graphs.append(gradient)
 
     def _claim_models(self):
-        for module in self.modules:
+        for module in self.deadline.rows(self.modules):
             # Not by attribute: a module may still be in the making.
             inside = vars(module)
             for parameter in list((inside.get("_parameters") or {}).values()):
@@ -83,21 +86,21 @@ class Look:
             for buffer in list((inside.get("_buffers") or {}).values()):
                 if buffer is not None:
                     self._claim(buffer, BUFFERS)
-        for tensor in self.tensors:
+        for tensor in self.deadline.rows(self.tensors, 256):
             if issubclass(type(tensor), self.parameter):
                 self._claim_parameter(tensor)
 
     def _claim_optimizers(self):
-        for optimizer in self.optimizers:
+        for optimizer in self.deadline.rows(self.optimizers, 1):
             inside = vars(optimizer)
             for group in inside.get("param_groups") or ():
-                for parameter in list(group.get("params") or ()):
+                for parameter in self.deadline.rows(list(group.get("params") or ()), 256):
                     if issubclass(type(parameter), self.tensor):
                         self._claim_parameter(parameter)
             waiting, depth = list((inside.get("state") or {}).values()), 0
             while waiting and depth < 6:
                 below, depth = [], depth + 1
-                for one in waiting:
+                for one in self.deadline.rows(waiting, 256):
                     if isinstance(one, dict):
                         below.extend(list(one.values()))
                     elif isinstance(one, (list, tuple)):
@@ -116,12 +119,13 @@ class Look:
                 known = kinds[kind] = issubclass(kind, self.tensor)
             return known
 
-        wanted = [tensor for tensor in self.tensors if self._is_wanted(tensor)]
-        budget = self.began + 0.6 * (self.until - self.began)
+        wanted = [tensor for tensor in self.deadline.rows(self.tensors, 256) if self._is_wanted(tensor)]
+        # Of what is left, some is for what follows.
+        budget = Deadline(0.6 * self.deadline.left())
         paths = Paths(wanted, budget, ends)
         filled_by_hooks = self._hooked()
         groups, unheld = {}, []
-        for tensor in wanted:
+        for tensor in self.deadline.rows(wanted, 32):
             found = paths.chain(tensor)
             if found is None:
                 unheld.append(tensor)
@@ -138,21 +142,24 @@ class Look:
             gradients.tensors.extend(self.of_graphs)
             ordered.insert(0, gradients)
         for group in ordered:
-            group.own = sum(self._claim(tensor, OTHER) for tensor in group.tensors)
+            group.own = self._claim_all(group)
         for group in ordered:
             self._walk(group)
         # A tensor that a graph has saved has a Python object for as long; the rest is held from C++.
         rest = Holder("", "other", None)
         rest.tensors.extend(unheld)
         self._walk(rest)
-        rest.own = sum(self._claim(tensor, OTHER) for tensor in unheld)
+        rest.own = self._claim_all(rest)
         self.blocks.claim_workspaces(allocator.workspace_sizes())
-        self.complete = paths.complete and self.graphs.complete
+        self.complete = not (budget.passed or self.deadline.passed)
         found = [group for group in (*ordered, rest) if group.own + group.graph_bytes or group.graph_nodes > 1]
         return sorted(found, key=lambda group: -(group.own + group.graph_bytes))
 
+    def _claim_all(self, group):
+        return sum(self._claim(tensor, OTHER) for tensor in self.deadline.rows(group.tensors, 256))
+
     def _walk(self, group):
-        for tensor in group.tensors:
+        for tensor in self.deadline.rows(group.tensors, 256):
             node = tensor.grad_fn
             if node is not None:
                 found, nodes = self.graphs.walk(node)
@@ -233,6 +240,17 @@ class Look:
         return "attribute", bound
 
 
+def _inside(tensor):
+    """What a tensor that stands for others has as attributes. Those of `DTensor` are in slots."""
+    found = list(vars(tensor).values())
+    for name in slots(type(tensor)):
+        try:
+            found.append(object.__getattribute__(tensor, name))
+        except AttributeError:
+            continue
+    return found
+
+
 class Holder:
     """Tensors that are held by the same path."""
 
@@ -262,7 +280,7 @@ def report(seconds, whole):
         devices = [{"device": device, **figures} for device, figures in sorted(look.blocks.devices().items())]
         rows = [holder.row() for holder in look.holders[:_MOST]]
         complete = look.complete
-        began = look.began
+        began = look.deadline.began
         del look
     if whole:
         from . import cards

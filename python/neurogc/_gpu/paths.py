@@ -8,7 +8,6 @@ import gc
 import sys
 import types
 from collections import deque
-from time import perf_counter
 
 # Objects of these types hold no tensors, or lead to everything.
 _ENDS = {
@@ -29,13 +28,13 @@ _OTHERS = ("torch", "numpy", "neurogc", "importlib", "encodings", "sympy", "netw
 class Paths:
     """The paths to some objects. The walk does not go on behind objects of types for which `ends` is true."""
 
-    def __init__(self, wanted, until, ends):
+    def __init__(self, wanted, deadline, ends):
         self._wanted = {id(one) for one in wanted}
-        self._until, self._ends = until, ends
+        self._deadline, self._ends = deadline, ends
         self._objects, self._parents = [], []
         self._index = {}
         self._roots = {}
-        self.complete = True
+        self._visited = 0
         self._walk(self._of_modules(True))
         if self._wanted:
             self._walk(self._of_frames())
@@ -77,19 +76,18 @@ class Paths:
 
     def _walk(self, roots):
         waiting = deque()
-        for name, value in roots:
+        for name, value in self._deadline.rows(roots, 256):
             number = self._add(value, None)
             if number is not None:
                 self._roots[number] = name
                 waiting.append(number)
-        count = 0
         while waiting and self._wanted:
-            count += 1
-            if count % 1024 == 0 and perf_counter() > self._until:
-                self.complete = False
-                return
             number = waiting.popleft()
-            for child in self._children(self._objects[number]):
+            self._visited += 1
+            if self._visited % 1024 == 0 and self._deadline.is_over():
+                return
+            children = self._children(self._objects[number])
+            for child in children if len(children) < 1024 else self._deadline.rows(children, 1024):
                 added = self._add(child, number)
                 if added is not None:
                     waiting.append(added)
@@ -194,7 +192,7 @@ def _step(above, parent, child):
     key = _key(space, child) if space is not None else None
     if key is not None:
         return f".{key}"
-    for name in _slots(kind):
+    for name in slots(kind):
         try:
             if object.__getattribute__(parent, name) is child:
                 return f".{name}"
@@ -216,7 +214,8 @@ def _key(of, child):
     return next((key for key, value in list(dict.items(of)) if value is child), None)
 
 
-def _slots(kind):
+def slots(kind):
+    """The names of a class's attributes that are not in the dict of an object."""
     for each in kind.__mro__:
         slots = each.__dict__.get("__slots__", ())
         yield from (slots,) if isinstance(slots, str) else slots

@@ -28,6 +28,8 @@ def adapt(module, replace):
     # The hooks are for every optimizer there is, so Lightning and the Trainer of Hugging Face need nothing more.
     # There is no function to replace: taking the hook out again is not needed, because without an agent it is idle.
     module.register_optimizer_step_post_hook(_step_ends)
+    # By now autograd is there, which `torch.cuda` does not wait for.
+    _gpu.loaded()
 
 
 def _step_ends(optimizer, args, kwargs):

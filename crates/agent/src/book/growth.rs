@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use neurogc_diagnose::leaks::{ArenaPins, ContainerFacts, MemoryEvidence, ProcessFigure, TypeFacts, diagnose_memory};
 use neurogc_wire::breakdown::Breakdown;
-use neurogc_wire::finding::Finding;
+use neurogc_wire::finding::{Finding, FindingKind};
 use neurogc_wire::memory_verdict::MemoryVerdict;
 
 use crate::alloc::{LiveLine, OwnLines};
@@ -319,7 +319,7 @@ impl Kept {
         self.censuses += 1;
     }
 
-    /// Asks for a census while memory grows, or descriptors or threads pile up.
+    /// Asks for a census while memory grows, descriptors or threads pile up, or workers copy what is not known.
     fn hasten_census(&mut self, agent: &Agent, at_s: f64) {
         let grown = |figure: ProcessFigure, seconds: f64| {
             let series = self.evidence.series(figure);
@@ -338,7 +338,7 @@ impl Kept {
         let pause = self.census_pause_ns;
         let distance = if at_s >= FAST_FROM_S && self.censuses < FAST && by(FAST_S, FAST_BYTES) {
             FAST_NS.max(pause * FAST_PAUSE_RARITY)
-        } else if by(SUSPICIOUS_S, SUSPICIOUS_BYTES) || piles_up() || self.asks_for_pins() {
+        } else if by(SUSPICIOUS_S, SUSPICIOUS_BYTES) || piles_up() || self.asks_for_pins() || self.asks_for_reason() {
             if self.censuses < QUICK { QUICK_NS } else { SLOW_NS }.max(pause * PAUSE_RARITY)
         } else {
             return;
@@ -351,6 +351,12 @@ impl Kept {
     fn asks_for_pins(&self) -> bool {
         let sparse = self.evidence.breakdown.map_or(0, |parts| parts.python_sparse_free);
         sparse >= SPARSE_BYTES && self.evidence.pins.objects == 0
+    }
+
+    /// Whether workers have copied much, and no census has told of what. Few objects may be enough for that: a dict of texts is one.
+    fn asks_for_reason(&self) -> bool {
+        let is_open = |it: &Finding| it.kind == FindingKind::DataloaderCopies && it.holder.is_empty();
+        self.censuses < QUICK && self.report.findings.iter().any(|it| is_open(&it.finding))
     }
 
     fn judge(&mut self) {

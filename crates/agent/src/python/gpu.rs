@@ -80,6 +80,16 @@ pub(crate) fn gpu_card(device: u32, total: u64, free: u64) {
     }
 }
 
+/// Other processes on the card of a device and their bytes, where the driver tells.
+#[pyfunction]
+pub(crate) fn gpu_others(device: u32, told: Option<(u64, u64)>) {
+    if let Some(agent) = current_now()
+        && let Some(mut book) = book(&agent)
+    {
+        book.others(device, told);
+    }
+}
+
 /// Pinned memory of the host, where that is known.
 #[pyfunction]
 pub(crate) fn gpu_pinned(bytes: Option<u64>) {
@@ -106,7 +116,7 @@ pub(crate) fn gpu_oom(py: Python<'_>) -> (u64, Vec<String>) {
     let Some(agent) = current() else { return (0, Vec::new()) };
     py.detach(|| {
         let mut book = lock(&agent.gpu);
-        let count = book.oom();
+        let count = book.oom(monotonic_ns());
         (count, book.findings().into_iter().map(|it| format!("{} {}", it.text, it.advice)).collect())
     })
 }
@@ -123,6 +133,15 @@ pub(crate) fn gpu_oom_reported(py: Python<'_>, path: String) {
 #[pyfunction]
 pub(crate) fn gpu_report_folder() -> Option<String> {
     current().map(|agent| agent.settings.heap_dump_folder.display().to_string())
+}
+
+/// An epoch or an evaluation has ended: the program goes on.
+pub(crate) fn boundary(agent: &Agent) {
+    if IS_WATCHED.load(Ordering::Acquire)
+        && let Some(mut book) = book(agent)
+    {
+        book.went_on();
+    }
 }
 
 /// Looks at what holds the memory of GPUs, in the calling thread.

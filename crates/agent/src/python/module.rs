@@ -77,8 +77,8 @@ mod _agent {
     use crate::python::gc_functions::{collect, get_threshold, set_threshold};
     #[pymodule_export]
     use crate::python::gpu::{
-        gpu_card, gpu_figures, gpu_holders, gpu_oom, gpu_oom_reported, gpu_pinned, gpu_report_folder, gpu_step,
-        gpu_watch,
+        gpu_card, gpu_figures, gpu_holders, gpu_oom, gpu_oom_reported, gpu_others, gpu_pinned, gpu_report_folder,
+        gpu_step, gpu_watch,
     };
     #[pymodule_export]
     use crate::python::heap::{dump_soon, dump_triggers, heap_count, heap_dump, memory_room, next_dump};

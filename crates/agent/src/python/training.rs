@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 
 use super::module::current_now;
 use super::moments::{at, gap, progress};
+use crate::python::gpu;
 
 /// A loader has delivered a batch.
 #[pyfunction]
@@ -47,6 +48,7 @@ pub(crate) fn ranks_parted(py: Python<'_>) {
 pub(crate) fn boundary(py: Python<'_>) {
     if let Some(agent) = current_now() {
         agent.hooks.training.boundary();
+        gpu::boundary(&agent);
         at(py, Moment::Boundary);
     }
 }

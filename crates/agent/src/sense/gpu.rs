@@ -27,6 +27,9 @@ const MOST_LOOKS: u32 = 12;
 const KEPT_LOOKS: usize = 2;
 const LOOK_RARITY: u64 = 1000;
 
+/// A program that goes on for so long after an error has handled it.
+const HANDLED_NS: u64 = 10_000_000_000;
+
 /// What the allocator says of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeviceFigures {
@@ -58,8 +61,9 @@ pub(crate) struct GpuBook {
     pinned: Option<u64>,
     ooms: u64,
     handled: u64,
-    /// Errors since the last step.
+    /// Errors since the last step, and when the latest was.
     open_ooms: u64,
+    oom_at: u64,
     oom_report: String,
     looks: Vec<GpuReport>,
     looked: u32,
@@ -84,6 +88,22 @@ impl GpuBook {
         shown.ooms = figures.ooms;
         shown.peak_bytes = shown.peak_bytes.max(figures.peak).max(figures.allocated);
         self.at = now;
+        if now >= self.oom_at + HANDLED_NS {
+            self.went_on();
+        }
+    }
+
+    /// Other processes on the card of a device, where the driver tells, and what they have there.
+    pub(crate) fn others(&mut self, device: u32, told: Option<(u64, u64)>) {
+        if let Some(watched) = self.device(device) {
+            watched.shown.other_processes = told.map(|(count, _)| count);
+            watched.shown.other_processes_bytes = told.map(|(_, bytes)| bytes);
+        }
+    }
+
+    /// The program goes on: it has handled the errors so far.
+    pub(crate) fn went_on(&mut self) {
+        self.handled += std::mem::take(&mut self.open_ooms);
     }
 
     /// Takes in what is known of the card.
@@ -112,7 +132,7 @@ impl GpuBook {
     /// A step has ended for which no figures were read.
     pub(crate) fn pass(&mut self) {
         self.steps += 1;
-        self.handled += std::mem::take(&mut self.open_ooms);
+        self.went_on();
     }
 
     /// Whether memory grows, so that the figures of every step are wanted.
@@ -190,7 +210,8 @@ impl GpuBook {
     }
 
     /// The allocator has found no memory. Gives how many such errors there were.
-    pub(crate) fn oom(&mut self) -> u64 {
+    pub(crate) fn oom(&mut self, now: u64) -> u64 {
+        self.oom_at = now;
         self.ooms += 1;
         self.open_ooms += 1;
         self.ooms
@@ -287,12 +308,40 @@ mod tests {
     #[test]
     fn an_error_after_which_a_step_ends_was_handled() {
         let mut book = GpuBook::default();
-        assert_eq!((book.oom(), book.oom()), (1, 2));
+        assert_eq!((book.oom(1), book.oom(2)), (1, 2));
         assert_eq!(book.report(0).ooms_handled, 0);
         step(&mut book, 1, 1, 1);
-        assert_eq!(book.oom(), 3);
+        assert_eq!(book.oom(3), 3);
         let report = book.report(0);
         assert_eq!((report.ooms, report.ooms_handled), (3, 2));
+    }
+
+    #[test]
+    fn an_error_after_which_the_program_goes_on_without_steps_was_handled() {
+        let mut book = GpuBook::default();
+        book.oom(5_000 * MS);
+        book.figures(14_999 * MS, 0, DeviceFigures::default());
+        assert_eq!(book.report(0).ooms_handled, 0);
+        book.figures(15_000 * MS, 0, DeviceFigures::default());
+        assert_eq!(book.report(0).ooms_handled, 1);
+        // The end of an evaluation.
+        book.oom(15_001 * MS);
+        book.went_on();
+        book.went_on();
+        assert_eq!(book.report(0).ooms_handled, 2);
+    }
+
+    #[test]
+    fn other_processes_on_a_card_may_be_unknown() {
+        let mut book = GpuBook::default();
+        let told = |book: &GpuBook| {
+            let device = &book.report(0).devices[0];
+            (device.other_processes, device.other_processes_bytes)
+        };
+        book.others(0, Some((2, 700)));
+        assert_eq!(told(&book), (Some(2), Some(700)));
+        book.others(0, None);
+        assert_eq!(told(&book), (None, None));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use neurogc_wire::finding::Finding;
-use neurogc_wire::gpu::{Gpu, GpuHeld, GpuReport};
+use neurogc_wire::gpu::{Gpu, GpuDevice, GpuHeld, GpuReport};
 
 use crate::figures::{bytes, count, ms, plain, shorten};
 use crate::table::{Alignment, Table};
@@ -96,17 +96,23 @@ pub(crate) fn of_status(gpu: &Gpu) -> String {
     for device in &gpu.devices {
         let _ = writeln!(
             text,
-            "  GPU {}: {} in use (peak {}), {} reserved, {} free in pieces, {} retries",
+            "  GPU {}: {} in use (peak {}), {} active, {} reserved, {} free in pieces, {} retries",
             device.device,
             bytes(device.allocated_bytes),
             bytes(device.peak_bytes),
+            bytes(device.active_bytes),
             bytes(device.reserved_bytes),
             bytes(device.inactive_bytes),
             count(device.retries)
         );
         if device.card_bytes > 0 {
             let (free, total) = (bytes(device.card_free_bytes), bytes(device.card_bytes));
-            let _ = writeln!(text, "    on the card {free} of {total} are free");
+            let others = match (device.other_processes, device.other_processes_bytes) {
+                (Some(1), Some(size)) => format!("; one other process has {}", bytes(size)),
+                (Some(many @ 2..), Some(size)) => format!("; {} other processes have {}", count(many), bytes(size)),
+                _ => String::new(),
+            };
+            let _ = writeln!(text, "    on the card {free} of {total} are free{others}");
         }
     }
     if let Some(pinned) = gpu.pinned_bytes.filter(|_| !gpu.devices.is_empty()) {
@@ -123,18 +129,33 @@ pub(crate) fn of_status(gpu: &Gpu) -> String {
     text
 }
 
-/// The same in a few words, for the live view.
-pub(crate) fn in_brief(gpu: &Gpu) -> Option<String> {
+/// The same in a few words, for the live view: in use and reserved, and as much more as fits into `room` columns, errors first.
+pub(crate) fn in_brief(gpu: &Gpu, room: usize) -> Option<String> {
     if gpu.devices.is_empty() {
         return None;
     }
-    Some(format!("gpu {} of {} reserved", bytes(gpu.allocated_bytes), bytes(gpu.reserved_bytes)))
+    let sum = |of: fn(&GpuDevice) -> u64| gpu.devices.iter().map(of).fold(0, u64::saturating_add);
+    let retries = sum(|it| it.retries);
+    let more = [
+        (gpu.ooms > 0).then(|| format!("{} out of memory", count(gpu.ooms))),
+        (retries > 0).then(|| format!("{} retries", count(retries))),
+        Some(format!("{} in pieces", bytes(gpu.inactive_bytes))),
+        Some(format!("{} active", bytes(sum(|it| it.active_bytes)))),
+    ];
+    let mut text = format!("gpu {} of {} reserved", bytes(gpu.allocated_bytes), bytes(gpu.reserved_bytes));
+    for part in more.into_iter().flatten() {
+        if text.len() + 2 + part.len() > room {
+            break;
+        }
+        let _ = write!(text, ", {part}");
+    }
+    Some(text)
 }
 
 #[cfg(test)]
 mod tests {
     use neurogc_wire::finding::FindingKind;
-    use neurogc_wire::gpu::{GpuDevice, GpuHolder, GpuHolderKind, GpuProcess};
+    use neurogc_wire::gpu::{GpuHolder, GpuHolderKind, GpuProcess};
 
     use super::*;
 
@@ -187,16 +208,26 @@ mod tests {
 
     #[test]
     fn a_process_without_a_gpu_has_no_lines() {
-        assert_eq!((of_status(&Gpu::default()), in_brief(&Gpu::default())), (String::new(), None));
+        assert_eq!((of_status(&Gpu::default()), in_brief(&Gpu::default(), 80)), (String::new(), None));
         assert!(text(&GpuReport::default(), &[], None).starts_with("No GPU is in use.\n"));
     }
 
     #[test]
     fn the_status_names_devices_and_errors() {
-        let device = GpuDevice { allocated_bytes: 1 << 30, reserved_bytes: 2 << 30, ..GpuDevice::default() };
+        let device = GpuDevice {
+            allocated_bytes: 1 << 30,
+            active_bytes: 3 << 29,
+            reserved_bytes: 2 << 30,
+            retries: 4,
+            card_bytes: 8 << 30,
+            other_processes: Some(2),
+            other_processes_bytes: Some(1 << 30),
+            ..GpuDevice::default()
+        };
         let gpu = Gpu {
             allocated_bytes: 1 << 30,
             reserved_bytes: 2 << 30,
+            inactive_bytes: 1 << 28,
             ooms: 3,
             ooms_handled: 2,
             oom_report: "/tmp/neurogc-oom-7.txt".to_owned(),
@@ -205,6 +236,10 @@ mod tests {
         };
         let text = of_status(&gpu);
         assert!(text.contains("1.0 GiB in use") && text.contains("handled 2; /tmp/neurogc-oom-7.txt"), "{text}");
-        assert_eq!(in_brief(&gpu).as_deref(), Some("gpu 1.0 GiB of 2.0 GiB reserved"));
+        assert!(text.contains("1.5 GiB active") && text.contains("2 other processes have 1.0 GiB"), "{text}");
+        let all = "gpu 1.0 GiB of 2.0 GiB reserved, 3 out of memory, 4 retries, 256 MiB in pieces, 1.5 GiB active";
+        assert_eq!(in_brief(&gpu, 200).as_deref(), Some(all));
+        assert_eq!(in_brief(&gpu, all.len() - 1).as_deref(), all.strip_suffix(", 1.5 GiB active"));
+        assert_eq!(in_brief(&gpu, 10).as_deref(), Some("gpu 1.0 GiB of 2.0 GiB reserved"));
     }
 }

@@ -122,14 +122,16 @@ fn header(screen: &Screen, status: &Status, frame: &mut Frame<'_>, area: Rect) {
         Span::styled(if status.degraded.is_empty() { "" } else { "  degraded: see `neurogc status`" }, ALARM),
     ]);
     let second = Line::styled(shorten(&plain(&status.command), area.width.into()), FAINT);
-    let gpu = listing::in_brief(&status.gpu).map_or_else(String::new, |brief| format!("  {brief}"));
-    let third = Line::raw(format!(
-        "{requests:.0} req/s  {} in flight  cpu {:.0} %  {collections:.1} gc/s  {paused_ms:.1} ms/s paused{gpu}",
+    let mut third = format!(
+        "{requests:.0} req/s  {} in flight  cpu {:.0} %  {collections:.1} gc/s  {paused_ms:.1} ms/s paused",
         status.requests.in_flight, status.cpu.percent
-    ));
+    );
+    if let Some(gpu) = listing::in_brief(&status.gpu, usize::from(area.width).saturating_sub(third.len() + 2)) {
+        third = format!("{third}  {gpu}");
+    }
     let more: Vec<_> = screen.columns.iter().zip(columns::cells(&screen.columns, status)).collect();
     let fourth = more.iter().map(|(column, cell)| format!("{} {cell}", column.title())).collect::<Vec<_>>().join("  ");
-    frame.render_widget(Paragraph::new(vec![first, second, third, Line::raw(fourth)]), area);
+    frame.render_widget(Paragraph::new(vec![first, second, Line::raw(third), Line::raw(fourth)]), area);
 }
 
 /// Memory moves little against its size, so a course from zero would be flat. Gives the base and what is above it.

@@ -21,6 +21,9 @@ const COPIED: (u64, f64) = (64 << 20, 0.1);
 const REASONS: usize = 2;
 const REASON_ENTRIES: f64 = 10_000.0;
 
+/// What has entries that are no objects: to read them writes no reference counts.
+const WITHOUT_OBJECTS: [&str; 3] = ["bytearray", "array", "ndarray"];
+
 /// How long the memory of a worker must have grown for a likely leak: workers warm up, too.
 const WARM_UP_S: f64 = 600.0;
 
@@ -94,8 +97,12 @@ const SCALE: Scale = Scale { least: 8.0 * MIB, least_share: 0.02, z: 2.6, grain:
 /// The parent's largest containers of Python objects, which workers write to when they only read them: name, and what is
 /// said of each.
 fn reasons(all: &AllJudged<'_>) -> Vec<(String, String)> {
-    let mut large: Vec<_> =
-        all.containers.iter().filter(|it| !is_nameless(it.name) && it.growth.now >= REASON_ENTRIES).collect();
+    let has_objects = |kind: &str| !WITHOUT_OBJECTS.contains(&kind.rsplit('.').next().unwrap_or(kind));
+    let mut large: Vec<_> = all
+        .containers
+        .iter()
+        .filter(|it| !is_nameless(it.name) && it.growth.now >= REASON_ENTRIES && has_objects(&it.facts.kind))
+        .collect();
     large.sort_by(|one, other| other.growth.now.total_cmp(&one.growth.now).then(one.name.cmp(other.name)));
     let shown =
         |entries: f64, name: &str, kind: &str| format!("{name} ({kind} of {} entries)", words::count(entries as u64));

@@ -186,6 +186,8 @@ mod tests {
             ooms: 8,
             card_bytes: 9,
             card_free_bytes: 10 + u64::from(device),
+            other_processes: Some(15),
+            other_processes_bytes: Some(16 + u64::from(device)),
         };
         sample.status.gpu = crate::gpu::Gpu {
             steps: 11,
@@ -211,7 +213,7 @@ mod tests {
         for figure in all.iter().filter(own).filter(|figure| !sums.contains(&figure.path)) {
             assert!(figure.prometheus.is_some() && figure.otlp.is_some(), "{} has no name", figure.path);
         }
-        assert_eq!(all.iter().filter(own).count(), 17);
+        assert_eq!(all.iter().filter(own).count(), 19);
     }
 
     #[test]
@@ -235,7 +237,10 @@ mod tests {
         }
         told.sort_unstable();
         scraped.sort_unstable();
-        let of = |device: u32| (1..=9).chain([10 + u64::from(device)]).map(move |value| (Some(device), value));
+        let of = |device: u32| {
+            let own = u64::from(device);
+            (1..=9).chain([10 + own, 15, 16 + own]).map(move |value| (Some(device), value))
+        };
         let process = (11..=14).map(|value| (None, value));
         assert_eq!(told, process.chain(of(0)).chain(of(3)).collect::<Vec<_>>());
         assert_eq!(scraped, told);

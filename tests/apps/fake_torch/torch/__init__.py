@@ -3,6 +3,7 @@
 A block is taken from segments of 2 MB, or from one of its own, and freed with its tensor. `torch.card` is the card.
 """
 
+import os
 import sys
 import types
 
@@ -52,10 +53,17 @@ class Tensor:
 
 
 class Saved:
-    """What a node holds."""
+    """What a node holds, as it is: the tensor, or what a hook of the program has put in its place."""
 
-    def __init__(self, data):
-        self.data = data
+    def __init__(self, content):
+        self._content = content
+
+    @property
+    def data(self):
+        return self._content
+
+    def register_hooks(self, pack, unpack):
+        self._content = ("packed", pack(self._content))
 
 
 class Node:
@@ -67,12 +75,27 @@ class Node:
         self.next_functions = tuple((node, 0) for node in below)
 
     @property
+    def _saved_self(self):
+        if type(self._raw_saved_self._content) is tuple:
+            raise SystemExit("a hook of the program was called")
+        return self._raw_saved_self._content
+
+    @property
+    def _saved_others(self):
+        return tuple(each._content for each in self._raw_saved_others)
+
+    @property
     def _raw_saved_freed(self):
         raise RuntimeError("freed")
 
 
 # The classes of nodes come from C++: `dir` of the class knows what they have saved.
 Node._raw_saved_self = Node._raw_saved_others = None
+
+_C._autograd = types.SimpleNamespace(SavedTensor=Saved, _push_saved_tensors_default_hooks=lambda pack, unpack: None)
+if os.environ.get("FAKE_TORCH") == "old":
+    # As up to 2.6: what is saved cannot be read as it is.
+    del Saved.data
 
 from . import cuda, nn, optim  # noqa: E402, F401
 

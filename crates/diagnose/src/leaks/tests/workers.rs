@@ -26,7 +26,13 @@ fn found(kind: WorkerKind, workers: u32, memory: impl Fn(u32, f64) -> (u64, u64)
         }
     }
     let facts = |kind: &str| ContainerFacts { kind: kind.to_owned(), bytes: 20_000_000, bound: None };
-    for (name, kind, entries) in [("data.VOCAB", "dict", 500_000.0), ("data.small", "list", 400.0)] {
+    let containers = [
+        ("data.VOCAB", "dict", 500_000.0),
+        ("data.small", "list", 400.0),
+        ("data.TABLE", "bytearray", 80_000_000.0),
+        ("data.numbers", "numpy.ndarray", 1_000_000.0),
+    ];
+    for (name, kind, entries) in containers {
         evidence.containers.follow(name.to_owned(), None, 3600.0, entries, facts(kind));
     }
     let findings = diagnose_memory(&evidence).findings;

@@ -19,6 +19,20 @@ macro_rules! each_device {
     }};
 }
 
+/// The same for a figure that is not known everywhere.
+macro_rules! each_known {
+    ($field:ident) => {{
+        let read: ReadEach = |sample, to| {
+            for row in &sample.status.gpu.devices {
+                if let Some(value) = row.$field {
+                    to(&[("device", &row.device.to_string())], value as f64);
+                }
+            }
+        };
+        read
+    }};
+}
+
 /// Memory of GPUs.
 pub(crate) const GPU: &[Figure] = &[
     figure!(gpu.at_s)
@@ -56,7 +70,8 @@ pub(crate) const GPU: &[Figure] = &[
         .prometheus("neurogc_gpu_out_of_memory_total")
         .otlp("neurogc.gpu.out_of_memory.errors", "{error}"),
     figure!(gpu.ooms_handled)
-        .counter(Unit::Count, "Those after which the program went on: another step ended")
+        .counter(Unit::Count, "Those after which the program went on")
+        .note("A step, an epoch or an evaluation has ended since, or ten seconds have passed.")
         .prometheus("neurogc_gpu_out_of_memory_handled_total")
         .otlp("neurogc.gpu.out_of_memory.handled", "{error}"),
     figure!(gpu.oom_report).text("The file with the report on the latest one").note("Empty where there is none."),
@@ -116,6 +131,19 @@ pub(crate) const GPU: &[Figure] = &[
         .prometheus("neurogc_gpu_card_free_bytes")
         .each(DEVICE, each_device!(card_free_bytes))
         .otlp_each("neurogc.gpu.card.free", "By", DEVICE_KEY),
+    item!("gpu.devices[].other_processes")
+        .latest(Unit::Count, "Other processes on the card")
+        .note("`null` where the driver's library (NVML) does not tell. Read every few seconds.")
+        .across(Across::Max)
+        .prometheus("neurogc_gpu_other_processes")
+        .each(DEVICE, each_known!(other_processes))
+        .otlp_each("neurogc.gpu.card.others.processes", "{process}", DEVICE_KEY),
+    item!("gpu.devices[].other_processes_bytes")
+        .latest(Unit::Bytes, "What they have on it together")
+        .across(Across::Max)
+        .prometheus("neurogc_gpu_other_processes_bytes")
+        .each(DEVICE, each_known!(other_processes_bytes))
+        .otlp_each("neurogc.gpu.card.others.size", "By", DEVICE_KEY),
     figure!(gpu.recent).list("The latest 120 steps, the oldest first"),
     item!("gpu.recent[].at_s").latest(Unit::Seconds, "When the step ended").across(Across::Apart),
     item!("gpu.recent[].steps").latest(Unit::Count, "Steps that had ended").across(Across::Apart),
