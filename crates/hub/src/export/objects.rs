@@ -109,7 +109,8 @@ impl ObjectStore {
     }
 }
 
-/// Copies a file to a folder, where it appears when it is whole. Only its owner may read it, as in the hub's folder.
+/// Copies a file to a folder, where it appears when it is whole. It keeps its mode, by which only its
+/// owner may read it.
 fn copy_to(folder: &Path, file: &CompleteFile) -> std::io::Result<()> {
     let to = folder.join(&file.name);
     if fs::metadata(&to).is_ok_and(|there| there.len() == file.length) {
