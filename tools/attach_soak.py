@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from interpreters import ROOT
@@ -82,7 +82,7 @@ def main() -> int:
             earlier = Outcome(**json.loads(options.add_to.read_text()))
             whole = together([earlier, whole])
             print(line("with earlier", whole), flush=True)
-        options.add_to.write_text(json.dumps(asdict(whole)))
+        options.add_to.write_text(json.dumps(vars(whole)))
     faults = [f"{kind}: {fault}" for kind, outcome in outcomes.items() for fault in outcome.faults]
     for fault in faults:
         print(f"attach: FAILED: {fault} (seed {options.seed})", flush=True)
