@@ -238,15 +238,15 @@ def test_a_process_that_is_traced_is_left_to_its_tracer(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
 def test_a_process_of_another_user_is_refused_with_what_to_do(tmp_path):
-    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
-    with tempfile.TemporaryDirectory(prefix="neurogc-as-nobody-") as folder, Target(WAITS, tmp_path) as target:
+    other = {"user": 65534, "group": 65534, "extra_groups": []}
+    with tempfile.TemporaryDirectory(prefix="neurogc-as-other-") as folder, Target(WAITS, tmp_path) as target:
         os.chmod(folder, 0o755)
         copy = shutil.copy(binary(), folder)
         os.chmod(copy, os.stat(copy).st_mode | stat.S_IRWXG | stat.S_IRWXO)
-        if subprocess.run(["cat", HOME / "__init__.py"], capture_output=True, cwd="/", **nobody).returncode != 0:
+        if subprocess.run(["cat", HOME / "__init__.py"], capture_output=True, cwd="/", **other).returncode != 0:
             pytest.skip("other users cannot read the package")
         env = environment(HOME=folder, NEUROGC_HOME=HOME)
-        done = subprocess.run([copy, "attach", str(target.pid)], env=env, capture_output=True, text=True, cwd="/", timeout=30, **nobody)
+        done = subprocess.run([copy, "attach", str(target.pid)], env=env, capture_output=True, text=True, cwd="/", timeout=30, **other)
         assert done.returncode == 1 and f"sudo neurogc attach {target.pid}" in done.stderr, done
         target.ends()
 
