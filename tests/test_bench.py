@@ -138,6 +138,19 @@ def test_a_short_demo_shows_both_sides_and_leaves_a_report(tmp_path):
     assert children_of(folder) == []
 
 
+def test_a_demo_can_be_told_as_json(tmp_path):
+    told = []
+    for words in [("--seconds", 2), ("leak", "--seconds", 6)]:
+        demo = start("demo", *words, "--out", tmp_path / str(len(told)), "--json")
+        out, err = demo.communicate(timeout=60)
+        assert demo.returncode == 0, err
+        told.append(json.loads(out))
+    collections, leak = told
+    assert [entry["contender"] for entry in collections["run"]["scenarios"][0]["entries"]] == ["default", "auto"]
+    assert (tmp_path / "0" / "report.html").samefile(collections["report"])
+    assert leak["leaks"]["rss"] > 0 and leak["without_the_leak"]["rss"] > 0
+
+
 def test_a_demo_of_a_leak_shows_the_verdicts_on_both_services(tmp_path):
     folder = tmp_path / "demo"
     demo = start("demo", "leak", "--seconds", 15, "--out", folder)

@@ -1,10 +1,13 @@
 """What can be tested of aarch64 on another machine.
 
-`tools/aarch64.py check` compiles the workspace for aarch64 (`make test` does it). `tools/aarch64.py layout` compares what the layout tables
-say of aarch64 with CPython's headers, compiled by zig and run under qemu. `tools/aarch64.py run ROOT` runs programs
-under the agent with an arm64 CPython below ROOT, under qemu: what works there is said line by line, and what qemu's emulation of a
-process cannot do is named. ROOT can be made of Debian's packages: python3.11-minimal, libpython3.11-stdlib, libc6 and what they need, each
-unpacked with `dpkg-deb -x`.
+`tools/aarch64.py check` compiles the workspace for aarch64 (`make test` does it).
+`tools/aarch64.py layout` compares what the layout tables say of aarch64 with CPython's headers, compiled by zig and run under qemu.
+`tools/aarch64.py run ROOT` runs programs under the agent with an arm64 CPython below ROOT, under qemu, and says line by line what works. What
+qemu does not emulate is named, and is no failure.
+`tools/aarch64.py starts ROOT [100]` starts that CPython so often: plain, with the preloaded library, with the agent, and with both.
+
+ROOT can be made of Debian's packages: python3.11-minimal, libpython3.11-stdlib, libc6 and what they need, each unpacked with
+`dpkg-deb -x`. The agent is that of the wheel for aarch64 in dist/, or of a build with the profile `fast`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import interpreters
@@ -71,6 +76,12 @@ PROGRAMS = {
     ),
 }
 
+NOT_UNDER_QEMU = dict.fromkeys(
+    ("allocation sites are found", "native allocations are sampled", "a snapshot is taken"),
+    "it does not emulate process_vm_readv",
+)
+"""What rests on what qemu's emulation of a process does not have."""
+
 
 def main() -> int:
     """Does what was asked."""
@@ -81,6 +92,8 @@ def main() -> int:
             return layout()
         case ["run", root]:
             return run(Path(root))
+        case ["starts", root, *times]:
+            return starts(Path(root), int(times[0]) if times else 100)
     print(__doc__)
     return 2
 
@@ -152,23 +165,54 @@ def package(folder: Path) -> Path:
     return place
 
 
-def run(root: Path) -> int:
-    """Runs the programs under qemu."""
+@contextmanager
+def under_qemu(root: Path) -> Iterator[tuple[list[str], Path, dict[str, str]]]:
+    """The command line of the interpreter under qemu, the preloaded library, and an environment with the package."""
     [python] = [path for path in (root / "usr" / "bin").glob("python3.*") if path.name.count(".") == 1]
-    failed = 0
     with tempfile.TemporaryDirectory(prefix="neurogc-aarch64-") as folder:
         preload = package(Path(folder)) / "libneurogc_preload.abi3.so"
-        command = ["qemu-aarch64", "-L", str(root), "-E", f"LD_PRELOAD={preload}", str(python), "-c"]
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": folder, "HOME": folder}
+        yield ["qemu-aarch64", "-L", str(root)], preload, {**env, "PYTHON": str(python)}
+
+
+def ended(command: list[str], env: dict[str, str]) -> tuple[int, str]:
+    """The exit code of a program and the last line that it said."""
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return -1, "no answer within 120 s"
+    return done.returncode, "".join((done.stdout + done.stderr).strip().splitlines()[-1:])
+
+
+def run(root: Path) -> int:
+    """Runs the programs under qemu."""
+    failed = 0
+    with under_qemu(root) as (qemu, preload, env):
+        command = [*qemu, "-E", f"LD_PRELOAD={preload}", env["PYTHON"], "-c"]
         for title, program in PROGRAMS.items():
-            env = {"PATH": os.environ["PATH"], "PYTHONPATH": folder, "HOME": folder}
-            try:
-                done = subprocess.run([*command, program], env=env, capture_output=True, text=True, timeout=120)
-                said, code = (done.stdout + done.stderr).strip().splitlines()[-1:], done.returncode
-            except subprocess.TimeoutExpired:
-                said, code = ["no answer within 120 s"], -1
-            print(f"aarch64: {'ok' if code == 0 else f'FAILED ({code})'}: {title} {json.dumps(said) if said else ''}", flush=True)
-            failed |= code != 0
+            code, said = ended([*command, program], env)
+            works = "ok" if code == 0 else f"FAILED ({code})"
+            if code != 0 and title in NOT_UNDER_QEMU:
+                works = f"not under qemu ({NOT_UNDER_QEMU[title]})"
+            failed |= code != 0 and title not in NOT_UNDER_QEMU
+            print(f"aarch64: {works}: {title} {json.dumps(said) if said else ''}", flush=True)
     return int(failed)
+
+
+def starts(root: Path, times: int) -> int:
+    """Starts the interpreter again and again, with what it has to import, and counts what goes wrong."""
+    plain = "import gc, json, decimal, argparse, asyncio; gc.collect()"
+    with_agent = f"import neurogc; neurogc.install(policy='observe'); {plain}"
+    faults = 0
+    with under_qemu(root) as (qemu, preload, env):
+        loaded = ["-E", f"LD_PRELOAD={preload}"]
+        ways = {"plain": ([], plain), "preloaded": (loaded, plain), "agent": ([], with_agent), "both": (loaded, with_agent)}
+        for title, (more, program) in ways.items():
+            said = [ended([*qemu, *more, env["PYTHON"], "-c", program], env) for _ in range(times)]
+            wrong = [line for code, line in said if code != 0]
+            faults += len(wrong)
+            print(f"aarch64: {title}: {times - len(wrong)} of {times} starts went well {sorted(set(wrong)) or ''}", flush=True)
+    return int(faults > 0)
 
 
 if __name__ == "__main__":

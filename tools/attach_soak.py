@@ -1,9 +1,10 @@
 """Attaches to programs of every kind and detaches, again and again; part `attach` of `make soak`.
 
-    attach_soak.py PYTHON [--times 500] [--kinds sleep,busy] [--kill-every 5] [--save]
+    attach_soak.py PYTHON [--times 500] [--kinds sleep,busy] [--kill-every 5] [--add-to FILE] [--save]
 
-Every so often the attaching command is killed in the middle. Each program checks its own work: one that died, gives a wrong
-result or writes to stderr is a failure. The stops of the main thread are those that the command measures.
+Every so often another attaching command is killed in the middle. Each program checks its own work: one that died, gives a wrong
+result or writes to stderr is a failure. So are an attach that did not run in time, and a stop of the main thread of more than
+20 ms, as the command measures it. A long run can be made in parts: `--add-to FILE` adds up what the runs with this file found.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ KINDS = re.findall(r"^@kind\ndef (\w+)", TARGETS.read_text(), re.MULTILINE)
 WAITS = {"sleep", "accept", "asyncio_idle", "lock"}
 """What ends with a signal."""
 
+LONGEST_STOP_MS = 20
+"""How long a main thread may be stopped at once."""
+
+PATIENCE_S = 30
+"""How long a program may take to come to it: one in native code that holds the GIL comes to it when that ends."""
+
 LONGEST_KILL = 0.012
 """A command is killed within this time, in seconds: it needs about as long."""
 
@@ -39,7 +46,8 @@ LONGEST_KILL = 0.012
 class Outcome:
     """What happened to programs of one kind."""
 
-    attaches: int = 0
+    asked: int = 0
+    ran: int = 0
     killed: int = 0
     late: int = 0
     left_pages: int = 0
@@ -53,10 +61,11 @@ def main() -> int:
     """Attaches, and prints one line for each kind."""
     parser = argparse.ArgumentParser(prog="attach_soak.py", description=__doc__.splitlines()[0])
     parser.add_argument("python", help="the interpreter of the programs")
-    parser.add_argument("--times", type=int, default=500, help="attaches, all kinds together")
+    parser.add_argument("--times", type=int, default=500, help="attaches that are not killed, all kinds together")
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--kill-every", type=int, default=5, help="the command is killed in one of so many attaches")
+    parser.add_argument("--kill-every", type=int, default=5, help="one attach is killed after so many others, less one")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
+    parser.add_argument("--add-to", type=Path, metavar="FILE", help="what earlier runs of this interpreter found, and this one")
     parser.add_argument("--save", action="store_true", help="also write bench/results/attach.json")
     options = parser.parse_args()
     kinds = [kind for kind in options.kinds.split(",") if can_run(options.python, kind)]
@@ -66,13 +75,20 @@ def main() -> int:
     for kind in kinds:
         outcomes[kind] = attach_to(options.python, kind, each, options.kill_every, chance)
         print(line(kind, outcomes[kind]), flush=True)
-    print(line("all", together(list(outcomes.values()))), flush=True)
+    whole = together(list(outcomes.values()))
+    print(line("all", whole), flush=True)
+    if options.add_to:
+        if options.add_to.exists():
+            earlier = Outcome(**json.loads(options.add_to.read_text()))
+            whole = together([earlier, whole])
+            print(line("with earlier", whole), flush=True)
+        options.add_to.write_text(json.dumps(vars(whole)))
     faults = [f"{kind}: {fault}" for kind, outcome in outcomes.items() for fault in outcome.faults]
     for fault in faults:
         print(f"attach: FAILED: {fault} (seed {options.seed})", flush=True)
-    if options.save and not faults:
-        save(options.python, together(list(outcomes.values())))
-    return int(bool(faults))
+    if options.save and not whole.faults:
+        save(options.python, whole)
+    return int(bool(whole.faults))
 
 
 def can_run(python: str, kind: str) -> bool:
@@ -94,8 +110,7 @@ def attach_to(python: str, kind: str, times: int, kill_every: int, chance: rando
             for turn in range(times):
                 if kill_every and turn % kill_every == kill_every - 1:
                     outcome.killed += killed(target.pid, chance)
-                else:
-                    one(target.pid, outcome)
+                one(target.pid, outcome)
                 if target.poll() is not None:
                     break
             stop.touch()
@@ -123,20 +138,26 @@ def killed(pid: int, chance: random.Random) -> int:
 
 def one(pid: int, outcome: Outcome) -> None:
     """One attach, a look at the status, and the detach after it."""
-    outcome.attaches += 1
-    told = asked("attach", pid, "--timeout", "30")
+    patience = ("--timeout", str(PATIENCE_S))
+    told = asked("attach", pid, *patience)
+    for _ in range(2):
+        if isinstance(told, dict) and not told["attached"]:
+            # A command that was killed had come far enough.
+            asked("detach", pid, *patience)
+            told = asked("attach", pid, *patience)
+    outcome.asked += 1
+    if isinstance(told, dict) and not told["attached"]:
+        told = "an agent was there each time"
     if isinstance(told, str):
-        # A program in native code that holds the GIL may take longer than any time limit.
         outcome.late += "did not come to it" in told
-        if "did not come to it" not in told:
-            outcome.faults.append(f"attach: {told}")
+        outcome.faults.append(f"attach: {told}")
         return
-    if told["attached"]:
-        count(told, outcome)
+    outcome.ran += 1
+    count(told, outcome)
     status = asked("status", pid)
     if isinstance(status, str):
         outcome.faults.append(f"status: {status}")
-    told = asked("detach", pid, "--timeout", "30")
+    told = asked("detach", pid, *patience)
     if isinstance(told, str):
         outcome.faults.append(f"detach: {told}")
     else:
@@ -145,6 +166,8 @@ def one(pid: int, outcome: Outcome) -> None:
 
 def count(told: dict, outcome: Outcome) -> None:
     """Notes what a command tells."""
+    if told["longest_stop_ms"] > LONGEST_STOP_MS:
+        outcome.faults.append(f"stopped for {told['longest_stop_ms']:.1f} ms")
     outcome.stops_ms.append(told["longest_stop_ms"])
     outcome.took_ms.append(told["took_ms"])
     outcome.ways[told["way"]] += 1
@@ -161,11 +184,11 @@ def together(outcomes: list[Outcome]) -> Outcome:
     """The sum of several kinds."""
     whole = Outcome()
     for outcome in outcomes:
-        for name in ("attaches", "killed", "late", "left_pages"):
+        for name in ("asked", "ran", "killed", "late", "left_pages"):
             setattr(whole, name, getattr(whole, name) + getattr(outcome, name))
         whole.stops_ms += outcome.stops_ms
         whole.took_ms += outcome.took_ms
-        whole.ways += outcome.ways
+        whole.ways += Counter(outcome.ways)
         whole.faults += outcome.faults
     return whole
 
@@ -184,7 +207,7 @@ def line(kind: str, outcome: Outcome) -> str:
     took, slow, _ = quantiles(outcome.took_ms)
     ways = " ".join(f"{way} {times}" for way, times in outcome.ways.most_common())
     return (
-        f"attach: {kind:14} {outcome.attaches:4} attaches, {outcome.killed} killed, {len(outcome.faults)} failed, "
+        f"attach: {kind:14} {outcome.ran:4} of {outcome.asked} attaches ran, {outcome.killed} killed, {len(outcome.faults)} faults, "
         f"{outcome.late} too late, stopped {p50:.2f} ms (p99 {p99:.2f}, most {most:.2f}), "
         f"took {took:.0f} ms (p99 {slow:.0f}), pages left {outcome.left_pages}; {ways}"
     )
@@ -198,10 +221,10 @@ def save(python: str, whole: Outcome) -> None:
     version = subprocess.run([python, "-c", "import platform; print(platform.python_version())"], capture_output=True, text=True)
     p50, p99, most = quantiles(whole.stops_ms)
     took, slow, _ = quantiles(whole.took_ms)
-    cells = [version.stdout.strip(), str(whole.attaches), str(whole.killed), str(len(whole.faults))]
-    cells += [f"{p50:.2f}", f"{p99:.2f}", f"{most:.2f}", f"{took:.0f}", f"{slow:.0f}"]
-    columns = ["CPython", "attaches", "killed in the middle", "programs harmed", "stop p50 ms", "p99 ms", "longest ms"]
-    columns += ["loaded within, p50 ms", "p99 ms "]
+    cells = [version.stdout.strip(), f"{whole.ran} of {whole.asked}", str(whole.killed), str(whole.late)]
+    cells += [f"{p50:.2f}", f"{p99:.2f}", f"{most:.2f}", f"{took:.0f}", f"{slow:.0f}", str(whole.left_pages)]
+    columns = ["CPython", "attaches that ran", "others, killed in the middle", "too late", "stop p50 ms", "p99 ms", "longest ms"]
+    columns += ["loaded within, p50 ms", "p99 ms ", "pages left"]
     measured = time.strftime("%Y-%m-%d", time.gmtime()) + f", {os.cpu_count()} cores"
     results.save("attach", "tools/attach_soak.py PYTHON --save", columns, [cells], keys=1, measured=measured)
 

@@ -1,4 +1,4 @@
-"""The package as a user gets it: `pip install .` in a fresh environment, and a source archive that is complete."""
+"""The package as a user gets it: a source archive that is complete, and `pip install` of it in a fresh environment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interpreters import ROOT
+
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+
+UNPACKED = TARGET / "source-archive"
+"""Where the archive is unpacked: always the same place, so that what has not changed is not compiled again."""
 
 PROGRAM = (
     "import gc, neurogc, neurogc._agent, platform; gc.collect(); report = neurogc.status(); print('policy', report['policy']); "
@@ -33,9 +38,10 @@ def checks(python: str) -> list[tuple[str, bool]]:
     with tempfile.TemporaryDirectory(prefix="neurogc-package-") as folder:
         place = Path(folder)
         held = [("a source archive holds the whole workspace", attempt(lambda: source_archive(python, place)))]
-        if not attempt(lambda: install(python, place)):
-            return [*held, ("pip install . works in a fresh environment", False)]
-        held.append(("pip install . works in a fresh environment", True))
+        title = "pip install of the source archive works in a fresh environment"
+        if not held[0][1] or not attempt(lambda: install(python, place)):
+            return [*held, (title, False)]
+        held.append((title, True))
         binaries = place / "venv" / "bin"
         held += [
             ("the neurogc command says its version", attempt(lambda: run([binaries / "neurogc", "--version"], place))),
@@ -69,18 +75,22 @@ def run(command: list[object], place: Path) -> None:
 
 
 # With the optimizations of the tests' own build, most of which is then used again: a release takes minutes to compile.
-AS_BUILT = {"SETUPTOOLS_RUST_CARGO_PROFILE": "fast", "PYO3_PYTHON": "python3"}
+AS_BUILT = {"SETUPTOOLS_RUST_CARGO_PROFILE": "fast", "PYO3_PYTHON": "python3", "CARGO_TARGET_DIR": str(TARGET)}
 
 
 def install(python: str, place: Path) -> None:
-    """`pip install .` as in the README; the workspace's target folder is used again."""
-    # What an earlier build left here would end up in the wheel, even where its source is gone.
-    shutil.rmtree(ROOT / "build", ignore_errors=True)
+    """`pip install .` as in the README, in the unpacked archive; the workspace's target folder is used again."""
     subprocess.run([python, "-m", "venv", str(place / "venv")], check=True)
-    print("test: pip install . (in a fresh virtual environment)", flush=True)
+    print("test: pip install . (the source archive, in a fresh virtual environment)", flush=True)
     # What runs beside it may judge time.
-    command = ["nice", str(place / "venv" / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", str(ROOT)]
+    command = ["nice", str(place / "venv" / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", str(unpacked())]
     subprocess.run(command, check=True, timeout=1800, env={**os.environ, **AS_BUILT})
+
+
+def unpacked() -> Path:
+    """The one folder in the unpacked archive."""
+    [source] = UNPACKED.iterdir()
+    return source
 
 
 def source_archive(python: str, place: Path) -> None:
@@ -95,10 +105,11 @@ def source_archive(python: str, place: Path) -> None:
     [archive] = place.glob("neurogc-*.tar.gz")
     with tarfile.open(archive) as members:
         names = members.getnames()
-        members.extractall(place / "source", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        shutil.rmtree(UNPACKED, ignore_errors=True)
+        members.extractall(UNPACKED, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     stray = [name for name in names if name.endswith((".so", ".pyc"))]
     assert not stray, f"built files in the source archive: {stray}"
-    [source] = (place / "source").iterdir()
+    source = unpacked()
     for needed in ("README.md", "LICENSE-MIT", "python/neurogc/__init__.py", "python/neurogc/_inject/sitecustomize.py",
                    "python/neurogc_pytest.py",
                    "python/neurogc/models/classic.safetensors"):

@@ -1,7 +1,7 @@
-"""`make test`: lints, Rust tests, a build for aarch64, the Python suite on every interpreter found, the dashboard, and the package.
+"""`make test`: lints, Rust tests, a build for aarch64, deploy/, the Python suite on every interpreter found, the dashboard, and the package.
 
 Prints a line for each part, names what failed and ends with `N passed, N failed, N skipped`, all parts added up.
-`python tools/test.py lint rust aarch64 python dashboard package` runs some parts only; `python:cp312` is one interpreter.
+`python tools/test.py lint rust aarch64 deploy python dashboard package` runs some parts only; `python:cp312` is one interpreter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from outcomes import Case, Outcome, report
 from suite import Suite
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
-PARTS = ("lint", "rust", "aarch64", "python", "dashboard", "package")
+PARTS = ("lint", "rust", "aarch64", "deploy", "python", "dashboard", "package")
 
 RUST_WORDS = {"passed": "passed", "failed": "failed", "timed out": "failed", "skipped": "skipped", "ignored": "skipped"}
 """What nextest and cargo test call an outcome, and what we call it."""
@@ -56,6 +56,8 @@ def main() -> int:
         outcomes.append(timed(rust_tests))
     if "aarch64" in asked:
         outcomes.append(timed(other_processor))
+    if "deploy" in asked:
+        outcomes.append(timed(deployment))
     if built_for:
         built = timed(lambda: single("build", ["tools/build"]))
         outcomes.append(built)
@@ -132,6 +134,16 @@ def other_processor() -> Outcome:
     if code == aarch64.CANNOT:
         return Outcome("aarch64", skipped=1, note="Rust's library for it, or zig, cannot be fetched")
     return Outcome("aarch64", passed=int(code == 0), failed=int(code != 0), note="compiled only")
+
+
+def deployment() -> Outcome:
+    """Whether each file of deploy/ is what its own tool takes; what has no tool on this machine is named."""
+    print("\ntest: deploy/", flush=True)
+    code, text = streamed(["tools/deploy_lint"], dict(os.environ))
+    if code == aarch64.CANNOT:
+        return Outcome("deploy", skipped=1, note="its tools cannot be fetched")
+    missing = re.findall(r"^deploy: there is no ([\w-]+): (?!the expressions)", text, re.MULTILINE)
+    return Outcome("deploy", passed=int(code == 0), failed=int(code != 0), note=f"without {', '.join(missing)}" if missing else "")
 
 
 def python_tests(interpreter: Interpreter, environment: Future[Path] | None, without: list[str]) -> Outcome:

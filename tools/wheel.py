@@ -33,6 +33,12 @@ GLIBC = "2.28"
 LARGEST = 8_000_000
 """What a wheel may have, in bytes."""
 
+SQLITE = (
+    "-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS -USQLITE_ENABLE_FTS5 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_STAT4 "
+    "-USQLITE_ENABLE_DBSTAT_VTAB -USQLITE_ENABLE_LOAD_EXTENSION -DSQLITE_OMIT_LOAD_EXTENSION -USQLITE_SOUNDEX"
+)
+"""What the hub's database needs of SQLite, which libsqlite3-sys builds with all of this: tables, indexes and rows."""
+
 PROGRAM = (
     "import gc, neurogc, neurogc._agent; gc.collect(); report = neurogc.status(); "
     "assert report['degraded'] == [] and report['gc']['full']['count'] > 0, report['degraded']; "
@@ -94,6 +100,7 @@ def built(arch: str) -> Path:
         "CARGO_BUILD_TARGET": f"{target}.{GLIBC}",
         "CARGO_TARGET_DIR": str(TARGET),
         "SETUPTOOLS_RUST_CARGO_PROFILE": "wheel",
+        "LIBSQLITE3_FLAGS": SQLITE,
         "PYO3_PYTHON": "python3",
     }
     env.pop("CARGO", None)
@@ -177,7 +184,8 @@ def audited(wheel: Path, arch: str, folder: Path) -> Path:
         sys.exit(f"wheel: {done.name} is not for {policy}")
     for old in DIST.glob(f"neurogc-*_{arch}.whl"):
         old.unlink()
-    return Path(shutil.move(done, DIST / done.name))
+    subprocess.run([VENV / "bin" / "python", ROOT / "tools" / "repack.py", done, DIST / done.name], check=True)
+    return DIST / done.name
 
 
 def source_archive() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -47,9 +48,12 @@ SERVERS = {"prometheus": _prometheus, "victoria-metrics": _victoria}
 
 @contextlib.contextmanager
 def server(name, folder, port=None):
-    """A server that keeps metrics in a folder, by the port that it listens on."""
+    """A server that keeps metrics in a folder, by the port that it listens on. One that is missing fails the test, unless the run
+    asked to leave it out."""
     if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
+        if os.environ.get("NEUROGC_MISSING") == "skip":
+            pytest.skip(f"{name} is not installed")
+        pytest.fail(f"{name} is not installed: sudo apt install {name}, or NEUROGC_MISSING=skip", pytrace=False)
     port = port or free_port()
     process = started([name, *SERVERS[name](port, folder)], port)
     try:

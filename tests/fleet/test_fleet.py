@@ -1,5 +1,6 @@
 """The hub and systems of others, real ones where they can be had: Prometheus, VictoriaMetrics, gRPC, S3."""
 
+import gzip
 import http.server
 import ssl
 import threading
@@ -57,7 +58,7 @@ class Collector(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(answer)
 
 
-@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls and gzip"])
 def test_a_collector_is_called_by_grpc(secure, tmp_path, program, certificate):
     collector = Collector()
     server = grpc.server(futures.ThreadPoolExecutor(2), handlers=[collector])
@@ -71,6 +72,7 @@ def test_a_collector_is_called_by_grpc(secure, tmp_path, program, certificate):
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"{'https' if secure else 'http'}://localhost:{port}",
         "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
         "OTEL_EXPORTER_OTLP_HEADERS": "x-team=a%20b",
+        "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip" if secure else "none",
         "OTEL_EXPORTER_OTLP_CERTIFICATE": certificate / "cert.pem",
         "OTEL_METRIC_EXPORT_INTERVAL": 1000,
         "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment=test",
@@ -117,6 +119,8 @@ class Posted(http.server.ThreadingHTTPServer):
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
                 came.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
@@ -135,11 +139,13 @@ class Posted(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
-def test_a_collector_is_posted_protobuf_over_tls(tmp_path, program, certificate):
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_collector_is_posted_protobuf_over_tls(compression, tmp_path, program, certificate):
     with Posted(certificate) as server:
         variables = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"https://localhost:{server.server_port}/base",
             "OTEL_EXPORTER_OTLP_HEADERS": "x-team=a%20b",
+            "OTEL_EXPORTER_OTLP_COMPRESSION": compression,
             "OTEL_EXPORTER_OTLP_CERTIFICATE": certificate / "cert.pem",
             "OTEL_METRIC_EXPORT_INTERVAL": 1000,
             "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment=test",
@@ -150,6 +156,7 @@ def test_a_collector_is_posted_protobuf_over_tls(tmp_path, program, certificate)
         server.shutdown()
     path, headers, _ = server.came[0]
     assert (path, headers["content-type"]) == ("/base/v1/metrics", "application/x-protobuf")
+    assert headers.get("content-encoding", "none") == compression
 
 
 def test_profiles_are_pushed_to_pyroscope(tmp_path, program):

@@ -29,9 +29,16 @@ impl Drop for Announced {
     }
 }
 
-/// Leaves the note of a hub that listens here. Without it agents are given the token by hand.
-pub(crate) fn announce(address: SocketAddr, token: &str) -> Option<Announced> {
-    announce_in(&socket_folder(process::own_uid()), address, token).ok()
+/// Leaves the note of a hub that listens here. Without it agents are given the token by hand; the error says what to do.
+pub(crate) fn announce(address: SocketAddr, token: &str) -> Result<Announced, String> {
+    let folder = socket_folder(process::own_uid());
+    announce_in(&folder, address, token).map_err(|error| {
+        format!(
+            "`neurogc run --hub` does not find the token of this hub by itself, because nothing can be written to {}: {error}. \
+             Set NEUROGC_HUB_TOKEN for the programs",
+            folder.display()
+        )
+    })
 }
 
 /// The token with which agents report to the hub at this address, if it is one of this user on this machine.

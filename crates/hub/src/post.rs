@@ -1,8 +1,11 @@
 //! Sending to another server, over HTTP or HTTPS, or as a call of gRPC. An address may hold a secret: only its host is ever shown.
 
+use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue};
@@ -154,11 +157,24 @@ impl Outgoing {
         Self { body: body.into(), headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static(content_type))] }
     }
 
+    /// The same, compressed by gzip.
+    pub(crate) fn compressed(mut self) -> Self {
+        self.body = gzipped(&self.body).into();
+        self.with("content-encoding", "gzip")
+    }
+
     /// Adds a header.
     pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.push((HeaderName::from_static(name), HeaderValue::from_static(value)));
         self
     }
+}
+
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    // Writing to memory does not fail.
+    let _ = encoder.write_all(bytes);
+    encoder.finish().unwrap_or_default()
 }
 
 /// A text of JSON.
@@ -225,18 +241,30 @@ pub(crate) async fn ask(
 }
 
 /// Makes one call of gRPC, without a look at its answer but for the status. The caller limits the time.
-pub(crate) async fn call(to: &PostAddress, method: &'static str, message: &[u8]) -> Result<(), SendFailure> {
+pub(crate) async fn call(
+    to: &PostAddress,
+    method: &'static str,
+    message: &[u8],
+    is_compressed: bool,
+) -> Result<(), SendFailure> {
     const LONGEST: usize = 64 * 1024;
     let stream = to.connect(Some(b"h2")).await?;
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(passing)?;
     let mut tasks = JoinSet::new();
     tasks.spawn(connection);
+    let compressed = is_compressed.then(|| gzipped(message));
+    let message = compressed.as_deref().unwrap_or(message);
     let length = u32::try_from(message.len()).map_err(|_| SendFailure::Final("the message is too long".to_owned()))?;
-    let body: Vec<u8> = [0].into_iter().chain(length.to_be_bytes()).chain(message.iter().copied()).collect();
+    let body: Vec<u8> =
+        [u8::from(is_compressed)].into_iter().chain(length.to_be_bytes()).chain(message.iter().copied()).collect();
     let scheme = if to.tls { "https" } else { "http" };
     let uri = format!("{scheme}://{to}{method}");
-    let request = to.request(&uri, Outgoing::new("application/grpc", body).with("te", "trailers"))?;
+    let mut outgoing = Outgoing::new("application/grpc", body).with("te", "trailers");
+    if is_compressed {
+        outgoing = outgoing.with("grpc-encoding", "gzip");
+    }
+    let request = to.request(&uri, outgoing)?;
     let answer = sender.send_request(request).await.map_err(passing)?;
     accepted(answer.status())?;
     let early = answer.headers().get("grpc-status").cloned();

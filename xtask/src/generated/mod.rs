@@ -4,6 +4,7 @@
 //! `cargo run -p xtask -- docs` writes them, and `tidy` says which of them are not as they would be written. A part of a
 //! page stands between `<!-- generated NAME -->` and `<!-- end NAME -->`; `part` knows every name.
 
+mod alerts;
 mod api_types;
 mod grafana;
 mod results;
@@ -32,6 +33,9 @@ const FILES: &[(&str, Text)] = &[
     ("python/neurogc/_generated.py", stand_in::module),
     ("deploy/grafana/neurogc-overview.json", grafana::overview),
     ("deploy/grafana/neurogc-figures.json", grafana::figures),
+    ("deploy/prometheus/neurogc-alerts.yml", alerts::rules),
+    // A chart holds what it installs.
+    ("deploy/helm/neurogc-hub/files/neurogc-alerts.yml", alerts::rules),
 ];
 
 /// Pages with generated parts.

@@ -25,6 +25,9 @@ pub(super) fn table(name: &str, now: &impl Fn(&str) -> Option<String>) -> Result
     let path = format!("bench/results/{name}.json");
     let text = now(&path).ok_or_else(|| format!("{path} is not there"))?;
     let table: ResultTable = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
+    if table.rows.is_empty() {
+        return Ok(format!("Not measured for this version yet. Command: `{}`.\n", table.command));
+    }
     let mut page = line(&table.columns);
     page.push_str(&line(&vec!["---".to_owned(); table.columns.len()]).replace(' ', ""));
     let mut sources: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -90,6 +93,10 @@ mod tests {
         check(
             Some(r#"{"command": "", "columns": ["a"], "rows": [{"cells": [], "measured": ""}]}"#),
             Err("0 cells of 1"),
+        );
+        check(
+            Some(r#"{"command": "m", "columns": ["a"], "rows": []}"#),
+            Ok("Not measured for this version yet. Command: `m`.\n"),
         );
         check(None, Err("is not there"));
     }

@@ -22,6 +22,8 @@ pub(crate) struct TargetFacts {
     pub(crate) disabled_by: Option<&'static str>,
     /// Its files in `/proc` belong to root though it does not: it is not dumpable.
     pub(crate) is_guarded: bool,
+    /// How far the stack of its first thread may grow, in bytes.
+    pub(crate) stack_limit: u64,
 }
 
 impl TargetFacts {
@@ -35,6 +37,7 @@ impl TargetFacts {
         let mut facts = Self::parse(pid, &status)?;
         facts.disabled_by = disabled_by(&bytes("environ"), &bytes("cmdline"));
         facts.is_guarded = owner.is_ok_and(|owner| owner != facts.uid);
+        facts.stack_limit = stack_limit(&kernel_text(&format!("/proc/{pid}/limits")).unwrap_or_default());
         Some(facts)
     }
 
@@ -52,12 +55,20 @@ impl TargetFacts {
             has_shadow_stack: field("x86_Thread_features:").is_some_and(|features| features.contains("shstk")),
             disabled_by: None,
             is_guarded: false,
+            stack_limit: 0,
         })
     }
 }
 
 fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// The soft limit on the stack. Without one, and where it cannot be read, what Linux gives by default.
+fn stack_limit(limits: &str) -> u64 {
+    const BY_DEFAULT: u64 = 8 << 20;
+    let soft = field(limits, "Max stack size").and_then(|line| line.split_whitespace().next()?.parse().ok());
+    soft.unwrap_or(BY_DEFAULT)
 }
 
 /// What was said against remote debugging when the process was started.
@@ -174,6 +185,15 @@ mod tests {
         assert_eq!((facts.state, facts.uid, facts.gid, facts.inner_pid), ('S', 1001, 6, 17));
         assert!(facts.has_shadow_stack && facts.seccomp == 2 && facts.tracer == 0);
         assert!(TargetFacts::read(std::process::id()).unwrap().disabled_by.is_none());
+    }
+
+    #[test]
+    fn the_limit_of_the_stack_is_the_soft_one() {
+        let check =
+            |line: &str| stack_limit(&format!("Limit      Soft Limit\n{line}\nMax core file size  0  0 bytes\n"));
+        assert_eq!(check("Max stack size            524288               unlimited            bytes     "), 512 << 10);
+        assert_eq!(check("Max stack size            unlimited            unlimited            bytes     "), 8 << 20);
+        assert_eq!(check(""), 8 << 20);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Running a piece of Python in a process that runs already: x86-64 and CPython 3.10 or newer.
 //!
-//! `facts` says what the target is and who may touch it; `memory`, `elf` and `interpreter` find Python in it; `tracee`
-//! stops its main thread for a moment; `moment` judges what the thread was doing; `frame` and `stub` have it run
+//! `facts` says what the target is and who may touch it; `memory`, `elf` and `interpreter` find Python in it, and
+//! `main_thread` the thread that it was started in; `tracee` stops that thread for a moment; `moment` judges what the thread was doing; `frame` and `stub` have it run
 //! something and go on; `remote_debug` is what 3.14 offers; `session` puts these together. `package` brings the Python
 //! package to where the target can load it. How it works is described in docs/attach.md.
 
@@ -9,6 +9,7 @@ mod elf;
 mod facts;
 mod frame;
 mod interpreter;
+mod main_thread;
 mod memory;
 mod moment;
 mod package;
@@ -31,7 +32,7 @@ use self::facts::{OwnRights, denial};
 use self::interpreter::{RemotePython, Unsuitable};
 use self::memory::TargetMemory;
 use self::remote_debug::RuntimeFacts;
-use self::session::{Session, SessionError};
+use self::session::{STACK_FOR_PYTHON, Session, SessionError};
 use self::tracee::StopError;
 
 /// How often a text is tried again that came at a bad moment.
@@ -148,7 +149,16 @@ impl Attachable {
                 "process {pid} could not get memory that can be executed: SELinux (execmem), systemd's \
                  MemoryDenyWriteExecute, or a seccomp filter forbids it. Start it with `neurogc run` instead"
             ),
-            SessionError::NoStack => format!("the stack of the main thread of process {pid} has no room. Try again"),
+            SessionError::NoStack => format!(
+                "the stack of the main thread of process {pid} has no room for loading the agent: that takes {} KiB, and the \
+                 limit is {} KiB (`ulimit -s`). Start the program with a higher limit, or try again when it is less deep in calls",
+                STACK_FOR_PYTHON / 1024,
+                self.facts.stack_limit / 1024
+            ),
+            SessionError::NoMainThread => format!(
+                "no thread of process {pid} is the main thread of Python: the one in which the program has started Python has \
+                 ended, or Python is only starting. Nothing was changed. Try again, or start the program with `neurogc run`"
+            ),
             SessionError::Replaced => format!("process {pid} has executed another program meanwhile. Try again"),
         }
     }

@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 
 use super::elf::SymbolPlace;
+use super::main_thread::holds;
 use super::memory::TargetMemory;
 
 /// What `_Py_DebugOffsets` begins with, in 3.13 and later.
@@ -27,6 +28,9 @@ const PATH_SIZE: u64 = 512;
 const STOP: u64 = 1 << 5;
 const SET_BY_OTHERS: u64 = 0b1110;
 
+/// The part of a thread's state in which its identifier is.
+const FRONT_OF_A_STATE: usize = 512;
+
 /// More interpreters than any process has.
 const MOST_INTERPRETERS: u32 = 10_000;
 
@@ -44,6 +48,7 @@ pub(super) struct RuntimeFacts {
 /// Where the main thread of the main interpreter looks for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DebuggerInterface {
+    thread: u64,
     breaker: u64,
     pending: u64,
     path: u64,
@@ -86,6 +91,7 @@ pub(super) fn look(memory: TargetMemory, runtime: SymbolPlace) -> Result<Option<
     let thread = memory.word(interpreter + word(MAIN_THREAD)?)?;
     let support = thread + word(first + 1)?;
     facts.interface = (thread != 0 && !facts.is_disabled).then_some(DebuggerInterface {
+        thread,
         breaker: thread + word(first)?,
         pending: support + word(first + 3)?,
         path: support + word(first + 4)?,
@@ -94,6 +100,11 @@ pub(super) fn look(memory: TargetMemory, runtime: SymbolPlace) -> Result<Option<
 }
 
 impl DebuggerInterface {
+    /// Whether it belongs to the thread with this block of its own: its state in Python holds the address of the block.
+    pub(super) fn is_of(&self, memory: TargetMemory, block: u64) -> bool {
+        memory.bytes::<FRONT_OF_A_STATE>(self.thread).is_ok_and(|state| holds(&state, block))
+    }
+
     /// Asks for a file to be run. The main thread must be stopped. False where another request is under way, or the path is too long.
     pub(super) fn request(&self, memory: TargetMemory, path: &str) -> Result<bool, Errno> {
         if path.len() as u64 >= PATH_SIZE || memory.half(self.pending)? != 0 {

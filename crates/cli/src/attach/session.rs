@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use super::facts::TargetFacts;
 use super::frame::SignalFrame;
 use super::interpreter::RemotePython;
+use super::main_thread::MainThread;
 use super::memory::{MappedRange, TargetMemory, free_address, map_of};
 use super::moment::{STACK_SEEN, ThreadActivity, judge};
 use super::remote_debug::{self, DebuggerInterface};
@@ -29,10 +30,9 @@ const PAGE_PATIENCE: Duration = Duration::from_secs(3);
 const ADD_PATIENCE: Duration = Duration::from_millis(30);
 /// How long a queue may take to come by, after the text has been run in another way.
 const QUEUE_PATIENCE: Duration = Duration::from_millis(500);
-/// How much of its stack the thread needs to import and install.
-const STACK_FOR_PYTHON: u64 = 512 * 1024;
-/// How far down the main stack is used as a rule; it can be as large as the process likes.
-const MAIN_STACK: u64 = 6 * 1024 * 1024;
+/// How much of its stack the thread needs to import and install: less than 140 KiB with what the program itself needs, on
+/// every version, and as much again.
+pub(super) const STACK_FOR_PYTHON: u64 = 256 * 1024;
 /// How often a thread that only seldom waits is looked at before its queue is used instead.
 const LOOKS_FOR_A_WAIT: u32 = 20;
 
@@ -88,6 +88,8 @@ pub(crate) enum SessionError {
     NoPage,
     /// The stack of its main thread is too small or cannot be written.
     NoStack,
+    /// No thread is Python's main thread: it has ended, or Python has not been started.
+    NoMainThread,
     Replaced,
 }
 
@@ -112,6 +114,7 @@ pub(super) struct Session<'t> {
     python: &'t RemotePython,
     interface: Option<DebuggerInterface>,
     code: &'t str,
+    main_thread: MainThread,
     /// As it was before the first stop: it is not read while a thread is stopped.
     map: Vec<MappedRange>,
     began: Instant,
@@ -140,8 +143,22 @@ impl<'t> Session<'t> {
         let places = [python.system_call, python.signal_return, python.functions.run_text];
         // What cannot be read now cannot be recognised later.
         let landmarks = places.map(|place| (place, memory.bytes(place).unwrap_or_default())).to_vec();
+        let main_thread = MainThread::new(memory, target.pid, python.runtime);
         let (stops, longest_stop) = (0, Duration::ZERO);
-        Self { memory, target, python, interface, code, map, began, deadline, stops, longest_stop, landmarks }
+        Self {
+            memory,
+            target,
+            python,
+            interface,
+            code,
+            main_thread,
+            map,
+            began,
+            deadline,
+            stops,
+            longest_stop,
+            landmarks,
+        }
     }
 
     /// Whether the process still runs the program that was looked at. Asked while its main thread is stopped: it may have
@@ -152,6 +169,9 @@ impl<'t> Session<'t> {
 
     /// Has the target run the text once.
     pub(super) fn run(mut self) -> Result<Execution, SessionError> {
+        if self.target.stack_limit < STACK_FOR_PYTHON {
+            return Err(SessionError::NoStack);
+        }
         let Some(interface) = self.interface else { return self.by_page() };
         // What must be a file is written before the thread is stopped. Where it cannot be, the queue does as well.
         let Ok(folder) = TargetFolder::create(self.target, false) else { return self.by_page() };
@@ -173,9 +193,11 @@ impl<'t> Session<'t> {
         let text = wrapped(self.code, self.target.inner_pid, stub::LONGEST_ANSWER, &AnswerPlace::File(answer));
         let Ok(()) = folder.write(Path::new("run.py"), text.as_bytes(), 0o600) else { return Ok(None) };
         let (thread, doing) = self.stop()?;
-        // The interface lies in memory that is not the program's own code, so it is looked for again.
+        // The interface lies in memory that is not the program's own code, so it is looked for again. Its words are changed
+        // only while the thread stands still that they belong to.
         let is_there = remote_debug::look(self.memory, self.python.runtime)?
-            .is_some_and(|facts| facts.interface == Some(interface));
+            .is_some_and(|facts| facts.interface == Some(interface))
+            && interface.is_of(self.memory, thread.registers.fs_base);
         let asked = doing != ThreadActivity::Waits && is_there && interface.request(self.memory, &script)?;
         self.let_go(thread);
         if !asked {
@@ -221,21 +243,28 @@ impl<'t> Session<'t> {
         self.landmarks
             .push((page + stub::CODE, head[stub::CODE as usize..].first_chunk().copied().unwrap_or_default()));
         self.memory.write(page + stub::TEXT, &text)?;
-        let ran = self.run_in(page);
+        let mut lacks_stack = false;
+        let ran = match self.run_in(page, &mut lacks_stack) {
+            Err(SessionError::Late) if lacks_stack => Err(SessionError::NoStack),
+            ran => ran,
+        };
         let answer = self.answer(page);
         // The page is left where something still leads to it: a queue that has not come by, or code that has not ended.
         let left_page = !(self.is_left_alone(page) && self.unmap_page(page));
         Ok(self.execution(ran?, answer, left_page))
     }
 
-    /// Has the main thread run the code of the page until the text has run.
-    fn run_in(&mut self, page: u64) -> Result<AttachWay, SessionError> {
+    /// Has the main thread run the code of the page until the text has run. Notes whether it waited where its stack had
+    /// no room.
+    fn run_in(&mut self, page: u64, lacks_stack: &mut bool) -> Result<AttachWay, SessionError> {
         let mut way = AttachWay::Frame;
         let mut may_run = true;
         let mut looks = 0;
         loop {
             let (thread, doing) = self.stop()?;
-            let waits = doing == ThreadActivity::Waits && may_run && self.has_stack_for_python(&thread);
+            let has_stack = self.has_stack_for_python(&thread);
+            *lacks_stack = doing == ThreadActivity::Waits && !has_stack;
+            let waits = doing == ThreadActivity::Waits && may_run && has_stack;
             let prefers_a_wait = self.interface.is_some() && !waits && may_run && looks < LOOKS_FOR_A_WAIT;
             if doing == ThreadActivity::MayHoldLock || prefers_a_wait {
                 looks += 1;
@@ -416,7 +445,22 @@ impl<'t> Session<'t> {
     /// Stops the main thread outside of restartable sequences, and judges what it was doing.
     fn stop(&mut self) -> Result<(StoppedThread, ThreadActivity), SessionError> {
         loop {
-            let thread = StoppedThread::stop(self.memory, self.target.pid, STOP_PATIENCE)?;
+            let thread = match StoppedThread::stop(self.memory, self.main_thread.tid, STOP_PATIENCE) {
+                // One that was only a candidate may end at any time.
+                Err(StopError::Gone) if self.main_thread.tid != self.target.pid && self.main_thread.try_next() => {
+                    continue;
+                }
+                thread => thread?,
+            };
+            if !self.main_thread.is_python(thread.registers.fs_base) {
+                let is_same = self.is_same_program();
+                self.let_go(thread);
+                match self.main_thread.try_next() {
+                    _ if !is_same => return Err(SessionError::Replaced),
+                    false => return Err(SessionError::NoMainThread),
+                    true => continue,
+                }
+            }
             if thread.is_in_restartable_sequence() {
                 self.let_go(thread);
                 std::thread::sleep(NEXT_LOOK);
@@ -438,12 +482,13 @@ impl<'t> Session<'t> {
         }
     }
 
-    /// Whether there is enough room below its stack pointer. The main stack grows by itself.
+    /// Whether there is enough room below its stack pointer. The stack of the first thread grows by itself, up to its limit.
     fn has_stack_for_python(&self, thread: &StoppedThread) -> bool {
         let pointer = thread.registers.rsp;
+        let lowest = |range: &MappedRange| range.end.saturating_sub(self.target.stack_limit);
         let below = |range: &MappedRange| SignalFrame::lowest(&thread.registers).saturating_sub(range.start);
         self.map.iter().any(|range| match range.name.as_str() {
-            "[stack]" => pointer < range.end && range.end - pointer < MAIN_STACK,
+            "[stack]" => pointer < range.end && pointer.saturating_sub(lowest(range)) > STACK_FOR_PYTHON,
             _ => range.contains(pointer) && below(range) > STACK_FOR_PYTHON,
         })
     }

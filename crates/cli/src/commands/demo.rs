@@ -73,6 +73,9 @@ pub(crate) struct Arguments {
     /// Directory of the report; by default a new one in neurogc-bench/
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Print the outcome as JSON at the end, and nothing else; without the dashboard
+    #[arg(long, conflicts_with = "dashboard")]
+    json: bool,
 }
 
 /// What a demo is about.
@@ -85,7 +88,8 @@ enum DemoSubject {
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
-    let with_dashboard = arguments.dashboard || (!arguments.no_dashboard && io::stdout().is_terminal() && has_screen());
+    let may_browse = !arguments.no_dashboard && !arguments.json;
+    let with_dashboard = arguments.dashboard || (may_browse && io::stdout().is_terminal() && has_screen());
     let default = if with_dashboard { MEASURED_DEFAULT } else { DEFAULT };
     let contenders = [Contender::parse(default), Contender::parse(&arguments.policy)];
     let [Ok(without), Ok(with)] = contenders else {
@@ -110,9 +114,11 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let setting = ScriptSetup::new(&python, &home, &scripts, 1.0);
     if arguments.what == DemoSubject::Leak {
         let hub = with_dashboard.then(|| folder.join("hub"));
-        return leak::run(setting, Duration::from_secs(seconds), hub.as_deref(), &interrupt, out);
+        return leak::run(setting, Duration::from_secs(seconds), hub.as_deref(), &interrupt, arguments.json, out);
     }
-    let demo = Demo { seconds, interrupt: &interrupt };
+    let demo = Demo { seconds, interrupt: &interrupt, is_silent: arguments.json };
+    let (mut nowhere, answer) = (io::sink(), out);
+    let out: &mut dyn Write = if arguments.json { &mut nowhere } else { &mut *answer };
     writeln!(out, "starting the same service twice, without and with NeuroGC ({})…", with.name)?;
     out.flush()?;
     let mut services = demo.start(setting, [&without, &with])?;
@@ -146,6 +152,10 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
     let page = folder.join("report.html");
     fs::write(&page, report::page(&run, &sides[0].seen(), &sides[1].seen()))?;
     fs::write(folder.join(crate::bench::record::FILE), serde_json::to_vec(&run)?)?;
+    if arguments.json {
+        writeln!(answer, "{}", serde_json::json!({"report": page, "run": run}))?;
+        return Ok(());
+    }
     writeln!(out, "\n{}\nReport: {}", report::table(&run.scenarios[0]), page.display())?;
     for doubt in run.scenarios[0].entries.iter().flat_map(|entry| &entry.trials).flat_map(|trial| &trial.doubts) {
         writeln!(out, "Doubtful: {doubt}")?;
@@ -170,6 +180,8 @@ struct Service {
 struct Demo<'d> {
     seconds: u64,
     interrupt: &'d Interrupt,
+    /// Only the outcome is wanted.
+    is_silent: bool,
 }
 
 impl Demo<'_> {
@@ -299,7 +311,7 @@ impl Demo<'_> {
         look: &mut dyn FnMut() -> bool,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
-        if io::stdout().is_terminal() && io::stdin().is_terminal() {
+        if !self.is_silent && io::stdout().is_terminal() && io::stdin().is_terminal() {
             // From here on a panic gives the terminal back before it prints.
             let mut terminal = ratatui::try_init()?;
             let shown = self.show_screen(sides, rate, look, &mut terminal);

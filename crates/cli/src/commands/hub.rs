@@ -63,7 +63,8 @@ pub(crate) struct Arguments {
     /// Push profiles of allocations every minute: pyroscope:URL or parca:URL; headers are in NEUROGC_PROFILES_HEADERS
     #[arg(long, value_name = "STORE")]
     profiles: Option<ProfileStore>,
-    /// Copy heap dumps and recordings to object storage, s3://bucket/prefix; the AWS_ variables say how
+    /// Copy heap dumps and recordings to object storage, s3://bucket/prefix, of which the AWS_ variables say how, or to a
+    /// folder, file:///folder
     #[arg(long, value_name = "STORE")]
     objects: Option<ObjectStore>,
     /// Send alerts by the rules in this file (docs/alerts.md); it is read again when it changes
@@ -136,7 +137,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     let mut told = Ok(());
     let mut announced = None;
     let ran = neurogc_hub::run(config, |hub| {
-        announced = hub.tokens.as_ref().and_then(|tokens| own_hub::announce(hub.address, &tokens.report));
+        announced = hub
+            .tokens
+            .as_ref()
+            .and_then(|tokens| own_hub::announce(hub.address, &tokens.report).inspect_err(|reason| say(reason)).ok());
         told = tell(hub, arguments.json, out);
     });
     ran.map_err(|error| match error {

@@ -10,6 +10,8 @@ pub(crate) mod demo;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod detach;
 pub(crate) mod doctor;
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub(crate) mod elsewhere;
 pub(crate) mod gpu;
 pub(crate) mod heap;
 pub(crate) mod hub;
@@ -39,6 +41,10 @@ pub(crate) enum Verb {
     Attach(attach::Arguments),
     #[cfg(target_arch = "x86_64")]
     Detach(detach::Arguments),
+    #[cfg(not(target_arch = "x86_64"))]
+    Attach(elsewhere::Arguments),
+    #[cfg(not(target_arch = "x86_64"))]
+    Detach(elsewhere::Arguments),
     Ps(ps::Arguments),
     Status(status::Arguments),
     Stalls(stalls::Arguments),
@@ -71,6 +77,10 @@ impl Verb {
             Self::Attach(arguments) => attach::run(arguments, out),
             #[cfg(target_arch = "x86_64")]
             Self::Detach(arguments) => detach::run(&arguments, out),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Attach(_) => elsewhere::run("attach"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Detach(_) => elsewhere::run("detach"),
             Self::Ps(arguments) => ps::run(&arguments, out),
             Self::Status(arguments) => status::run(&arguments, out),
             Self::Stalls(arguments) => stalls::run(&arguments, out),

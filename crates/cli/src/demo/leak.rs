@@ -1,6 +1,6 @@
 //! `neurogc demo leak`: a service that leaks and the same one without the leak, and the verdicts on both.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,8 +30,11 @@ pub(crate) fn run(
     longest: Duration,
     hub: Option<&Path>,
     interrupt: &Interrupt,
+    json: bool,
     out: &mut dyn Write,
 ) -> CommandResult {
+    let (mut nowhere, answer) = (io::sink(), out);
+    let out: &mut dyn Write = if json { &mut nowhere } else { &mut *answer };
     let observe = Contender::parse("observe").map_err(Failure::failed)?;
     writeln!(out, "starting a service that leaks, and the same one without the leak…")?;
     out.flush()?;
@@ -54,6 +57,11 @@ pub(crate) fn run(
     }
     writeln!(out, "The verdict needs about a minute, and is surer the longer they run.")?;
     let verdicts = watch(pids, longest, interrupt, out)?;
+    if json {
+        let [leaks, fixed] = &verdicts;
+        writeln!(answer, "{}", serde_json::json!({"leaks": leaks, "without_the_leak": fixed}))?;
+        return Ok(());
+    }
     for (name, verdict) in ["the service that leaks", "the same one without the leak"].into_iter().zip(&verdicts) {
         writeln!(out, "\n{name}\n{}", diagnosis::text(verdict, figures::room()))?;
     }

@@ -1,4 +1,4 @@
-//! Heap dumps and recordings of the hub, copied to object storage that speaks the protocol of S3.
+//! Heap dumps and recordings of the hub, copied to object storage that speaks the protocol of S3, or to a folder.
 //!
 //! The protocol is small, so it is written out here: a request is signed (version 4 of AWS's signature), and a file is put as
 //! one object. A thread of its own reads the files.
@@ -35,9 +35,21 @@ const PIECE: usize = 256 * 1024;
 /// Folders of the hub that are copied. The names of files that are not complete begin with a dot.
 const FOLDERS: [&str; 2] = ["heaps", "recordings"];
 
+/// Where files are copied to.
+#[derive(Clone, Debug)]
+pub struct ObjectStore(StorePlace);
+
+/// The kinds of places.
+#[derive(Clone, Debug)]
+enum StorePlace {
+    Bucket(Box<S3Bucket>),
+    /// A folder of this machine, such as a mounted file system.
+    Folder(PathBuf),
+}
+
 /// A place in object storage.
 #[derive(Clone)]
-pub struct ObjectStore {
+struct S3Bucket {
     to: PostAddress,
     /// What stands before the names of objects, with the bucket: `/bucket/prefix/`.
     path: String,
@@ -47,29 +59,79 @@ pub struct ObjectStore {
     session: Option<String>,
 }
 
-impl std::fmt::Debug for ObjectStore {
+impl std::fmt::Debug for S3Bucket {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Not derived: it holds secrets.
-        write!(to, "ObjectStore({} {})", self.to, self.path)
+        write!(to, "S3Bucket({} {})", self.to, self.path)
     }
 }
 
 impl std::str::FromStr for ObjectStore {
     type Err = String;
 
-    /// Reads `s3://BUCKET[/PREFIX]`; the usual variables of AWS say the rest.
+    /// Reads `s3://BUCKET[/PREFIX]`, of which the usual variables of AWS say the rest, or `file:///FOLDER`.
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::read(text, |name| std::env::var(name).ok())
+        let Some(folder) = text.strip_prefix("file://") else {
+            return S3Bucket::read(text, |name| std::env::var(name).ok())
+                .map(|it| Self(StorePlace::Bucket(Box::new(it))));
+        };
+        let folder = PathBuf::from(folder);
+        if !folder.is_absolute() || !folder.is_dir() {
+            return Err(format!("there is no folder {}: it must look like file:///folder", folder.display()));
+        }
+        Ok(Self(StorePlace::Folder(folder)))
+    }
+}
+
+impl std::fmt::Display for ObjectStore {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            StorePlace::Bucket(bucket) => bucket.to.fmt(to),
+            StorePlace::Folder(folder) => folder.display().fmt(to),
+        }
     }
 }
 
 impl ObjectStore {
+    /// Copies a file, unless there is one of its name and length.
+    async fn copy(&self, file: &CompleteFile) -> Result<(), SendFailure> {
+        match &self.0 {
+            StorePlace::Bucket(bucket) => {
+                if bucket.has(&file.name, file.length).await? {
+                    return Ok(());
+                }
+                bucket.put(&file.name, &file.path).await
+            }
+            StorePlace::Folder(folder) => {
+                copy_to(folder, file).map_err(|error| SendFailure::Passing(format!("{}: {error}", folder.display())))
+            }
+        }
+    }
+}
+
+/// Copies a file to a folder, where it appears when it is whole. It keeps its mode, by which only its
+/// owner may read it.
+fn copy_to(folder: &Path, file: &CompleteFile) -> std::io::Result<()> {
+    let to = folder.join(&file.name);
+    if fs::metadata(&to).is_ok_and(|there| there.len() == file.length) {
+        return Ok(());
+    }
+    let below = to.parent().unwrap_or(folder);
+    fs::create_dir_all(below)?;
+    let part = below.join(format!(".{}.part", file.path.file_name().unwrap_or_default().display()));
+    fs::copy(&file.path, &part)?;
+    fs::rename(&part, &to)
+}
+
+impl S3Bucket {
     fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let said = |name: &str| variable(name).filter(|value| !value.is_empty());
         let place = text.strip_prefix("s3://").map(|place| place.trim_matches('/')).unwrap_or_default();
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._/".contains(letter);
         if place.is_empty() || !place.chars().all(is_plain) {
-            return Err("it must look like s3://bucket/prefix, of letters, digits and -._".to_owned());
+            return Err(
+                "it must look like s3://bucket/prefix, of letters, digits and -._, or file:///folder".to_owned()
+            );
         }
         let region =
             said("AWS_REGION").or_else(|| said("AWS_DEFAULT_REGION")).unwrap_or_else(|| "us-east-1".to_owned());
@@ -292,7 +354,7 @@ pub(crate) fn start(store: ObjectStore, data: PathBuf) -> std::io::Result<()> {
 
 async fn copy_all(store: ObjectStore, data: PathBuf) {
     let mut copied = HashSet::new();
-    let mut outage = Outage::new("dumps and recordings", &store.to);
+    let mut outage = Outage::new("dumps and recordings", &store);
     loop {
         let files = complete_files(&data);
         copied.retain(|file| files.contains(file));
@@ -300,7 +362,7 @@ async fn copy_all(store: ObjectStore, data: PathBuf) {
             if copied.contains(&file) {
                 continue;
             }
-            let sent = timeout(PATIENCE, copy(&store, &file)).await;
+            let sent = timeout(PATIENCE, store.copy(&file)).await;
             let sent = sent.unwrap_or_else(|_| Err(SendFailure::Passing("it takes too long".to_owned())));
             if sent.is_ok() {
                 copied.insert(file);
@@ -311,20 +373,13 @@ async fn copy_all(store: ObjectStore, data: PathBuf) {
     }
 }
 
-async fn copy(store: &ObjectStore, file: &CompleteFile) -> Result<(), SendFailure> {
-    if store.has(&file.name, file.length).await? {
-        return Ok(());
-    }
-    store.put(&file.name, &file.path).await
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
-    fn store() -> ObjectStore {
-        ObjectStore::read("s3://examplebucket", |name| match name {
+    fn store() -> S3Bucket {
+        S3Bucket::read("s3://examplebucket", |name| match name {
             "AWS_ACCESS_KEY_ID" => Some("AKIAIOSFODNN7EXAMPLE".to_owned()),
             "AWS_SECRET_ACCESS_KEY" => Some("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned()),
             "AWS_ENDPOINT_URL" => Some("http://127.0.0.1:9000".to_owned()),
@@ -335,11 +390,33 @@ mod tests {
 
     #[test]
     fn places_are_read() {
-        assert_eq!(format!("{:?}", store()), "ObjectStore(127.0.0.1:9000 /examplebucket/)");
-        assert!(ObjectStore::read("s3://b", |_| None).unwrap_err().contains("AWS_ACCESS_KEY_ID"));
+        assert_eq!(format!("{:?}", store()), "S3Bucket(127.0.0.1:9000 /examplebucket/)");
+        assert!(S3Bucket::read("s3://b", |_| None).unwrap_err().contains("AWS_ACCESS_KEY_ID"));
         for wrong in ["b", "s3://", "s3://b/ä", "http://b"] {
-            assert!(ObjectStore::read(wrong, |_| None).is_err());
+            assert!(S3Bucket::read(wrong, |_| None).is_err());
         }
+        for wrong in ["file://here", "file:///there/is/no/such/folder", "gs://b", "az://b"] {
+            assert!(wrong.parse::<ObjectStore>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_folder_gets_whole_files_once() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.ngch");
+        fs::write(&path, "dump").unwrap();
+        let store: ObjectStore = format!("file://{}", place.path().display()).parse().unwrap();
+        let file = CompleteFile { name: "heaps/a.ngch".to_owned(), path: path.clone(), length: 4 };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(store.copy(&file)).unwrap();
+        let copied = place.path().join("heaps");
+        assert_eq!(fs::read_to_string(copied.join("a.ngch")).unwrap(), "dump");
+        assert_eq!(fs::read_dir(&copied).unwrap().count(), 1, "nothing else is left there");
+        // It is there, so it is not read again.
+        fs::remove_file(&path).unwrap();
+        runtime.block_on(store.copy(&file)).unwrap();
+        let missing = CompleteFile { name: "heaps/b.ngch".to_owned(), path, length: 4 };
+        assert!(runtime.block_on(store.copy(&missing)).is_err());
     }
 
     #[test]

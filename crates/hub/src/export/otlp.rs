@@ -32,6 +32,13 @@ const GRPC_PORT: u16 = 4317;
 const PATH: &str = "/v1/metrics";
 const METHOD: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
+/// Variables of OpenTelemetry, after `OTEL_EXPORTER_OTLP_`, that mean something and are not followed.
+const UNHEARD: [(&str, &str); 3] = [
+    ("CLIENT_CERTIFICATE", "the hub shows no certificate of its own to a collector"),
+    ("CLIENT_KEY", "the hub shows no certificate of its own to a collector"),
+    ("INSECURE", "the address says it, by http or https"),
+];
+
 /// Sums are cumulative, which OpenTelemetry writes as 2.
 const CUMULATIVE: i32 = 2;
 
@@ -53,8 +60,12 @@ pub struct OtlpCollector {
     protocol: Protocol,
     every: Duration,
     patience: Duration,
+    /// Whether messages are compressed by gzip.
+    is_compressed: bool,
     /// Attributes of all processes.
     attributes: Vec<KeyValue>,
+    /// What the environment asks for and is not done.
+    unheard: Vec<String>,
 }
 
 impl std::str::FromStr for OtlpCollector {
@@ -93,6 +104,16 @@ impl OtlpCollector {
         if let Some(file) = either("CERTIFICATE") {
             to = to.trusting(file.as_ref()).map_err(|error| format!("OTEL_EXPORTER_OTLP_CERTIFICATE: {error}"))?;
         }
+        let is_compressed = match either("COMPRESSION").as_deref().map(str::trim) {
+            None | Some("none") => false,
+            Some("gzip") => true,
+            Some(_) => return Err("OTEL_EXPORTER_OTLP_COMPRESSION must be gzip or none".to_owned()),
+        };
+        let unheard = UNHEARD
+            .iter()
+            .filter(|(name, _)| either(name).is_some())
+            .map(|(name, why)| format!("OTEL_EXPORTER_OTLP_{name} is set and has no effect: {why}"));
+        let unheard = unheard.collect();
         let every = number("OTEL_METRIC_EXPORT_INTERVAL", said("OTEL_METRIC_EXPORT_INTERVAL"), EVERY_MS)?.max(1_000);
         let patience = number("OTEL_EXPORTER_OTLP_TIMEOUT", either("TIMEOUT"), PATIENCE_MS)?.max(1);
         let attributes = said("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
@@ -102,21 +123,25 @@ impl OtlpCollector {
             protocol,
             every: Duration::from_millis(every),
             patience: Duration::from_millis(patience),
+            is_compressed,
             attributes: attributes.map(|(key, value)| KeyValue::text(key.trim(), value.trim())).collect(),
+            unheard,
         })
     }
 
     async fn send(&self, message: ExportRequest) -> Result<(), SendFailure> {
         match self.protocol {
-            Protocol::Grpc => call(&self.to, METHOD, &message.encode_to_vec()).await,
-            Protocol::Protobuf => {
-                post(&self.to, Outgoing::new("application/x-protobuf", message.encode_to_vec())).await
-            }
+            Protocol::Grpc => call(&self.to, METHOD, &message.encode_to_vec(), self.is_compressed).await,
+            Protocol::Protobuf => self.post(Outgoing::new("application/x-protobuf", message.encode_to_vec())).await,
             Protocol::Json => {
                 let json = serde_json::to_string(&message).map_err(|error| SendFailure::Final(error.to_string()))?;
-                post(&self.to, json).await
+                self.post(json.into()).await
             }
         }
+    }
+
+    async fn post(&self, message: Outgoing) -> Result<(), SendFailure> {
+        post(&self.to, if self.is_compressed { message.compressed() } else { message }).await
     }
 }
 
@@ -139,6 +164,9 @@ fn address(text: &str, said: &impl Fn(&str) -> Option<String>) -> Result<PostAdd
 
 /// Sends metrics for ever. A collector that is away is told of on stderr once, and tried again.
 pub(crate) async fn export(hub: Arc<Hub>, collector: OtlpCollector) {
+    for line in &collector.unheard {
+        eprintln!("neurogc: {line}");
+    }
     let mut ticks = interval(collector.every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut outage = Outage::new("metrics", &collector.to);
@@ -297,6 +325,21 @@ mod tests {
         assert!(
             OtlpCollector::read("env", |name| wrong.iter().find(|it| it.0 == name).map(|it| it.1.to_owned())).is_err()
         );
+    }
+
+    #[test]
+    fn compression_is_heard_and_what_is_not_heard_is_said() {
+        let with = |name: &'static str, value: &'static str| {
+            OtlpCollector::read("http://otel", move |asked| (asked == name).then(|| value.to_owned()))
+        };
+        assert!(with("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "gzip").unwrap().is_compressed);
+        assert!(!with("OTEL_EXPORTER_OTLP_COMPRESSION", "none").unwrap().is_compressed);
+        assert!(with("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd").is_err());
+        assert!(with("OTEL_EXPORTER_OTLP_HEADERS", "a=b").unwrap().unheard.is_empty());
+        for name in ["OTEL_EXPORTER_OTLP_CLIENT_KEY", "OTEL_EXPORTER_OTLP_METRICS_INSECURE"] {
+            let unheard = with(name, "x").unwrap().unheard;
+            assert!(matches!(unheard.as_slice(), [line] if line.contains("has no effect")), "{unheard:?}");
+        }
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl ProfileStore {
                 let path = ingest_path(self.to.path(), facts, until_ms);
                 post(&self.to.clone().at(path), Outgoing::new("application/octet-stream", profile)).await
             }
-            Store::Parca => call(&self.to, METHOD, &written(facts, profile).encode_to_vec()).await,
+            Store::Parca => call(&self.to, METHOD, &written(facts, profile).encode_to_vec(), false).await,
         }
     }
 }

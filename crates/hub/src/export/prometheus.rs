@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn the_rules_for_prometheus_name_metrics_that_there_are() {
         let folder = tempfile::tempdir().unwrap();
-        let rules = include_str!("../../../../docs/prometheus-alerts.yml");
+        let rules = include_str!("../../../../deploy/prometheus/neurogc-alerts.yml");
         let mut known: Vec<String> = METRICS.iter().map(|metric| metric.name.to_owned()).collect();
         for histogram in HISTOGRAMS {
             known.extend(["bucket", "sum", "count"].map(|part| format!("{}_{part}", histogram.prometheus)));
@@ -339,7 +339,7 @@ mod tests {
         for name in named {
             assert!(
                 known.iter().any(|it| it == name),
-                "docs/prometheus-alerts.yml names {name}, which is not exported"
+                "deploy/prometheus/neurogc-alerts.yml names {name}, which is not exported"
             );
         }
     }
