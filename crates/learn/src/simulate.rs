@@ -240,7 +240,7 @@ impl<'s> Run<'s> {
     /// How often the agent looks at the program from then on until now.
     fn count_looks(&mut self, from: u64, idle: bool) {
         let counts = self.machine.now >= self.scene.workload.counted_from;
-        self.looks.span(idle, self.machine.now.saturating_sub(from), counts, !self.guarded.wants_looks());
+        self.looks.span(idle, self.machine.now.saturating_sub(from), counts, !self.guarded.insists_on_looks());
     }
 
     /// One visit of a request.
@@ -279,7 +279,9 @@ impl<'s> Run<'s> {
 
     /// Whether the program is looked at beside the moments at which the policy is asked.
     fn looks(&self) -> bool {
-        self.acts && (self.guarded.wants_looks() || self.notes.is_some())
+        let anyway = || !self.looks.is_light(self.idle().unwrap_or(0));
+        let asked = self.guarded.wants_looks() && (self.guarded.insists_on_looks() || anyway());
+        self.acts && (asked || self.notes.is_some())
     }
 
     fn idle(&self) -> Option<u64> {
@@ -319,6 +321,7 @@ impl<'s> Run<'s> {
             notes.look(&self.guarded.seen_by_policy(&observation));
         }
         if idle.is_some() {
+            self.guarded.looked(observation.now);
             // What a look would order in a gap is carried out by the thread that has it.
             let order = self.guarded.decide(&Observation { moment: Moment::Gap, ..observation });
             self.carry_out(order);

@@ -121,6 +121,9 @@ impl Guarded {
         if let Some(routes) = &mut self.routes {
             routes.served(observation.requests);
         }
+        if observation.moment == Moment::Look {
+            self.policy.looked(observation.now);
+        }
         // The pacer knows by itself whether snapshots rest.
         let snapshot = observation.snapshot;
         let observation = &self.seen_by_policy(observation);
@@ -301,6 +304,17 @@ impl Guarded {
     #[must_use]
     pub fn wants_looks(&self) -> bool {
         self.policy.wants_looks()
+    }
+
+    /// Whether it wants that even where the looks are made for nothing else.
+    #[must_use]
+    pub fn insists_on_looks(&self) -> bool {
+        self.policy.insists_on_looks()
+    }
+
+    /// The program is being looked at, whatever is asked then.
+    pub fn looked(&mut self, now: Duration) {
+        self.policy.looked(now);
     }
 
     /// What the program has asked for comes in a gap, or when it has waited for long enough.

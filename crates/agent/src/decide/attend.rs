@@ -45,6 +45,7 @@ pub(crate) struct Attendant<'a> {
     /// How often the policy had been changed when the director was made.
     switches: Option<u32>,
     wants_looks: bool,
+    insists: bool,
     memory_due: u64,
     growth: SuddenGrowth,
     /// Bytes that were allocated at the last look.
@@ -82,6 +83,7 @@ impl<'a> Attendant<'a> {
             agent,
             switches: None,
             wants_looks: false,
+            insists: false,
             memory_due: 0,
             growth: SuddenGrowth::default(),
             live: 0,
@@ -92,9 +94,9 @@ impl<'a> Attendant<'a> {
         }
     }
 
-    /// Whether the policy wants the program to be looked at all the time.
-    pub(crate) fn wants_looks(&self) -> bool {
-        self.wants_looks
+    /// Whether the policy wants the program to be looked at all the time, however little it does.
+    pub(crate) fn insists_on_looks(&self) -> bool {
+        self.insists
     }
 
     /// One round. `idle_ns` is how long the GIL has been free, `None` while it is held; a `light` program uses its processors
@@ -108,7 +110,7 @@ impl<'a> Attendant<'a> {
             self.look_at_memory();
         }
         self.look_for_stuck_collection(now);
-        if self.wants_looks {
+        if self.wants_looks && (self.insists || !light) {
             self.ask(now, idle_ns);
         }
         let called = self.call_if_due(now, idle_ns);
@@ -133,6 +135,7 @@ impl<'a> Attendant<'a> {
             Director::new(guarded, name)
         });
         self.wants_looks = director.as_ref().is_some_and(Director::wants_looks);
+        self.insists = director.as_ref().is_some_and(Director::insists_on_looks);
         agent.actor.direct(director);
     }
 

@@ -132,6 +132,10 @@ impl Director {
         self.guarded.wants_looks()
     }
 
+    pub(crate) fn insists_on_looks(&self) -> bool {
+        self.guarded.insists_on_looks()
+    }
+
     /// What is shown of it.
     pub(crate) fn state(&self) -> PolicyState {
         PolicyState {

@@ -199,7 +199,7 @@ impl Sampler<'_> {
         self.idle = !look.held;
         drop(ledger);
         let wanted = self.attendant.round(now, (!look.held).then_some(idle), was_light);
-        let is_told = self.work.is_some() && !self.attendant.wants_looks();
+        let is_told = self.work.is_some() && !self.attendant.insists_on_looks();
         self.load.is_light = is_told && !look.held && self.load.share < LIGHT;
         hooks.is_crowded(!self.load.is_light && self.load.held > CROWDED);
         let step = next_step(Pace {

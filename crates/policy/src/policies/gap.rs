@@ -50,7 +50,7 @@ impl Gap {
     }
 
     /// Begins a cycle where the pacer wants one soon, or where start-up has left its garbage.
-    fn cycle(&self, observation: &Observation) -> Option<Order> {
+    pub(super) fn cycle(&self, observation: &Observation) -> Option<Order> {
         let settles = !self.settled && observation.now >= WARM_UP;
         if observation.in_flight > 0 || !(observation.cycle_due || settles) {
             return None;
