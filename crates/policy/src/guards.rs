@@ -312,6 +312,12 @@ impl Guarded {
         self.policy.insists_on_looks()
     }
 
+    /// Whether nothing has been collected yet because the first cycle waits until it is worth it.
+    #[must_use]
+    pub fn first_waits(&self) -> bool {
+        self.pacer.first_waits()
+    }
+
     /// The program is being looked at, whatever is asked then.
     pub fn looked(&mut self, now: Duration) {
         self.policy.looked(now);
@@ -347,6 +353,7 @@ impl Guarded {
             survivors: survivors as u32,
             survivors_limit: survivors_limit as u32,
             cycle_due: self.pacer.is_due_in_gap() || (observation.moment == Moment::Boundary && self.pacer.is_worth()),
+            first_waits: self.pacer.first_waits(),
             scope: self.pacer.scope(),
             hurry: self.pacer.is_in_a_hurry(),
             ..*observation

@@ -34,6 +34,8 @@ pub struct Observation {
     pub survivors_limit: u32,
     /// The pacer would begin a cycle in a gap, which should look at this.
     pub cycle_due: bool,
+    /// Nothing has been collected yet, and the first cycle waits until what has come since start-up is worth one.
+    pub first_waits: bool,
     /// See `cycle_due`.
     pub scope: Scope,
     /// The heap grows so fast that the walk should not give way to the program.

@@ -266,8 +266,9 @@ impl Director {
         let simple = matches!(self.name, Name::Every(_) | Name::Freeze);
         let filled = bound.objects.saturating_sub(bound.live_objects) as f64
             >= 0.5 * bound.goal_objects.saturating_sub(bound.live_objects) as f64;
+        let settles = !self.cycled && !self.guarded.first_waits();
         Due {
-            now: out || simple || observation.deferred || filled || !self.cycled,
+            now: out || simple || observation.deferred || filled || settles,
             young: thresholds.map_or(u32::MAX, |thresholds| (thresholds[0] / 4).max(YOUNG_FEWEST)),
         }
     }

@@ -19,6 +19,12 @@ impl Pacer {
         self.forecast.is_some()
     }
 
+    /// Whether there has been none yet, and it waits for that.
+    #[must_use]
+    pub fn first_waits(&self) -> bool {
+        !self.known && self.may_wait_for_growth()
+    }
+
     /// Whether a flight now would find next to nothing.
     pub(super) fn is_foretold_poor(&self) -> bool {
         let dead = self.forecast.and_then(|forecast| forecast.dead).filter(|dead| (0.0..=1.0).contains(dead));

@@ -49,9 +49,9 @@ impl Gap {
         self.settled && self.serves
     }
 
-    /// Begins a cycle where the pacer wants one soon, or where start-up has left its garbage.
+    /// Begins a cycle where the pacer wants one soon, or where start-up has left its garbage, unless that is not worth one yet.
     pub(super) fn cycle(&self, observation: &Observation) -> Option<Order> {
-        let settles = !self.settled && observation.now >= WARM_UP;
+        let settles = !self.settled && observation.now >= WARM_UP && !observation.first_waits;
         if observation.in_flight > 0 || !(observation.cycle_due || settles) {
             return None;
         }
@@ -95,6 +95,7 @@ impl Policy for Gap {
         if observation.paused || !observation.is_gap() {
             return Order::WAIT;
         }
+        self.settled |= observation.first_waits && observation.now >= WARM_UP;
         let none_is_out = matches!(observation.snapshot, Snapshot::Idle | Snapshot::Unavailable);
         let cycle = if none_is_out { self.cycle(observation) } else { None };
         cycle.or_else(|| self.young(observation)).or_else(|| self.reap(observation)).unwrap_or(Order::WAIT)
