@@ -215,10 +215,10 @@ impl Guarded {
             self.overdue_since = None;
         }
         if let Some(routes) = &mut self.routes {
+            let left = f64::from(collected.gathered) - collected.freed as f64;
+            routes.collected(collected.at, collected.generation, left);
             if full {
                 routes.cycle(collected.freed as f64);
-            } else {
-                routes.became_old(collected.at, f64::from(collected.gathered) - collected.freed as f64);
             }
             self.foretell();
         }
@@ -234,6 +234,10 @@ impl Guarded {
     pub fn launched(&mut self, now: Duration, scope: Scope, young: u32) {
         self.overdue_since = None;
         self.pacer.launched(now, scope, young);
+        if let Some(routes) = &mut self.routes {
+            // They are old without a collection.
+            routes.all_became_old(now, f64::from(young));
+        }
     }
 
     /// Memory was too short for a snapshot. True if one of new objects should be tried instead.
@@ -252,6 +256,7 @@ impl Guarded {
         self.pacer.landed(flown);
         self.policy.landed(flown);
         if let Some(routes) = &mut self.routes {
+            routes.flown(flown.flight);
             routes.cycle(flown.found as f64);
             self.foretell();
         }
@@ -358,5 +363,26 @@ impl Guarded {
             hurry: self.pacer.is_in_a_hurry(),
             ..*observation
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+    use crate::policies::policy;
+
+    #[test]
+    fn young_objects_that_a_launch_makes_old_count() {
+        let tuning = Tuning::default();
+        let policy = policy(Name::Neural(None), tuning);
+        let mut guarded = Guarded::new(policy, Limits::default(), tuning, [700, 10, 10]);
+        for tick in 1..=50_u64 {
+            let now = Duration::from_millis(200 * tick);
+            guarded.decide(&Observation { now, requests: 40 * tick, ..Observation::default() });
+            guarded.launched(now, Scope::All, 4_000);
+        }
+        let found = guarded.routes.as_ref().map_or(0.0, |routes| routes.route(0).0);
+        assert!((found - 100.0).abs() < 10.0, "{found}");
     }
 }
