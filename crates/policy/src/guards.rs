@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bytes::Bytes;
 use crate::forecast::{Forecast, RouteTables};
 use crate::observation::{Collected, Decision, Flown, Moment, Observation, Order, Scope, Snapshot};
-use crate::pacer::{Pacer, PacerBound};
+use crate::pacer::{LongGapUse, Pacer, PacerBound};
 use crate::policies::neural::Trust;
 use crate::policies::{CollectionControl, Policy, Thresholds, Tuning};
 use crate::ranks::{PlannedStop, RankPlan};
@@ -317,6 +317,19 @@ impl Guarded {
         self.policy.insists_on_looks()
     }
 
+    /// Whether it is told what requests leave behind and when they come.
+    #[must_use]
+    pub fn foretells(&self) -> bool {
+        self.routes.is_some()
+    }
+
+    /// So many requests of a route have ended.
+    pub fn ended(&mut self, route: u8, requests: u32) {
+        if let Some(routes) = &mut self.routes {
+            routes.ended(route, requests);
+        }
+    }
+
     /// Whether nothing has been collected yet because the first cycle waits until it is worth it.
     #[must_use]
     pub fn first_waits(&self) -> bool {
@@ -350,6 +363,13 @@ impl Guarded {
         let barred = observation.snapshot == Snapshot::Idle && self.pacer.is_barred(observation.now);
         let (tenured, pending) = self.pacer.live_and_new();
         let (young, survivors, survivors_limit) = self.pacer.young_limits();
+        let rhythm = observation.rhythm.filter(|_| self.routes.is_some());
+        let long_gap = rhythm.map_or(LongGapUse::None, |rhythm| self.pacer.use_of(&rhythm, observation));
+        let due = match long_gap {
+            LongGapUse::Collect => true,
+            LongGapUse::Wait => false,
+            LongGapUse::None => self.pacer.is_due_in_gap(),
+        };
         Observation {
             snapshot: if barred { Snapshot::Unavailable } else { observation.snapshot },
             tenured,
@@ -357,8 +377,9 @@ impl Guarded {
             young_limit: young as u32,
             survivors: survivors as u32,
             survivors_limit: survivors_limit as u32,
-            cycle_due: self.pacer.is_due_in_gap() || (observation.moment == Moment::Boundary && self.pacer.is_worth()),
+            cycle_due: due || (observation.moment == Moment::Boundary && self.pacer.is_worth()),
             first_waits: self.pacer.first_waits(),
+            fits: long_gap == LongGapUse::Collect,
             scope: self.pacer.scope(),
             hurry: self.pacer.is_in_a_hurry(),
             ..*observation

@@ -20,6 +20,7 @@ mod young;
 
 use std::time::Duration;
 
+pub(crate) use self::foretold::LongGapUse;
 use self::new_walks::NewWalks;
 use self::objects::Objects;
 pub use self::sudden::{MemoryLook, SuddenGrowth};

@@ -56,9 +56,13 @@ impl Gap {
             return None;
         }
         let scope = if settles { Scope::All } else { observation.scope };
-        let decision = observation.everything(scope);
-        let long = decision == Decision::Full && observation.guessed_full_pause() > LONGEST;
-        let reason = if settles { "start-up is over" } else { "much of the old heap is new" };
+        let decision = if observation.fits { Decision::Full } else { observation.everything(scope) };
+        let long = decision == Decision::Full && observation.guessed_full_pause() > LONGEST && !observation.fits;
+        let reason = match () {
+            () if settles => "start-up is over",
+            () if observation.fits => "a long gap was foretold",
+            () => "much of the old heap is new",
+        };
         let order = if observation.hurry { Order::at_once } else { Order::because };
         (!long).then(|| order(decision, reason))
     }
