@@ -1,6 +1,7 @@
 """The policy `neural`: a model decides, says how far it can be relied on, and never stands in the way."""
 
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -9,8 +10,11 @@ from observed import HOME, binary, environment, python
 
 pytestmark = [pytest.mark.needs_agent, pytest.mark.timing]
 
-# A service that starts up, is idle for a moment, and then serves with pauses between requests.
-SERVICE = """
+SHIPPED = pathlib.Path(__file__).parent.parent / "crates/policy/models/shipped.safetensors"
+
+# A service that starts up, is idle for a moment, and then serves with pauses between requests. It uses less than a tenth of a
+# processor.
+LIGHT = """
 import json, random, time, neurogc
 
 class Node:
@@ -30,6 +34,9 @@ for _ in range(900):
 print(json.dumps(neurogc.status()))
 """
 
+# The same with about 40 % of a processor.
+SERVICE = LIGHT.replace("range(5000)", "range(150_000)")
+
 
 def status_under(policy, code=SERVICE):
     """What a service says in the end."""
@@ -37,16 +44,28 @@ def status_under(policy, code=SERVICE):
 
 
 @pytest.mark.once
-def test_the_shipped_model_decides_and_says_how_good_it_is():
-    status = status_under("neural")
+@pytest.mark.parametrize(("policy", "code"), [("neural", SERVICE), (f"neural:{SHIPPED}", LIGHT)], ids=["shipped", "named, light"])
+def test_a_model_decides_and_says_how_good_it_is(policy, code):
+    status = status_under(policy, code)
     gc, model = status["gc"], status["conduct"]["model"]
-    assert status["policy"] == "neural" and status["degraded"] == []
+    assert status["policy"] == policy and status["degraded"] == []
     assert gc["in_request"]["count"] <= 0.1 * gc["in_gap"]["count"], gc
     # 900 requests with 300 objects each.
     assert gc["collected"] >= 200_000, gc
     assert model["family"] and model["gaps"] >= 50, model
     assert len(model["gap_ms"]) == len(model["covered"]) == 5
     assert model["gap_ms"] == sorted(model["gap_ms"])
+
+
+@pytest.mark.once
+def test_the_shipped_model_does_not_have_the_agent_look_at_a_program_that_does_little():
+    status, gap = status_under("neural", LIGHT), status_under("gap", LIGHT)
+    # Rules decide then, and nothing that was not looked at is compared.
+    assert status["conduct"]["model"]["gaps"] <= 20, status["conduct"]["model"]
+    gc = status["gc"]
+    assert gc["in_request"]["count"] <= 0.1 * gc["in_gap"]["count"], gc
+    own, theirs = (each["agent"]["cpu_ms"] for each in (status, gap))
+    assert own <= 1.5 * theirs + 50, (own, theirs)
 
 
 def test_other_policies_have_no_model():

@@ -196,7 +196,7 @@ impl Column {
     }
 }
 
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [Column; 17] = [
     Column::new("P50", |_, row| Some(ms(row.outcome.p50_ms))),
     Column::wide("P95", |_, row| percentile(row, 0.95, row.outcome.p95_ms)),
     Column::new("P99", |_, row| percentile(row, 0.99, row.outcome.p99_ms)),
@@ -215,6 +215,7 @@ const COLUMNS: [Column; 16] = [
     Column::wide("FORCED", |_, row| Some(ms(row.outcome.forced.total_ms))),
     Column::wide("FULL", |_, row| Some(count(row.outcome.full))),
     Column::wide("SNAPSHOTS", |_, row| Some(count(row.outcome.snapshots))),
+    Column::wide("PROCESSOR", |_, row| Some(ms(row.outcome.processor.total_ms()))),
     Column::wide("DELAY", |_, row| Some(ms(row.outcome.delay_ms))),
     Column::new("COST", |_, row| Some(format!("{:.3}", row.cost))),
     Column::new("REGRET", |_, row| row.regret.map(regret)),

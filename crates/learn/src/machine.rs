@@ -51,6 +51,9 @@ pub(crate) struct SimulatedProgram<'m> {
     /// Bytes times seconds: of everything, and of what is dead or copied.
     pub(crate) resident_seconds: f64,
     pub(crate) held_seconds: f64,
+    /// Nanoseconds of a processor, in the part that counts: of walks, and of pages that the program copied meanwhile.
+    pub(crate) walked: f64,
+    pub(crate) lost: f64,
 }
 
 /// Something to do: how long it takes, in nanoseconds, and how much it allocates.
@@ -91,6 +94,8 @@ impl<'m> SimulatedProgram<'m> {
             peak: 0.0,
             resident_seconds: 0.0,
             held_seconds: 0.0,
+            walked: 0.0,
+            lost: 0.0,
         }
     }
 
@@ -109,6 +114,9 @@ impl<'m> SimulatedProgram<'m> {
             self.held_seconds += (self.heap.dead() * self.model.memory.object + copies) * seconds;
             self.peak_rss = self.peak_rss.max(rss);
             self.peak = self.peak.max(rss + self.copies(until as f64));
+            if let Some(lands) = self.lands() {
+                self.walked += lands.min(until).saturating_sub(from) as f64;
+            }
         }
         self.now = self.now.max(until);
     }
@@ -132,7 +140,9 @@ impl<'m> SimulatedProgram<'m> {
             let done = if room < task.time { room / task.time } else { 1.0 };
             self.wait_until(if done < 1.0 { until } else { self.now + (task.time * slowness).ceil() as u64 });
             if let Some(flight) = self.flight.as_mut().filter(|_| slowed.is_some()) {
-                flight.lost += task.time * done * (slowness - 1.0);
+                let lost = task.time * done * (slowness - 1.0);
+                flight.lost += lost;
+                self.lost += if self.now >= self.counted_from { lost } else { 0.0 };
             }
             self.heap.allocate(task.objects * done);
             self.most = self.most.max(self.heap.total());

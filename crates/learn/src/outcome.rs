@@ -28,6 +28,34 @@ impl SimulatedPauses {
     }
 }
 
+/// What an event of the collector takes in the agent, of which each collection has two, in milliseconds: measured by
+/// `make bench` (docs/benchmarks.md, "one event of the collector").
+pub(crate) const COLLECTION_MS: f64 = 2.0 * 0.32e-3;
+
+/// What a wake-up of the agent takes, in milliseconds: the middle of what was measured there.
+pub(crate) const LOOK_MS: f64 = 30e-3;
+
+/// Processor time that collecting takes beyond the program's own work, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SimulatedProcessorTime {
+    /// Stops of the program: collections, clones, slices. Being held up takes none.
+    pub stops_ms: f64,
+    /// Walks, in processes of their own.
+    pub walks_ms: f64,
+    /// Pages that the program copies while one is walked.
+    pub copies_ms: f64,
+    /// What the agent takes for each collection, and for each look at the program.
+    pub agent_ms: f64,
+}
+
+impl SimulatedProcessorTime {
+    /// All of it.
+    #[must_use]
+    pub fn total_ms(&self) -> f64 {
+        self.stops_ms + self.walks_ms + self.copies_ms + self.agent_ms
+    }
+}
+
 /// The figures of one run: latencies in milliseconds, memory in megabytes (10^6 bytes).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimulationOutcome {
@@ -66,6 +94,10 @@ pub struct SimulationOutcome {
     pub full: u64,
     /// Snapshots.
     pub snapshots: u64,
+    /// Looks of the agent at the program.
+    pub looks: u64,
+    /// Processor time that all of this takes.
+    pub processor: SimulatedProcessorTime,
     /// How long the part that counts was, in seconds.
     pub seconds: f64,
 }
@@ -82,7 +114,15 @@ impl SimulationOutcome {
         self.delay_ms = (self.mean_ms - never_ms).max(0.0);
     }
 
+    /// A stop that takes processor time.
     pub(crate) fn pause(&mut self, nanoseconds: u64, place: Place) {
+        self.processor.stops_ms += nanoseconds as f64 / 1e6;
+        self.processor.agent_ms += COLLECTION_MS;
+        self.held_up(nanoseconds, place);
+    }
+
+    /// A stop in which nothing runs.
+    pub(crate) fn held_up(&mut self, nanoseconds: u64, place: Place) {
         match place {
             Place::InRequest => self.in_request.add(nanoseconds),
             Place::InGap | Place::InGapArrivals => self.in_gap.add(nanoseconds),
@@ -101,6 +141,11 @@ impl SimulationOutcome {
         self.max_ms = figures.max_ms;
     }
 
+    pub(crate) fn count_looks(&mut self, looks: f64) {
+        self.looks = looks as u64;
+        self.processor.agent_ms += looks * LOOK_MS;
+    }
+
     /// The means are over the time in which requests come, which is the same whatever the policy does.
     pub(crate) fn count_memory(&mut self, machine: &SimulatedProgram<'_>, workload: &Workload) {
         let ends = match workload.pace {
@@ -113,5 +158,7 @@ impl SimulationOutcome {
         self.peak_mb = machine.peak / 1e6;
         self.mean_mb = machine.resident_seconds / seconds / 1e6;
         self.held_mb = machine.held_seconds / seconds / 1e6;
+        self.processor.walks_ms = machine.walked / 1e6;
+        self.processor.copies_ms = machine.lost / 1e6;
     }
 }

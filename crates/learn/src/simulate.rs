@@ -16,6 +16,7 @@ use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::{Place, Trace};
 
 use crate::lessons::{Lesson, Notes};
+use crate::looks::SamplerLooks;
 use crate::machine::{SECOND, SimulatedProgram, SimulatedStop, Task};
 use crate::model::HeapModel;
 use crate::outcome::SimulationOutcome;
@@ -134,6 +135,7 @@ struct Run<'s> {
     notes: Option<Notes>,
     /// How long the program has run or stood still, and not waited.
     worked: u64,
+    looks: SamplerLooks,
 }
 
 impl<'s> Run<'s> {
@@ -160,6 +162,7 @@ impl<'s> Run<'s> {
             recorder: None,
             notes: None,
             worked: 0,
+            looks: SamplerLooks::default(),
         }
     }
 
@@ -173,6 +176,7 @@ impl<'s> Run<'s> {
             let began = self.machine.now;
             self.serve(request);
             self.worked += self.machine.now - began;
+            self.count_looks(began, false);
             let first_began = if visit.number == 0 { began } else { visit.began };
             if visit.number + 1 < request.visits {
                 let ready = self.machine.now + request.rest / u64::from(request.visits - 1);
@@ -227,9 +231,16 @@ impl<'s> Run<'s> {
         }
         self.machine.wait_until(until);
         self.idle_since = None;
+        self.count_looks(from, true);
         if let Some(notes) = &mut self.notes {
             notes.gap(from as f64 / SECOND, until as f64 / SECOND);
         }
+    }
+
+    /// How often the agent looks at the program from then on until now.
+    fn count_looks(&mut self, from: u64, idle: bool) {
+        let counts = self.machine.now >= self.scene.workload.counted_from;
+        self.looks.span(idle, self.machine.now.saturating_sub(from), counts, !self.guarded.insists_on_looks());
     }
 
     /// One visit of a request.
@@ -268,7 +279,9 @@ impl<'s> Run<'s> {
 
     /// Whether the program is looked at beside the moments at which the policy is asked.
     fn looks(&self) -> bool {
-        self.acts && (self.guarded.wants_looks() || self.notes.is_some())
+        let anyway = || !self.looks.is_light(self.idle().unwrap_or(0));
+        let asked = self.guarded.wants_looks() && (self.guarded.insists_on_looks() || anyway());
+        self.acts && (asked || self.notes.is_some())
     }
 
     fn idle(&self) -> Option<u64> {
@@ -308,6 +321,7 @@ impl<'s> Run<'s> {
             notes.look(&self.guarded.seen_by_policy(&observation));
         }
         if idle.is_some() {
+            self.guarded.looked(observation.now);
             // What a look would order in a gap is carried out by the thread that has it.
             let order = self.guarded.decide(&Observation { moment: Moment::Gap, ..observation });
             self.carry_out(order);
@@ -394,7 +408,7 @@ impl<'s> Run<'s> {
         let stop = self.machine.perform(order.decision);
         self.guarded.stopped_for(order.decision, Duration::from_nanos(stop.lasted));
         if self.machine.now >= self.scene.workload.counted_from {
-            self.outcome.pause(stop.lasted, Place::InRequest);
+            self.outcome.held_up(stop.lasted, Place::InRequest);
         }
         stop.lasted
     }
@@ -423,6 +437,9 @@ impl<'s> Run<'s> {
     fn report(mut self) -> SimulationOutcome {
         self.outcome.count_latencies(&self.latencies, self.latency_sum);
         self.outcome.count_memory(&self.machine, self.scene.workload);
+        if self.acts {
+            self.outcome.count_looks(self.looks.looks());
+        }
         self.outcome
     }
 
@@ -435,7 +452,7 @@ impl<'s> Run<'s> {
 }
 
 /// How long it is until the next look.
-fn step(idle: Option<u64>) -> u64 {
+pub(crate) fn step(idle: Option<u64>) -> u64 {
     match idle {
         None => STEP,
         Some(idle) if idle > 1_000_000_000 => (idle / 100).clamp(RARE_STEP, LONGEST_STEP),
@@ -446,7 +463,10 @@ fn step(idle: Option<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use neurogc_policy::{CollectionControl, Scope};
+
     use crate::model::Lifetimes;
+    use crate::outcome::{COLLECTION_MS, LOOK_MS};
     use crate::workload::{Pace, Start};
 
     /// Latencies of two requests in milliseconds, without any collection: the mean, and the highest.
@@ -478,6 +498,47 @@ mod tests {
         let one = Request { at: 1_000_000, service: 40_000_000, ..Request::default() };
         near(check(waits, one), (f64::midpoint(70.0, 49.0), 70.0));
         near(check(waits, Request { service: 70_000_000, ..one }), (f64::midpoint(90.0, 79.0), 90.0));
+    }
+
+    /// Does one thing in the first gap.
+    #[derive(Debug)]
+    struct Once(Option<Decision>);
+
+    impl Policy for Once {
+        fn control(&self) -> CollectionControl {
+            CollectionControl::Cpython
+        }
+
+        fn decide(&mut self, observation: &Observation) -> Order {
+            let decision = if observation.is_gap() { self.0.take() } else { None };
+            decision.map_or(Order::WAIT, |decision| Order::because(decision, "once"))
+        }
+    }
+
+    #[test]
+    fn processor_time_is_that_of_stops_walks_copies_and_the_agent() {
+        let (model, start) = (HeapModel::default(), Start { at: 1_000_000_000, tenured: 500_000.0, pending: 0.0 });
+        let mut workload = Workload::new(start);
+        let first = Request { at: 1_000_000_000, service: 8_000_000, ..Request::default() };
+        workload.requests = vec![first, Request { at: 1_020_000_000, service: 16_000_000, ..first }];
+        let scene = Scene::new(&model, &workload);
+        let once = |decision| simulate_policy(&scene, Box::new(Once(Some(decision))), true);
+        let none = simulate_policy(&scene, Box::new(Once(None)), true).processor;
+        assert!((none.stops_ms, none.walks_ms, none.copies_ms) == (0.0, 0.0, 0.0) && none.agent_ms > 0.0, "{none:?}");
+        let same = |found: f64, expect: f64| (found - expect).abs() < 1e-3;
+        let full = once(Decision::Full);
+        assert!(same(full.processor.stops_ms, 50.0) && full.processor.walks_ms == 0.0, "{full:?}");
+        let agent = full.looks as f64 * LOOK_MS;
+        assert!((full.processor.agent_ms - COLLECTION_MS - agent).abs() <= LOOK_MS, "{full:?}");
+        // The walk of 62 ms goes on beyond the second request, whose work takes a quarter longer.
+        let flight = once(Decision::Snapshot { scope: Scope::All });
+        assert_eq!((flight.snapshots, flight.in_gap.count), (1, 1));
+        assert!(same(flight.processor.stops_ms, flight.in_gap.total_ms), "{flight:?}");
+        assert!(same(flight.processor.copies_ms, 0.25 * 16.0), "{flight:?}");
+        let until = 12.0 - flight.in_gap.total_ms + 20.0;
+        assert!(same(flight.processor.walks_ms, until), "{flight:?}");
+        let parts = flight.processor;
+        assert_eq!(parts.total_ms(), parts.stops_ms + parts.walks_ms + parts.copies_ms + parts.agent_ms);
     }
 
     #[test]

@@ -79,7 +79,6 @@ pub struct Senses {
     young: u32,
     gap: Option<f64>,
     busy: [f64; 4],
-    busiest: f64,
     rate: [f64; 4],
     objects: [f64; 4],
     last_gap: f64,
@@ -114,7 +113,6 @@ impl Default for Senses {
             young: 0,
             gap: None,
             busy: [0.0; 4],
-            busiest: 0.0,
             rate: [0.0; 4],
             objects: [0.0; 4],
             last_gap: 0.0,
@@ -178,7 +176,6 @@ impl Senses {
             self.objects[index] += weight * (allocated - self.objects[index]);
         }
         self.longest_gap *= (-passed / SCALES[3]).exp();
-        self.busiest = (self.busiest * (-passed / SCALES[3]).exp()).max(self.busy[2]);
     }
 
     fn end_gap(&mut self, lasted: f64) {
@@ -239,18 +236,6 @@ impl Senses {
         self.survivors
     }
 
-    /// Objects that are old, or nearly, and were not there when everything was last collected.
-    #[must_use]
-    pub fn new_objects(&self) -> f64 {
-        self.new
-    }
-
-    /// How many of those come in a second.
-    #[must_use]
-    pub fn new_in_second(&self) -> f64 {
-        self.new / (self.now - self.last_whole).max(0.1)
-    }
-
     /// Requests in a second over about the last tenth of a second, second, and ten.
     #[must_use]
     pub fn rates(&self) -> [f64; 3] {
@@ -261,12 +246,6 @@ impl Senses {
     #[must_use]
     pub fn busy(&self) -> f64 {
         self.busy[2]
-    }
-
-    /// The same of the busiest second of late.
-    #[must_use]
-    pub fn busiest(&self) -> f64 {
-        self.busiest
     }
 
     /// The features at a moment at which the program has been idle for so long.

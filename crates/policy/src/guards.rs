@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bytes::Bytes;
 use crate::forecast::{Forecast, RouteTables};
 use crate::observation::{Collected, Decision, Flown, Moment, Observation, Order, Scope, Snapshot};
-use crate::pacer::{Pacer, PacerBound};
+use crate::pacer::{LongGapUse, Pacer, PacerBound};
 use crate::policies::neural::Trust;
 use crate::policies::{CollectionControl, Policy, Thresholds, Tuning};
 use crate::ranks::{PlannedStop, RankPlan};
@@ -121,6 +121,9 @@ impl Guarded {
         if let Some(routes) = &mut self.routes {
             routes.served(observation.requests);
         }
+        if observation.moment == Moment::Look {
+            self.policy.looked(observation.now);
+        }
         // The pacer knows by itself whether snapshots rest.
         let snapshot = observation.snapshot;
         let observation = &self.seen_by_policy(observation);
@@ -212,10 +215,10 @@ impl Guarded {
             self.overdue_since = None;
         }
         if let Some(routes) = &mut self.routes {
+            let left = f64::from(collected.gathered) - collected.freed as f64;
+            routes.collected(collected.at, collected.generation, left);
             if full {
                 routes.cycle(collected.freed as f64);
-            } else {
-                routes.became_old(collected.at, f64::from(collected.gathered) - collected.freed as f64);
             }
             self.foretell();
         }
@@ -231,6 +234,10 @@ impl Guarded {
     pub fn launched(&mut self, now: Duration, scope: Scope, young: u32) {
         self.overdue_since = None;
         self.pacer.launched(now, scope, young);
+        if let Some(routes) = &mut self.routes {
+            // They are old without a collection.
+            routes.all_became_old(now, f64::from(young));
+        }
     }
 
     /// So many young objects are old now, without a snapshot that looks for garbage among them.
@@ -254,6 +261,7 @@ impl Guarded {
         self.pacer.landed(flown);
         self.policy.landed(flown);
         if let Some(routes) = &mut self.routes {
+            routes.flown(flown.flight);
             routes.cycle(flown.found as f64);
             self.foretell();
         }
@@ -308,6 +316,36 @@ impl Guarded {
         self.policy.wants_looks()
     }
 
+    /// Whether it wants that even where the looks are made for nothing else.
+    #[must_use]
+    pub fn insists_on_looks(&self) -> bool {
+        self.policy.insists_on_looks()
+    }
+
+    /// Whether it is told what requests leave behind and when they come.
+    #[must_use]
+    pub fn foretells(&self) -> bool {
+        self.routes.is_some()
+    }
+
+    /// So many requests of a route have ended.
+    pub fn ended(&mut self, route: u8, requests: u32) {
+        if let Some(routes) = &mut self.routes {
+            routes.ended(route, requests);
+        }
+    }
+
+    /// Whether nothing has been collected yet because the first cycle waits until it is worth it.
+    #[must_use]
+    pub fn first_waits(&self) -> bool {
+        self.pacer.first_waits()
+    }
+
+    /// The program is being looked at, whatever is asked then.
+    pub fn looked(&mut self, now: Duration) {
+        self.policy.looked(now);
+    }
+
     /// What the program has asked for comes in a gap, or when it has waited for long enough.
     fn deferred(&mut self, observation: &Observation) -> Option<Order> {
         if !observation.deferred {
@@ -330,6 +368,13 @@ impl Guarded {
         let barred = observation.snapshot == Snapshot::Idle && self.pacer.is_barred(observation.now);
         let (tenured, pending) = self.pacer.live_and_new();
         let (young, survivors, survivors_limit) = self.pacer.young_limits();
+        let rhythm = observation.rhythm.filter(|_| self.routes.is_some());
+        let long_gap = rhythm.map_or(LongGapUse::None, |rhythm| self.pacer.use_of(&rhythm, observation));
+        let due = match long_gap {
+            LongGapUse::Collect => true,
+            LongGapUse::Wait => false,
+            LongGapUse::None => self.pacer.is_due_in_gap(),
+        };
         Observation {
             snapshot: if barred { Snapshot::Unavailable } else { observation.snapshot },
             tenured,
@@ -337,10 +382,33 @@ impl Guarded {
             young_limit: young as u32,
             survivors: survivors as u32,
             survivors_limit: survivors_limit as u32,
-            cycle_due: self.pacer.is_due_in_gap() || (observation.moment == Moment::Boundary && self.pacer.is_worth()),
+            cycle_due: due || (observation.moment == Moment::Boundary && self.pacer.is_worth()),
+            first_waits: self.pacer.first_waits(),
+            fits: long_gap == LongGapUse::Collect,
             scope: self.pacer.scope(),
             hurry: self.pacer.is_in_a_hurry(),
             ..*observation
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+    use crate::policies::policy;
+
+    #[test]
+    fn young_objects_that_a_launch_makes_old_count() {
+        let tuning = Tuning::default();
+        let policy = policy(Name::Neural(None), tuning);
+        let mut guarded = Guarded::new(policy, Limits::default(), tuning, [700, 10, 10]);
+        for tick in 1..=50_u64 {
+            let now = Duration::from_millis(200 * tick);
+            guarded.decide(&Observation { now, requests: 40 * tick, ..Observation::default() });
+            guarded.launched(now, Scope::All, 4_000);
+        }
+        let found = guarded.routes.as_ref().map_or(0.0, |routes| routes.route(0).0);
+        assert!((found - 100.0).abs() < 10.0, "{found}");
     }
 }

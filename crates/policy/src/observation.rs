@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::pacer::SMALL_HEAP;
+use crate::phase::GapRhythm;
 use crate::ranks::RankStep;
 
 /// The program at one moment. Times count from the moment the agent was installed.
@@ -34,6 +35,10 @@ pub struct Observation {
     pub survivors_limit: u32,
     /// The pacer would begin a cycle in a gap, which should look at this.
     pub cycle_due: bool,
+    /// Nothing has been collected yet, and the first cycle waits until what has come since start-up is worth one.
+    pub first_waits: bool,
+    /// A plain collection of everything fits into the gap that begins now, which is a long one of a program whose gaps repeat.
+    pub fits: bool,
     /// See `cycle_due`.
     pub scope: Scope,
     /// The heap grows so fast that the walk should not give way to the program.
@@ -52,6 +57,8 @@ pub struct Observation {
     pub deferred: bool,
     /// How a snapshot stands.
     pub snapshot: Snapshot,
+    /// Where the program is in a rhythm of long and short gaps, if it has one.
+    pub rhythm: Option<GapRhythm>,
     /// Where the process is in a training job, if it is one of several ranks.
     pub ranks: Option<RankStep>,
 }

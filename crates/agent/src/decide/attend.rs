@@ -47,6 +47,8 @@ pub(crate) struct Attendant<'a> {
     /// How often the policy had been changed when the director was made.
     switches: Option<u32>,
     wants_looks: bool,
+    insists: bool,
+    foretells: bool,
     memory_due: u64,
     growth: SuddenGrowth,
     /// Bytes that were allocated at the last look.
@@ -85,6 +87,8 @@ impl<'a> Attendant<'a> {
             agent,
             switches: None,
             wants_looks: false,
+            insists: false,
+            foretells: false,
             memory_due: 0,
             growth: SuddenGrowth::default(),
             live: 0,
@@ -96,9 +100,14 @@ impl<'a> Attendant<'a> {
         }
     }
 
-    /// Whether the policy wants the program to be looked at all the time.
-    pub(crate) fn wants_looks(&self) -> bool {
-        self.wants_looks
+    /// Whether the policy wants the program to be looked at all the time, however little it does.
+    pub(crate) fn insists_on_looks(&self) -> bool {
+        self.insists
+    }
+
+    /// Whether the rhythm of gaps is to be found for the policy.
+    pub(crate) fn foretells(&self) -> bool {
+        self.foretells
     }
 
     /// One round. `idle_ns` is how long the GIL has been free, `None` while it is held; a `light` program uses its processors
@@ -112,7 +121,7 @@ impl<'a> Attendant<'a> {
             self.look_at_memory();
         }
         self.look_for_stuck_collection(now);
-        if self.wants_looks {
+        if self.wants_looks && (self.insists || !light) {
             self.ask(now, idle_ns);
         }
         let called = self.call_if_due(now, idle_ns);
@@ -134,9 +143,11 @@ impl<'a> Attendant<'a> {
             let mut guarded = Guarded::new(policy, agent.settings.limits, tuning, agent.thresholds);
             let objects = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
             guarded.begin(Bytes::new(resident().unwrap_or(0)), objects);
-            Director::new(guarded, name)
+            Director::new(guarded, name).seeing(&agent.hooks.seen)
         });
         self.wants_looks = director.as_ref().is_some_and(Director::wants_looks);
+        self.foretells = director.as_ref().is_some_and(Director::foretells);
+        self.insists = director.as_ref().is_some_and(Director::insists_on_looks);
         agent.actor.direct(director);
     }
 

@@ -3,6 +3,7 @@
 //! It is asked with the GIL held, in a thread of the program that could carry the order out, and by the sampler for
 //! policies that want regular looks. It touches no interpreter itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
@@ -11,6 +12,7 @@ use neurogc_policy::{
     Scope, Snapshot, Thresholds, Trust,
 };
 
+use crate::sense::seen_requests::{EndedByRoute, SeenRequests};
 use crate::snapshot::{Latest, SnapshotFailure, SnapshotProgress};
 
 /// Something that happened in a thread of the program and that the policy has to know. Moments count from the
@@ -125,6 +127,8 @@ pub(crate) struct Director {
     short_until: Duration,
     short_for: Duration,
     said_held_back: bool,
+    /// What forecasts go by, and what of it the policy knows; nothing where it wants none.
+    seen: Option<(Arc<SeenRequests>, EndedByRoute)>,
 }
 
 impl Director {
@@ -138,7 +142,19 @@ impl Director {
             short_until: Duration::ZERO,
             short_for: SHORT.0,
             said_held_back: false,
+            seen: None,
         }
+    }
+
+    /// The same with what forecasts go by, where the policy wants that.
+    pub(crate) fn seeing(self, seen: &Arc<SeenRequests>) -> Self {
+        let seen = self.foretells().then(|| (Arc::clone(seen), EndedByRoute::default()));
+        Self { seen, ..self }
+    }
+
+    /// Whether what requests leave behind, and when they come, is learned for the policy.
+    pub(crate) fn foretells(&self) -> bool {
+        self.guarded.foretells()
     }
 
     /// Whether a rank of a training job is left to the plan that ranks share.
@@ -148,6 +164,10 @@ impl Director {
 
     pub(crate) fn wants_looks(&self) -> bool {
         self.guarded.wants_looks()
+    }
+
+    pub(crate) fn insists_on_looks(&self) -> bool {
+        self.guarded.insists_on_looks()
     }
 
     /// What is shown of it.
@@ -161,6 +181,10 @@ impl Director {
 
     /// Takes in what was noted since the last question.
     pub(crate) fn take_in(&mut self, notes: &ArrayQueue<Note>) {
+        // Before the collections that have made old what these requests left.
+        if let Some((seen, ended)) = &mut self.seen {
+            ended.since(seen, |route, count| self.guarded.ended(route, count));
+        }
         while let Some(note) = notes.pop() {
             match note {
                 Note::Collected { collected, before } => {
@@ -211,6 +235,7 @@ impl Director {
             deferred: seen.deferred,
             snapshot,
             ranks: seen.ranks,
+            rhythm: self.seen.as_ref().and_then(|(seen, _)| seen.rhythm()),
             ..Observation::default()
         };
         advice.order = self.guarded.decide(&observation);
@@ -285,8 +310,9 @@ impl Director {
         let simple = matches!(self.name, Name::Every(_) | Name::Freeze);
         let filled = bound.objects.saturating_sub(bound.live_objects) as f64
             >= 0.5 * bound.goal_objects.saturating_sub(bound.live_objects) as f64;
+        let settles = !self.cycled && !self.guarded.first_waits();
         Due {
-            now: out || simple || observation.deferred || filled || !self.cycled,
+            now: out || simple || observation.deferred || filled || settles,
             young: thresholds.map_or(u32::MAX, |thresholds| (thresholds[0] / 4).max(YOUNG_FEWEST)),
         }
     }
@@ -304,5 +330,88 @@ fn flown(at: Duration, latest: &Latest) -> Flown {
         objects: latest.tracked,
         found: latest.candidates,
         older: latest.older,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neurogc_policy::phase::ForetoldGap;
+    use neurogc_policy::{Limits, Tuning, policy};
+
+    use super::*;
+    use crate::sense::routes::RouteId;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A director of `neural` whose heap of 30,000 objects has grown by 50,000 in half a second, of 70,000 that may come.
+    fn grown(seen: &Arc<SeenRequests>) -> Director {
+        let tuning = Tuning::default();
+        let mut guarded = Guarded::new(policy(Name::Neural(None), tuning), Limits::default(), tuning, [700, 10, 10]);
+        guarded.begin(Bytes::mebibytes(100), 30_000);
+        let mut director = Director::new(guarded, Name::Neural(None)).seeing(seen);
+        let notes = ArrayQueue::new(16);
+        for tick in 1..=5 {
+            let collected = Collected {
+                at: MS * (2_000 + 100 * tick),
+                generation: Generation::Middle,
+                pause: MS,
+                gathered: 10_000,
+                freed: 0,
+                rss: Bytes::mebibytes(100),
+                objects: None,
+            };
+            let _ = notes.push(Note::Collected { collected, before: Bytes::mebibytes(100) });
+        }
+        director.take_in(&notes);
+        director
+    }
+
+    fn asked(director: &mut Director) -> Decision {
+        let situation = Situation {
+            now: MS * 2_600,
+            moment: Moment::Gap,
+            idle: Some(Duration::ZERO),
+            in_flight: 0,
+            requests: 100,
+            counts: [0; 3],
+            rss: Bytes::mebibytes(100),
+            ceiling: None,
+            left_for_copies: None,
+            paused: false,
+            deferred: false,
+            snapshot: None,
+            ranks: None,
+        };
+        director.ask(&situation).order.decision
+    }
+
+    #[test]
+    fn the_whole_heap_is_collected_in_the_long_gap_that_was_foretold() {
+        let seen = Arc::new(SeenRequests::default());
+        let decided = |long| {
+            seen.foretell(Some(ForetoldGap { number: long, period: 10, length: MS * 60, every: MS * 1_000 }));
+            asked(&mut grown(&seen))
+        };
+        (0..10).for_each(|_| seen.end(RouteId::default(), true));
+        // The program is in its tenth gap.
+        assert_eq!((decided(10), decided(13)), (Decision::Full, Decision::Wait));
+        seen.foretell(None);
+        assert_eq!(asked(&mut grown(&seen)), Decision::Wait);
+    }
+
+    #[test]
+    fn ends_of_requests_are_told_once_and_only_where_the_policy_asks_for_them() {
+        let seen = Arc::new(SeenRequests::default());
+        let mut director = grown(&seen);
+        seen.end(RouteId::from_number(3), true);
+        director.take_in(&ArrayQueue::new(1));
+        let mut untold = 0;
+        if let Some((seen, ended)) = &mut director.seen {
+            ended.since(seen, |_, count| untold += count);
+        }
+        assert_eq!(untold, 0);
+        let guarded =
+            Guarded::new(policy(Name::Gap, Tuning::default()), Limits::default(), Tuning::default(), [700, 10, 10]);
+        assert!(Director::new(guarded, Name::Gap).seeing(&seen).seen.is_none());
     }
 }

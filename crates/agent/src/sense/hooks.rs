@@ -6,8 +6,8 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
@@ -16,6 +16,7 @@ use neurogc_wire::trace::Place;
 
 use super::arrivals::{Arrival, ArrivalSource, Before, Lately, since_sent, wait_of};
 use super::routes::{RouteId, RouteNames};
+use super::seen_requests::SeenRequests;
 use super::training::LoopProgress;
 use crate::sys::native::{monotonic_ns, thread_cpu_ns};
 use crate::sys::sockets::{Peers, Way};
@@ -96,6 +97,8 @@ pub(crate) struct Hooks {
     crowded: AtomicBool,
     peers: Peers,
     pub(crate) routes: RouteNames,
+    /// What forecasts go by.
+    pub(crate) seen: Arc<SeenRequests>,
     /// How far a training loop has come.
     pub(crate) training: LoopProgress,
     /// The sampler, while it dozes.
@@ -118,6 +121,7 @@ impl Default for Hooks {
             crowded: AtomicBool::new(false),
             peers: Peers::default(),
             routes: RouteNames::default(),
+            seen: Arc::default(),
             training: LoopProgress::default(),
             dozing: AtomicBool::new(false),
             sampler: Mutex::new(None),
@@ -176,6 +180,7 @@ impl Hooks {
         // Where the kernel was not asked, it is not asked for the next request either, or too late for this to matter.
         SERVED.set(peer.map_or(NOTHING_SERVED, |_| ((open.began, at), thread_cpu_ns())));
         self.push(HookEvent::End { at, open, route });
+        self.seen.end(route, self.in_flight() == 1);
         // Only now: what is not in flight any more can be counted.
         self.in_flight.fetch_sub(1, Ordering::Release);
         self.progress();
@@ -310,6 +315,14 @@ impl Hooks {
     /// Requests being served now.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Gaps between requests so far, where the program is in one and no event waits.
+    pub(crate) fn gaps_if_quiet(&self) -> Option<u64> {
+        let begun = self.next_id.load(Ordering::Acquire);
+        let is_quiet = || self.events.is_empty() && self.in_flight() == 0;
+        let gaps = is_quiet().then(|| self.seen.gaps());
+        gaps.filter(|_| is_quiet() && self.next_id.load(Ordering::Acquire) == begun)
     }
 
     /// How often the program has come to a point where it could have done something else.

@@ -16,6 +16,7 @@ pub(crate) mod rest;
 pub(crate) mod routes;
 pub(crate) mod sampler;
 pub(crate) mod schedule;
+pub(crate) mod seen_requests;
 pub(crate) mod seldom;
 pub(crate) mod slowest;
 pub(crate) mod spans;

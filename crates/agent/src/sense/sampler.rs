@@ -16,6 +16,7 @@ use crate::lifecycle::agent::Agent;
 use crate::sense::collections::SETTLE_NS;
 use crate::sense::hooks::HookEvent;
 use crate::sense::schedule::{SchedStat, Scheduler, processor, voluntary_switches};
+use crate::sense::seen_requests::GapWatch;
 use crate::sense::stalls::{CALLERS, Look, StallEvidence, StallWatch};
 use crate::sys::native::{Descriptors, monotonic_ns, process_cpu_ns, thread_cpu_ns};
 use crate::sys::wake::{SAMPLER, Waiter};
@@ -71,6 +72,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         cpu_before,
         idle: false,
         attendant: Attendant::new(agent),
+        gap_watch: GapWatch::default(),
     };
     agent.hooks.be_sampled_by_this_thread();
     let waiter = Waiter::new(&SAMPLER, descriptors);
@@ -105,6 +107,7 @@ struct Sampler<'a> {
     idle: bool,
     /// Looks after what the program's threads do for the policy.
     attendant: Attendant<'a>,
+    gap_watch: GapWatch,
 }
 
 impl Sampler<'_> {
@@ -126,7 +129,9 @@ impl Sampler<'_> {
     }
 
     fn empty_queue(&mut self) {
-        while let Some(event) = self.agent.hooks.take() {
+        let hooks = &self.agent.hooks;
+        while let Some(event) = hooks.take() {
+            self.gap_watch.event(&event);
             let verdict = match event {
                 HookEvent::Collection { at, pause, .. } => self.watch.collection(at, pause, &mut self.eyes),
                 HookEvent::Start { .. } | HookEvent::End { .. } => None,
@@ -145,6 +150,11 @@ impl Sampler<'_> {
             if ledger.trace.as_ref().is_some_and(BlockWriter::is_full) {
                 self.agent.close_block(&mut ledger);
             }
+        }
+        if self.attendant.foretells() {
+            self.gap_watch.settle(hooks);
+        } else {
+            self.gap_watch.stop(hooks);
         }
     }
 
@@ -199,7 +209,7 @@ impl Sampler<'_> {
         self.idle = !look.held;
         drop(ledger);
         let wanted = self.attendant.round(now, (!look.held).then_some(idle), was_light);
-        let is_told = self.work.is_some() && !self.attendant.wants_looks();
+        let is_told = self.work.is_some() && !self.attendant.insists_on_looks();
         self.load.is_light = is_told && !look.held && self.load.share < LIGHT;
         hooks.is_crowded(!self.load.is_light && self.load.held > CROWDED);
         let step = next_step(Pace {

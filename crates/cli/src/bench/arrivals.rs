@@ -10,9 +10,22 @@ use neurogc_wire::trace::{Record, read};
 /// How busy a service is kept, as a share of what it can do.
 pub(crate) const UTILISATION: f64 = 0.6;
 
-/// What `--arrivals` says.
+/// What `--arrivals` and `--load` say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pattern {
+    shape: ArrivalShape,
+    utilisation: f64,
+}
+
+impl Default for Pattern {
+    fn default() -> Self {
+        Self { shape: ArrivalShape::default(), utilisation: UTILISATION }
+    }
+}
+
+/// How requests come.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Pattern {
+enum ArrivalShape {
     /// Independent clients.
     #[default]
     Poisson,
@@ -25,31 +38,41 @@ pub(crate) enum Pattern {
 }
 
 impl Pattern {
+    /// The same for a service that is kept so busy, as a share of what it can do. A ramp and recorded arrivals stay as they are.
+    pub(crate) fn busy(self, utilisation: f64) -> Self {
+        Self { utilisation, ..self }
+    }
+
+    /// How busy the service is kept.
+    pub(crate) fn utilisation(&self) -> f64 {
+        self.utilisation
+    }
+
     /// The arrivals at a service that can do so many requests in a second.
     pub(crate) fn at(&self, capacity: f64, lasts: Duration) -> Arrivals {
-        let usual = UTILISATION * capacity;
-        match self {
-            Self::Poisson => Arrivals::Poisson { per_second: usual },
-            Self::Bursts { size, every } => Arrivals::Bursts {
+        let usual = self.utilisation * capacity;
+        match &self.shape {
+            ArrivalShape::Poisson => Arrivals::Poisson { per_second: usual },
+            ArrivalShape::Bursts { size, every } => Arrivals::Bursts {
                 per_second: (usual - f64::from(*size) / every.as_secs_f64()).max(0.0),
                 size: *size,
                 every: *every,
             },
-            Self::Ramp { from, to } => Arrivals::Ramp { from: from * capacity, to: to * capacity, over: lasts },
-            Self::Replay(moments) => Arrivals::Replay(moments.clone()),
+            ArrivalShape::Ramp { from, to } => Arrivals::Ramp { from: from * capacity, to: to * capacity, over: lasts },
+            ArrivalShape::Replay(moments) => Arrivals::Replay(moments.clone()),
         }
     }
 
     /// For the report.
     pub(crate) fn title(&self) -> String {
         let percent = |share: f64| (share * 100.0).round();
-        match self {
-            Self::Poisson => format!("{} % busy", percent(UTILISATION)),
-            Self::Bursts { size, every } => {
-                format!("{size} at once every {} s, {} % busy in all", every.as_secs_f64(), percent(UTILISATION))
+        match &self.shape {
+            ArrivalShape::Poisson => format!("{} % busy", percent(self.utilisation)),
+            ArrivalShape::Bursts { size, every } => {
+                format!("{size} at once every {} s, {} % busy in all", every.as_secs_f64(), percent(self.utilisation))
             }
-            Self::Ramp { from, to } => format!("from {} to {} % busy", percent(*from), percent(*to)),
-            Self::Replay(_) => "recorded arrivals".to_owned(),
+            ArrivalShape::Ramp { from, to } => format!("from {} to {} % busy", percent(*from), percent(*to)),
+            ArrivalShape::Replay(_) => "recorded arrivals".to_owned(),
         }
     }
 }
@@ -61,30 +84,31 @@ impl FromStr for Pattern {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         let numbers: Option<(f64, f64)> =
             rest.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-        match (kind, numbers) {
-            ("poisson", None) if rest.is_empty() => Ok(Self::Poisson),
+        let shape = match (kind, numbers) {
+            ("poisson", None) if rest.is_empty() => Ok(ArrivalShape::Poisson),
             ("bursts", Some((size, every)))
                 if (1.0..=100_000.0).contains(&size) && (0.01..=3600.0).contains(&every) =>
             {
-                Ok(Self::Bursts { size: size as u32, every: Duration::from_secs_f64(every) })
+                Ok(ArrivalShape::Bursts { size: size as u32, every: Duration::from_secs_f64(every) })
             }
             ("bursts", _) => Err(format!("{text:?} should be bursts:N,S: N requests at once, every S seconds")),
             ("ramp", Some((from, to))) if [from, to].iter().all(|share| (0.0..=300.0).contains(share)) => {
-                Ok(Self::Ramp { from: from / 100.0, to: to / 100.0 })
+                Ok(ArrivalShape::Ramp { from: from / 100.0, to: to / 100.0 })
             }
             ("ramp", _) => Err(format!("{text:?} should be ramp:FROM,TO: percent of what the service can do")),
             _ => recorded(text),
-        }
+        };
+        shape.map(|shape| Self { shape, ..Self::default() })
     }
 }
 
 /// Arrivals recorded in a file.
-fn recorded(path: &str) -> Result<Pattern, String> {
+fn recorded(path: &str) -> Result<ArrivalShape, String> {
     let wrong = |reason: String| format!("cannot take arrivals from {path}: {reason}");
     let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
     match of_bytes(&bytes).map_err(wrong)? {
         moments if moments.is_empty() => Err(format!("{path} holds no requests")),
-        moments => Ok(Pattern::Replay(moments)),
+        moments => Ok(ArrivalShape::Replay(moments)),
     }
 }
 
@@ -142,6 +166,11 @@ mod tests {
         assert_eq!(pattern("poisson").map(|it| it.at(100.0, lasts)), Ok(Arrivals::Poisson { per_second: 60.0 }));
         let bursts = Arrivals::Bursts { per_second: 35.0, size: 50, every: Duration::from_secs(2) };
         assert_eq!(pattern("bursts:50,2").map(|it| it.at(100.0, lasts)), Ok(bursts));
+        let busier = pattern("poisson").map(|it| it.busy(0.85));
+        assert_eq!(
+            busier.map(|it| (it.at(100.0, lasts), it.title())),
+            Ok((Arrivals::Poisson { per_second: 85.0 }, "85 % busy".to_owned()))
+        );
         let ramp = Arrivals::Ramp { from: 20.0, to: 90.0, over: lasts };
         assert_eq!(
             pattern("ramp:20,90").map(|it| (it.at(100.0, lasts), it.title())),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use neurogc_load::{Arrivals, Asks, Load, LoadPlan, Phase, PlanPart, Target, Users};
 
-use super::arrivals::{Pattern, UTILISATION};
+use super::arrivals::Pattern;
 use super::surroundings::Surroundings;
 
 /// The part of a drive that counts.
@@ -55,6 +55,8 @@ const ALL_CONTENDERS: &str = "default,off,each,threshold:10000,10,10,threshold:5
 const LIMITS_AND_US: &str = "default,off,each,gap";
 
 const WATCHED_AND_US: &str = "default,observe,gap";
+
+const FORECASTS_AND_US: &str = "default,off,gap,neural";
 
 const FLOOR_AND_US: &str = "default,off,auto";
 
@@ -267,6 +269,30 @@ pub(crate) const CATALOGUE: &[Scenario] = &[
         by_default: false,
     },
     Scenario {
+        name: "scheduled-gaps",
+        about: "steps that wait for 15 ms, and each tenth for 60 ms, beside a small heap",
+        script: "scheduled_gaps.py",
+        drive: DriveMode::Loop,
+        surroundings: Surroundings::Free,
+        asks: &[],
+        contenders: FORECASTS_AND_US,
+        seconds: 20,
+        overhead: 1.2,
+        by_default: false,
+    },
+    Scenario {
+        name: "daily",
+        about: "a small heap, and work that comes and goes as in a day, which lasts ten seconds",
+        script: "daily.py",
+        drive: DriveMode::Loop,
+        surroundings: Surroundings::Free,
+        asks: &[],
+        contenders: FORECASTS_AND_US,
+        seconds: 30,
+        overhead: 1.2,
+        by_default: false,
+    },
+    Scenario {
         name: "heavy-objects",
         about: "a loop without a rest, whose garbage is few objects that hold 100 KB each",
         script: "heavy_objects.py",
@@ -352,7 +378,7 @@ impl Scenario {
             DriveMode::Closed(count) => Load::Users(Users::closed(count)),
             DriveMode::Overload => Load::Open(Arrivals::Phases(vec![
                 Phase { lasts: parts[0].lasts, per_second: 2.0 * capacity },
-                Phase { lasts: parts[1].lasts, per_second: UTILISATION * capacity },
+                Phase { lasts: parts[1].lasts, per_second: arrivals.utilisation() * capacity },
             ])),
             DriveMode::Open | DriveMode::Loop => {
                 Load::Open(arrivals.at(capacity, parts.iter().map(|part| part.lasts).sum()))

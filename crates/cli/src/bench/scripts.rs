@@ -13,6 +13,7 @@ const SCRIPTS: &[(&str, &str)] = scripts![
     "stage.py",
     "acyclic.py",
     "attribution.py",
+    "daily.py",
     "demo.py",
     "heavy_objects.py",
     "huge_heap.py",
@@ -25,6 +26,7 @@ const SCRIPTS: &[(&str, &str)] = scripts![
     "overload.py",
     "peers.py",
     "saturated.py",
+    "scheduled_gaps.py",
     "train.py",
 ];
 

@@ -1,6 +1,7 @@
 //! Training from start to end: traces to programs, programs to lessons, families to models, and the best of them to a
 //! file.
 
+mod card;
 mod recording;
 mod report;
 mod store;
@@ -143,11 +144,15 @@ fn report(order: &TrainingOptions, training: &Training, began: Instant) -> Resul
     let best = candidates.first().ok_or_else(|| Failure::failed("nothing was trained"))?;
     fs::write(&order.to, &best.bytes)?;
     let plot = order.to.with_extension("calibration.svg");
-    let coverage = evaluate(&mut Model::load(&best.bytes)?, &split.test).coverage;
-    let curve = coverage.iter().zip(neurogc_neural::GAP_LEVELS);
+    let mut model = Model::load(&best.bytes)?;
+    let quality = evaluate(&mut model, &split.test);
+    let curve = quality.coverage.iter().zip(neurogc_neural::GAP_LEVELS);
     let points = curve.filter_map(|(seen, level)| Some((f64::from(level), (*seen)?))).collect();
     fs::write(&plot, calibration(&[Curve { name: best.family.name().to_owned(), points }]))?;
-    Ok(TrainingReport::new(order, best.family, entries, split, plot, began.elapsed()))
+    let page = order.to.with_extension("card.md");
+    let report = TrainingReport::new(order, best.family, entries, split, (plot, page.clone()), began.elapsed());
+    fs::write(&page, card::card(&order.to, model.metadata(), &quality, &report))?;
+    Ok(report)
 }
 
 fn quality(bytes: &[u8], split: &Split) -> Result<report::Quality, Failure> {

@@ -59,6 +59,7 @@ impl ReportedPolicy {
 pub(crate) struct TrainingReport {
     file: PathBuf,
     calibration_plot: PathBuf,
+    card: PathBuf,
     best: &'static str,
     samples: usize,
     seconds: f64,
@@ -73,12 +74,13 @@ impl TrainingReport {
         best: Family,
         entries: Vec<ReportedPolicy>,
         split: &Split,
-        calibration_plot: PathBuf,
+        (calibration_plot, card): (PathBuf, PathBuf),
         took: Duration,
     ) -> Self {
         Self {
             file: order.to.clone(),
             calibration_plot,
+            card,
             best: best.name(),
             samples: split.train.len() + split.validation.len() + split.test.len(),
             seconds: split.train.seconds() + split.validation.seconds() + split.test.seconds(),
@@ -86,6 +88,26 @@ impl TrainingReport {
             lambda: order.lambda,
             entries,
         }
+    }
+
+    /// The figures of all policies as a table in Markdown.
+    pub(super) fn markdown(&self) -> String {
+        let mut text = "| | cost | ÷ `gap` | regret | p99.9 | peak |\n|---|---|---|---|---|---|\n".to_owned();
+        for entry in &self.entries {
+            let regret = entry.regret.map_or_else(|| "–".to_owned(), |it| format!("{:.0} %", it * 100.0));
+            let (p999, peak) = (ms(entry.p999_ms), bytes((entry.peak_mb * 1e6) as u64));
+            let _ = writeln!(
+                text,
+                "| {} | {:.3} | {:.2} | {regret} | {p999} | {peak} |",
+                entry.name, entry.cost, entry.over_gap
+            );
+        }
+        let _ = writeln!(
+            text,
+            "\nCost: mean delay by collections in ms + {} × mean garbage and copies in MB, on the last fifth of each trace.",
+            self.lambda
+        );
+        text
     }
 
     /// The table, and what follows from it.
@@ -131,6 +153,7 @@ impl TrainingReport {
         );
         let _ = writeln!(text, "\n{} is written to {}", self.best, self.file.display());
         let _ = writeln!(text, "its calibration: {}", self.calibration_plot.display());
+        let _ = writeln!(text, "its card: {}", self.card.display());
         match self.entries.iter().find(|entry| entry.name == self.best) {
             Some(best) if best.over_gap < BETTER => {
                 let _ = writeln!(text, "use it: neurogc run --policy neural:{} -- CMD", self.file.display());

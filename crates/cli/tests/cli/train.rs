@@ -18,6 +18,10 @@ fn a_model_is_trained_and_can_be_used() {
     }
     let plot = fs::read_to_string(scene.work().join("m.calibration.svg")).unwrap();
     assert!(plot.starts_with("<svg") && plot.contains("polyline"), "{plot}");
+    let card = fs::read_to_string(scene.work().join("m.card.md")).unwrap();
+    for word in ["# m.safetensors", "`t.ngct`", "`gap_q50_ln1p_ms`", "| 50 % |", "| linear |", "Not measured"] {
+        assert!(card.contains(word), "{word}: {card}");
+    }
     assert!(!scene.work().join("m.safetensors.progress").exists(), "what is only needed to go on is gone");
     let output = text(&scene.check(&["simulate", "t.ngct", "--policies", "gap,neural:m.safetensors"], 0, ""));
     assert!(output.contains("neural:m.safetensors"), "{output}");

@@ -22,6 +22,7 @@ mod young;
 use std::time::Duration;
 
 use self::clones::ClonePauses;
+pub(crate) use self::foretold::LongGapUse;
 use self::new_walks::NewWalks;
 use self::objects::Objects;
 pub use self::sudden::{MemoryLook, SuddenGrowth};
@@ -88,8 +89,7 @@ const SLICE: (f64, f64, f64) = (1e-3, 4e-3, 7e-3);
 /// earlier, the slices would crowd behind the walk, which has slowed the program down already.
 const SPREAD: f64 = 0.6;
 
-/// Slices together take at most half of the time, and three quarters of it where the room is nearly filled: that is cheaper
-/// than to hold the program up. So many seconds may be saved up.
+/// Slices take at most half of the time, or three quarters where the room is nearly filled. So many seconds may be saved up.
 const CREDIT: f64 = 20e-3;
 const EARNED: (f64, f64) = (1.0, 3.0);
 const NEARLY: f64 = 0.9;

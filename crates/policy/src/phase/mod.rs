@@ -2,11 +2,13 @@
 //!
 //! Two views of the same program, each of fixed size and cost: [`StepPattern`] sees that every tenth gap is long, however long the
 //! steps between take, and [`Rhythm`] sees that something comes every two seconds, whatever else comes meanwhile. Neither says
-//! anything about a program in which nothing repeats.
+//! anything about a program in which nothing repeats. [`LongGaps`] says which gap will be long, as long as it is right about it.
 
+mod long_gaps;
 mod rhythm;
 mod steps;
 
+pub use long_gaps::{ForetoldGap, GapRhythm, LongGaps};
 pub use rhythm::Rhythm;
 pub use steps::StepPattern;
 

@@ -14,13 +14,15 @@ const NEW: f32 = 1.0 / 48.0;
 /// Fewer gaps than this many times a number do not show that they repeat after it.
 const LEAST_SEEN: usize = 3;
 
-/// Gaps repeat if they differ from those a period before by less than this part of how much gaps differ altogether; and of
-/// several such periods the shortest is taken that is nearly as good as the best.
-const ALIKE: f32 = 0.5;
+/// Gaps repeat if they differ from those a period before by less than this part of how much gaps differ altogether, in squares, so that
+/// a few long ones count for more than what all differ by; and of several such periods the shortest is taken that is nearly as
+/// good as the best.
+const ALIKE: f32 = 0.35;
 const NEARLY_AS_GOOD: f32 = 0.1;
 
-/// Gaps that differ by less, in powers of two, are all alike: then the last ones say what the next will be.
-const ALL_ALIKE: f32 = 0.25;
+/// Gaps that do not repeat and differ by less, in squares of powers of two, are all alike: then the last ones say what the next
+/// will be.
+const ALL_ALIKE: f32 = 0.1;
 
 /// Shorter gaps are all the same to anything that could be done in them.
 const SHORTEST: f32 = 0.05e-3;
@@ -31,7 +33,7 @@ pub struct StepPattern {
     /// The last gaps, as logarithms, and how many there have been.
     lengths: [f32; KEPT],
     seen: usize,
-    /// How much a gap differs from the one so many before it, on average.
+    /// How much a gap differs from the one so many before it: the mean of the squares.
     differences: [f32; MOST],
 }
 
@@ -50,7 +52,7 @@ impl StepPattern {
             if self.seen < lag {
                 break;
             }
-            let apart = (length - self.lengths[(self.seen - lag) % KEPT]).abs();
+            let apart = (length - self.lengths[(self.seen - lag) % KEPT]).powi(2);
             // The first ones are a plain mean.
             let part = NEW.max(1.0 / (self.seen - lag + 1) as f32);
             *difference += part * (apart - *difference);
@@ -65,13 +67,12 @@ impl StepPattern {
         let known = (self.seen / LEAST_SEEN).min(MOST);
         let differences = self.differences.get(..known).filter(|known| !known.is_empty())?;
         let usual = differences.iter().sum::<f32>() / known as f32;
-        if usual < ALL_ALIKE {
-            return Some(1);
-        }
         let least = differences.iter().copied().fold(f32::INFINITY, f32::min);
-        let enough = least + NEARLY_AS_GOOD * usual;
-        let period = differences.iter().position(|difference| *difference <= enough)? + 1;
-        (least < ALIKE * usual).then_some(period)
+        if least < ALIKE * usual {
+            let enough = least + NEARLY_AS_GOOD * usual;
+            return differences.iter().position(|difference| *difference <= enough).map(|index| index + 1);
+        }
+        (usual < ALL_ALIKE).then_some(1)
     }
 
     /// How long the next gap will be, or the one that has begun: the middle one of the gaps at its place in the periods
@@ -111,11 +112,16 @@ mod tests {
 
     /// Waits of a millisecond, and a long one at each so many; each up to so much longer or shorter.
     fn waits(every: usize, jitter: f64, count: usize) -> Vec<(bool, Duration)> {
+        waits_of((1e-3, 60e-3), every, jitter, count)
+    }
+
+    /// The same with other waits.
+    fn waits_of((short, longer): (f64, f64), every: usize, jitter: f64, count: usize) -> Vec<(bool, Duration)> {
         let mut chance = Jitter(7);
         let wait = |index: usize| {
             let long = index % every == every - 1;
             let factor = 1.0 + jitter * (2.0 * chance.share() - 1.0);
-            (long, Duration::from_secs_f64(if long { 60e-3 } else { 1e-3 } * factor))
+            (long, Duration::from_secs_f64(if long { longer } else { short } * factor))
         };
         (0..count).map(wait).collect()
     }
@@ -123,9 +129,15 @@ mod tests {
     /// The share of long gaps that were foretold within a fifth, after so many periods, and of short ones that were said to be
     /// long.
     fn foretold(every: usize, jitter: f64, after: usize) -> (f64, f64) {
+        foretold_of((1e-3, 60e-3), every, jitter, after)
+    }
+
+    /// The same with other waits.
+    fn foretold_of(lengths: (f64, f64), every: usize, jitter: f64, after: usize) -> (f64, f64) {
         let mut steps = StepPattern::default();
         let (mut long, mut right, mut short, mut wrong) = (0.0, 0.0, 0.0, 0.0);
-        for (index, (is_long, wait)) in waits(every, jitter, (after + 200) * every).into_iter().enumerate() {
+        for (index, (is_long, wait)) in waits_of(lengths, every, jitter, (after + 200) * every).into_iter().enumerate()
+        {
             if index >= after * every {
                 let said = steps.next_gap().unwrap_or_default().as_secs_f64();
                 let off = (said / wait.as_secs_f64() - 1.0).abs();
@@ -134,7 +146,7 @@ mod tests {
                     right += f64::from(u8::from(off <= 0.2));
                 } else {
                     short += 1.0;
-                    wrong += f64::from(u8::from(said > 20e-3));
+                    wrong += f64::from(u8::from(said > (lengths.0 * lengths.1).sqrt()));
                 }
             }
             steps.gap(wait);
@@ -147,6 +159,16 @@ mod tests {
         for (every, jitter) in [(10, 0.0), (10, 0.15), (3, 0.1), (50, 0.15)] {
             let (right, wrong) = foretold(every, jitter, 50);
             assert!(right >= 0.9 && wrong <= 0.01, "every {every}, {jitter}: {right} {wrong}");
+        }
+    }
+
+    #[test]
+    fn a_long_gap_among_others_that_are_not_short_is_foretold() {
+        for (lengths, every) in [((15e-3, 60e-3), 10), ((15e-3, 60e-3), 20), ((15e-3, 30e-3), 10)] {
+            for jitter in [0.0, 0.05, 0.15] {
+                let (right, wrong) = foretold_of(lengths, every, jitter, 50);
+                assert!(right >= 0.9 && wrong <= 0.01, "{lengths:?} every {every}, {jitter}: {right} {wrong}");
+            }
         }
     }
 

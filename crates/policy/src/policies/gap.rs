@@ -49,16 +49,20 @@ impl Gap {
         self.settled && self.serves
     }
 
-    /// Begins a cycle where the pacer wants one soon, or where start-up has left its garbage.
-    fn cycle(&self, observation: &Observation) -> Option<Order> {
-        let settles = !self.settled && observation.now >= WARM_UP;
+    /// Begins a cycle where the pacer wants one soon, or where start-up has left its garbage, unless that is not worth one yet.
+    pub(super) fn cycle(&self, observation: &Observation) -> Option<Order> {
+        let settles = !self.settled && observation.now >= WARM_UP && !observation.first_waits;
         if observation.in_flight > 0 || !(observation.cycle_due || settles) {
             return None;
         }
         let scope = if settles { Scope::All } else { observation.scope };
-        let decision = observation.everything(scope);
-        let long = decision == Decision::Full && observation.guessed_full_pause() > LONGEST;
-        let reason = if settles { "start-up is over" } else { "much of the old heap is new" };
+        let decision = if observation.fits { Decision::Full } else { observation.everything(scope) };
+        let long = decision == Decision::Full && observation.guessed_full_pause() > LONGEST && !observation.fits;
+        let reason = match () {
+            () if settles => "start-up is over",
+            () if observation.fits => "a long gap was foretold",
+            () => "much of the old heap is new",
+        };
         let order = if observation.hurry { Order::at_once } else { Order::because };
         (!long).then(|| order(decision, reason))
     }
@@ -95,6 +99,7 @@ impl Policy for Gap {
         if observation.paused || !observation.is_gap() {
             return Order::WAIT;
         }
+        self.settled |= observation.first_waits && observation.now >= WARM_UP;
         let none_is_out = matches!(observation.snapshot, Snapshot::Idle | Snapshot::Unavailable);
         let cycle = if none_is_out { self.cycle(observation) } else { None };
         cycle.or_else(|| self.young(observation)).or_else(|| self.reap(observation)).unwrap_or(Order::WAIT)

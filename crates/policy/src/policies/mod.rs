@@ -49,6 +49,14 @@ pub trait Policy: std::fmt::Debug + Send {
         false
     }
 
+    /// Whether it is to be asked so even where that alone wakes the agent: a program that does little is looked at rarely.
+    fn insists_on_looks(&self) -> bool {
+        self.wants_looks()
+    }
+
+    /// The program is being looked at.
+    fn looked(&mut self, _now: Duration) {}
+
     /// Takes note of a collection.
     fn learn(&mut self, _collected: &Collected) {}
 
@@ -102,19 +110,26 @@ pub fn policy(name: Name, tuning: Tuning) -> Box<dyn Policy> {
         Name::Freeze => Box::new(freeze::Freeze::default()),
         Name::Every(count) => Box::new(every::Every::new(count)),
         Name::Gap | Name::Auto => Box::new(gap::Gap::new(tuning)),
-        Name::Neural(_) => learned(SHIPPED, tuning).unwrap_or_else(|_| Box::new(gap::Gap::new(tuning))),
+        Name::Neural(_) => match neural(SHIPPED, tuning) {
+            Ok(neural) => Box::new(neural.sparing()),
+            Err(_) => Box::new(gap::Gap::new(tuning)),
+        },
     }
 }
 
 /// The model that comes with this version.
 pub const SHIPPED: &[u8] = include_bytes!("../../models/shipped.safetensors");
 
-/// The policy `neural` with the model of a file.
+/// The policy `neural` with the model of a file, which is asked every few milliseconds.
 ///
 /// # Errors
 ///
 /// When the bytes are no model, or one that was trained to see something else.
 pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, ModelError> {
+    Ok(Box::new(neural(bytes, tuning)?))
+}
+
+fn neural(bytes: &[u8], tuning: Tuning) -> Result<Neural, ModelError> {
     let model = Model::load(bytes)?;
     let metadata = model.metadata();
     if metadata.features != NAMES {
@@ -122,7 +137,7 @@ pub fn learned(bytes: &[u8], tuning: Tuning) -> Result<Box<dyn Policy>, ModelErr
         return Err(ModelError::BadMetadata { reason });
     }
     let weights = Weights::named(&metadata.weights);
-    Ok(Box::new(Neural::new(tuning, model, weights)))
+    Ok(Neural::new(tuning, model, weights))
 }
 
 /// The policy `classic` with the model of its file, which collects at so many percent of urgency. Memory is what the

@@ -4,6 +4,7 @@
 //! the program has nothing to do, the policy is asked, and what it orders is carried out at once.
 
 mod heap;
+mod rhythm;
 mod tests;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::guards::{Guarded, Limits};
 use crate::name::Name;
 use crate::observation::{Decision, Generation, Moment, Observation, Order};
 use crate::pacer::{CROWDED_ROOM, SMALL_HEAP};
+use crate::phase::{GapRhythm, LongGaps};
 use crate::policies::{Thresholds, Tuning, policy};
 
 /// How long the program works or rests at a time.
@@ -67,6 +69,8 @@ pub(crate) struct OrderedStop {
     pub(crate) order: Order,
     pub(crate) observation: Observation,
     pub(crate) pause: Duration,
+    /// In which tick it was.
+    pub(crate) tick: usize,
     /// How much of its room the heap filled, beyond what the last cycle left, as the program really was.
     pub(crate) filled: f64,
 }
@@ -97,6 +101,12 @@ pub(crate) struct Rehearsal {
     /// What the pacer is told to expect at each tick, one after the other, right or wrong.
     pub(crate) forecasts: Vec<Option<Forecast>>,
     ticks: usize,
+    /// Gaps so far, how long the program was stopped in this one, and what is foretold of them; or what is said instead, at each
+    /// tick, right or wrong.
+    gaps: u64,
+    stopped: Duration,
+    long_gaps: LongGaps,
+    pub(crate) rhythms: Vec<Option<GapRhythm>>,
 }
 
 impl Rehearsal {
@@ -122,6 +132,10 @@ impl Rehearsal {
             urgent: None,
             forecasts: Vec::new(),
             ticks: 0,
+            gaps: 0,
+            stopped: Duration::ZERO,
+            long_gaps: LongGaps::default(),
+            rhythms: Vec::new(),
         };
         rehearsal.set_thresholds();
         rehearsal
@@ -140,11 +154,19 @@ impl Rehearsal {
         }
         self.ticks += 1;
         if tick.busy {
-            self.idle_since = None;
+            if let Some(since) = self.idle_since.take() {
+                // The waits of a program are as long as they are; what stops it meanwhile is a part of them.
+                let lasted = self.heap.now.saturating_sub(since + self.stopped);
+                self.long_gaps.gap(self.gaps, since, lasted);
+            }
             self.work(tick);
             self.requests += 1;
         } else {
-            self.idle_since.get_or_insert(self.heap.now);
+            if self.idle_since.is_none() {
+                self.idle_since = Some(self.heap.now);
+                self.stopped = Duration::ZERO;
+                self.gaps += 1;
+            }
             self.rest(tick);
         }
         if self.guarded.wants_looks() {
@@ -187,6 +209,7 @@ impl Rehearsal {
             // Asking takes time too.
             self.heap.now += Duration::from_micros(1);
         }
+        self.stopped += self.heap.now.saturating_sub(until);
         self.heap.now = self.heap.now.max(until);
     }
 
@@ -273,7 +296,7 @@ impl Rehearsal {
             }
         };
         self.guarded.stopped_for(order.decision, pause);
-        self.stops.push(OrderedStop { order, observation, pause, filled });
+        self.stops.push(OrderedStop { order, observation, pause, tick: self.ticks - 1, filled });
         self.check();
     }
 
@@ -289,8 +312,14 @@ impl Rehearsal {
             ceiling: self.ceiling,
             paused: tick.paused,
             snapshot: self.heap.snapshot(),
+            rhythm: self.rhythm(),
             ..Observation::default()
         }
+    }
+
+    fn rhythm(&self) -> Option<GapRhythm> {
+        let said = self.rhythms.get(self.ticks % self.rhythms.len().max(1));
+        said.map_or_else(|| self.long_gaps.foretold()?.seen_from(self.gaps), |said| *said)
     }
 
     fn room(&self) -> f64 {

@@ -83,6 +83,18 @@ fn gap_settles_once_and_then_leaves_the_old_heap_alone() {
 }
 
 #[test]
+fn where_there_is_a_forecast_the_first_snapshot_waits_until_it_is_worth_it() {
+    // The room is a quarter of what there was at the start. Nothing dies.
+    let launches = |rooms: f64| {
+        let ticks = often(10_000, rooms * 250_000.0 / 4_000.0, 0.0);
+        let rehearsal = play(Name::Neural(None), 1_000_000, Nature::default(), None, ticks);
+        assert_eq!(rehearsal.count(is_full), 0);
+        rehearsal.count(is_launch)
+    };
+    assert_eq!((launches(0.5), launches(1.1)), (0, 1));
+}
+
+#[test]
 fn gap_keeps_young_pauses_within_the_budget() {
     let rehearsal = play(Name::Gap, 300_000, plain(), None, server(20_000));
     let longest = longest(&rehearsal, Generation::Young, Decision::Young);

@@ -41,6 +41,7 @@ const KEPT: &str = "neurogc-bench";
     disable_help_subcommand = true,
     after_help = "Examples:\n  neurogc bench --quick\n  neurogc bench attribution --policies default,off,gap --runs 5\n  \
     neurogc bench attribution --arrivals bursts:50,2\n  neurogc bench attribution --arrivals service.ngct\n  \
+    neurogc bench attribution --load 85 --policies default,gap,neural\n  \
     neurogc bench saturated --seconds 60 --policies default,gap\n  \
     neurogc bench compare neurogc-bench/monday neurogc-bench/tuesday\n\n\
     Contenders: every policy of `neurogc run`, and without NeuroGC: default (CPython left alone), off (the latency \
@@ -69,6 +70,9 @@ pub(crate) struct Arguments {
     /// line
     #[arg(long, value_name = "A", default_value = "poisson")]
     arrivals: String,
+    /// How busy the service of an open-loop scenario is kept, in percent of what it can do
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=200))]
+    load: Option<u32>,
     /// Length of the measured part of each trial, in seconds; each scenario has its own default
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
@@ -118,6 +122,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
     let named = arguments.policies.as_deref().map(Contender::parse_list).transpose().map_err(Failure::usage)?;
     let heats = plan::heats(&arguments.scenarios, named.as_deref()).map_err(Failure::usage)?;
     let arrivals = arguments.arrivals.parse::<Pattern>().map_err(Failure::usage)?;
+    let arrivals = match arguments.load {
+        Some(percent) => arrivals.busy(f64::from(percent) / 100.0),
+        None => arrivals,
+    };
     let home = Home::find().map_err(Failure::failed)?;
     let python = arguments.python.clone().unwrap_or_else(probe::default_python);
     let facts = probe::ask(&python, &home).map_err(Failure::failed)?;

@@ -112,6 +112,11 @@ impl Foresight {
         self.trust
     }
 
+    /// The program has not been looked at for a while: how the present gap goes on is not seen.
+    pub(super) fn lose_sight(&mut self) {
+        self.open = None;
+    }
+
     /// What is expected now; where there is no gap, of the gap that begins next.
     pub(super) fn look(&mut self, observation: &Observation, senses: &Senses) -> Expected {
         let now = observation.now.as_secs_f64();

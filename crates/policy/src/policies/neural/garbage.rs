@@ -13,9 +13,6 @@ const GATHER: (f64, f64) = (2_000.0, 200_000.0);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Garbage {
     at: f64,
-    /// What it has cost to hold old garbage since it was last collected, and what a second more costs.
-    pub(super) old: f64,
-    pub(super) old_second: f64,
     /// What it has cost to hold what a snapshot has found.
     pub(super) known: f64,
     known_objects: f64,
@@ -30,8 +27,6 @@ impl Garbage {
     pub(super) fn new() -> Self {
         Self {
             at: 0.0,
-            old: 0.0,
-            old_second: 0.0,
             known: 0.0,
             known_objects: 0.0,
             young_limit: 10_000.0,
@@ -40,14 +35,13 @@ impl Garbage {
         }
     }
 
-    /// Time has passed, with so much old garbage; `price` is what a megabyte costs in a second.
-    pub(super) fn look(&mut self, observation: &Observation, garbage: f64, price: f64) {
+    /// Time has passed; `price` is what a megabyte costs in a second.
+    pub(super) fn look(&mut self, observation: &Observation, price: f64) {
         let now = observation.now.as_secs_f64();
         let passed = (now - self.at).clamp(0.0, 1.0);
         self.at = now;
         let weight = (observation.rss.as_f64() / (observation.objects() as f64 + 1.0)).clamp(WEIGHS.0, WEIGHS.1);
-        let second = price * weight / 1e6;
-        let object = second * passed;
+        let object = price * weight / 1e6 * passed;
         let known = match observation.snapshot {
             Snapshot::Ready { objects, .. } => objects as f64,
             _ => 0.0,
@@ -58,8 +52,6 @@ impl Garbage {
         }
         self.known_objects = known;
         self.known += object * known;
-        self.old += object * garbage;
-        self.old_second = second * garbage;
     }
 
     /// Takes note of what a collection has shown. `budget` is in nanoseconds.
@@ -77,7 +69,6 @@ impl Garbage {
 
     /// Everything has been collected, or is known.
     pub(super) fn collected(&mut self) {
-        self.old = 0.0;
         self.known = 0.0;
     }
 }

@@ -8,9 +8,6 @@ const SHARES: [f64; 5] = [0.175, 0.2, 0.25, 0.2, 0.175];
 /// Beyond this share of the time the length of a queue cannot be told.
 const BUSIEST: f64 = 0.85;
 
-/// How long it takes until there may be a crowd, or none any more, in milliseconds.
-const CHANGES: f64 = 1_000.0;
-
 /// The next moments, as expected.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Outlook {
@@ -18,9 +15,8 @@ pub(super) struct Outlook {
     pub(super) gap: [f64; 5],
     /// Requests in a millisecond, once they come.
     pub(super) rate: f64,
-    /// The share of the time in which a thread runs, at present and in the busiest second of late.
+    /// The share of the time in which a thread runs.
     pub(super) busy: f64,
-    pub(super) busiest: f64,
 }
 
 impl Outlook {
@@ -40,24 +36,13 @@ impl Outlook {
     pub(super) fn delay_in_requests(&self, stop: f64, requests: f64) -> f64 {
         stop * (requests.max(1.0) + self.rate * stop / 2.0) * self.queue()
     }
-
-    /// The delay that it causes where work takes longer by this share, for so long. A crowd may come meanwhile, the
-    /// more likely the longer that is.
-    pub(super) fn delay_by_slowness(&self, slowdown: f64, lasts: f64) -> f64 {
-        let at = |busy: f64| {
-            let free = 1.0 - (busy * (1.0 + slowdown)).min(BUSIEST);
-            busy * slowdown * lasts / (free * free)
-        };
-        let changes = 1.0 - (-lasts / CHANGES).exp();
-        at(self.busy) + changes * (at(self.busiest.max(self.busy)) - at(self.busy))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const CALM: Outlook = Outlook { gap: [5.0, 10.0, 20.0, 40.0, 80.0], rate: 0.05, busy: 0.1, busiest: 0.1 };
+    const CALM: Outlook = Outlook { gap: [5.0, 10.0, 20.0, 40.0, 80.0], rate: 0.05, busy: 0.1 };
 
     #[test]
     fn what_fits_into_the_gap_delays_nothing() {
@@ -76,9 +61,6 @@ mod tests {
     fn everything_costs_more_where_many_wait() {
         let crowd = Outlook { busy: 0.8, ..CALM };
         assert!(crowd.delay(30.0) > 4.0 * CALM.delay(30.0));
-        assert!(crowd.delay_by_slowness(0.1, 10.0) > 20.0 * CALM.delay_by_slowness(0.1, 10.0));
-        let after_a_crowd = Outlook { busiest: 0.8, ..CALM };
-        assert!(after_a_crowd.delay_by_slowness(0.1, 500.0) > 50.0 * after_a_crowd.delay_by_slowness(0.1, 50.0));
         let more = Outlook { busy: 1.0, ..CALM };
         assert!(more.delay(30.0).is_finite());
     }

@@ -12,9 +12,6 @@ use crate::observation::Generation;
 /// What the model always says: quantiles of gaps as ln(1 + ms), yields as log-odds, costs as ln(ns).
 const SAYS: [f32; OUTPUTS] = [2.4, -0.8, -0.8, -0.8, -0.8, 0.0, 0.0, 4.0, 4.6];
 
-/// The same, where nothing old is ever garbage.
-const SAYS_ALIVE: [f32; OUTPUTS] = [2.4, -0.8, -0.8, -0.8, -0.8, 0.0, -6.0, 4.0, 4.6];
-
 fn model(says: [f32; OUTPUTS]) -> Model {
     let metadata = Metadata {
         format: FORMAT,
@@ -40,18 +37,17 @@ struct Script {
     now: u64,
     requests: u64,
     pending: u64,
+    cycle_due: bool,
+    /// Whether it is looked at regularly.
+    sees: bool,
     orders: Vec<Order>,
 }
 
 impl Script {
     fn new() -> Self {
-        Self::with(SAYS)
-    }
-
-    fn with(says: [f32; OUTPUTS]) -> Self {
         // Garbage costs nothing, so that the policy does not collect it for its price.
         let tuning = Tuning { memory_price: 0.0, ..Tuning::default() };
-        let mut neural = Neural::new(tuning, model(says), Weights::default());
+        let mut neural = Neural::new(tuning, model(SAYS), Weights::default());
         // Start-up is over.
         let at = Duration::from_secs(2);
         let full = Collected {
@@ -64,7 +60,7 @@ impl Script {
             objects: None,
         };
         neural.learn(&full);
-        Self { neural, now: 2_000, requests: 0, pending: 0, orders: Vec::new() }
+        Self { neural, now: 2_000, requests: 0, pending: 0, cycle_due: false, sees: true, orders: Vec::new() }
     }
 
     fn look(&mut self, idle: Option<u64>, young: u32) {
@@ -76,10 +72,14 @@ impl Script {
             counts: [young, 1, 1],
             tenured: 500_000,
             pending: self.pending,
+            cycle_due: self.cycle_due,
             rss: Bytes::mebibytes(100),
             snapshot: Snapshot::Idle,
             ..Observation::default()
         };
+        if self.sees {
+            self.neural.looked(observation.now);
+        }
         let order = self.neural.decide(&observation);
         self.orders.push(order);
     }
@@ -172,15 +172,27 @@ fn what_a_program_asks_for_is_kept_quiet() {
 }
 
 #[test]
-fn old_objects_are_looked_at_by_the_time_cpython_would() {
-    let decided = |says, pending| {
-        let mut script = Script::with(says);
+fn everything_is_collected_when_the_pacer_wants_a_cycle_and_not_before() {
+    let decided = |pending, cycle_due| {
+        let mut script = Script::new();
         script.play(5, &[20, 30, 40]);
-        script.pending = pending;
+        (script.pending, script.cycle_due) = (pending, cycle_due);
         script.play(1, &[20, 30, 40]);
         script.orders.iter().any(|order| matches!(order.decision, Decision::Snapshot { .. }))
     };
-    assert!(!decided(SAYS, 60_000));
-    assert!(decided(SAYS, 130_000));
-    assert!(!decided(SAYS_ALIVE, 130_000), "nothing of it is garbage");
+    assert!(!decided(60_000, false));
+    assert!(!decided(400_000, false), "garbage that costs much is no reason");
+    assert!(decided(60_000, true));
+}
+
+#[test]
+fn without_regular_looks_rules_decide_and_nothing_is_compared() {
+    let mut script = Script::new();
+    script.sees = false;
+    script.play(20, &[14, 18, 22, 26, 30, 34]);
+    assert_eq!(script.trust().gaps, 0);
+    script.sees = true;
+    script.play(5, &[20, 30, 40]);
+    let gaps = script.trust().gaps;
+    assert!(gaps > 50, "{gaps}");
 }

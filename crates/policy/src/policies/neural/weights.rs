@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// How many there are.
-pub const WEIGHTS: usize = 12;
+pub const WEIGHTS: usize = 7;
 
 /// The numbers, all above zero, and 1 where nothing is known better.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,37 +18,14 @@ pub struct Weights {
     pub room: f64,
     /// How fast they do as it fills.
     pub pressing: f64,
-    /// What a full collection is taken for, against what it seems to cost.
-    pub full: f64,
-    /// The same for a snapshot.
-    pub snapshot: f64,
-    /// The same for the copies that a snapshot makes the program do.
-    pub copies: f64,
     /// How much delay each millisecond of freeing what a snapshot found may cost.
     pub slice: f64,
     /// What a slice outside of gaps is taken for, against what it seems to cost.
     pub hurry: f64,
-    /// How many seconds a collection of everything waits for a better moment.
-    pub patience: f64,
-    /// How much may be new before it does not wait any longer, against what CPython would wait for.
-    pub share: f64,
 }
 
 /// Their names, in a model's file.
-pub const WEIGHT_NAMES: [&str; WEIGHTS] = [
-    "small",
-    "young",
-    "survivors",
-    "room",
-    "pressing",
-    "full",
-    "snapshot",
-    "copies",
-    "slice",
-    "hurry",
-    "patience",
-    "share",
-];
+pub const WEIGHT_NAMES: [&str; WEIGHTS] = ["small", "young", "survivors", "room", "pressing", "slice", "hurry"];
 
 impl Weights {
     /// From their names; those that are missing, or cannot be meant, are as usual.
@@ -64,36 +41,20 @@ impl Weights {
 }
 
 impl From<[f64; WEIGHTS]> for Weights {
-    fn from(
-        [small, young, survivors, room, pressing, full, snapshot, copies, slice, hurry, patience, share]: [f64;
-            WEIGHTS],
-    ) -> Self {
-        Self { small, young, survivors, room, pressing, full, snapshot, copies, slice, hurry, patience, share }
+    fn from([small, young, survivors, room, pressing, slice, hurry]: [f64; WEIGHTS]) -> Self {
+        Self { small, young, survivors, room, pressing, slice, hurry }
     }
 }
 
 impl From<Weights> for [f64; WEIGHTS] {
     fn from(it: Weights) -> Self {
-        [
-            it.small,
-            it.young,
-            it.survivors,
-            it.room,
-            it.pressing,
-            it.full,
-            it.snapshot,
-            it.copies,
-            it.slice,
-            it.hurry,
-            it.patience,
-            it.share,
-        ]
+        [it.small, it.young, it.survivors, it.room, it.pressing, it.slice, it.hurry]
     }
 }
 
 impl Default for Weights {
     /// Found on made-up workloads with the plain forecast.
     fn default() -> Self {
-        Self::from([0.83, 1.1, 1.0, 0.63, 0.79, 2.4, 0.52, 0.71, 1.5, 1.4, 1.0, 1.0])
+        Self::from([0.83, 1.1, 1.0, 0.63, 0.79, 1.5, 1.4])
     }
 }
