@@ -260,6 +260,26 @@ def test_a_free_threaded_python_is_refused(tmp_path):
         assert process.returncode == 0
 
 
+# What a detach does when it comes while the finder before the last one is asked.
+IMPORTS = """
+import sys, neurogc
+neurogc.install(policy="observe")
+from neurogc import _imports
+class BeforeTheLast:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        _imports.unwatch()
+sys.meta_path.insert(len(sys.meta_path) - 1, BeforeTheLast)
+import colorsys
+print("OK")
+"""
+
+
+def test_a_detach_in_the_middle_of_an_import_lets_it_find_its_module():
+    done = subprocess.run([sys.executable, "-c", IMPORTS], env=environment(PYTHONPATH=HOME.parent), capture_output=True, text=True)
+    assert done.stdout == "OK\n", done.stderr
+
+
 def test_a_process_that_is_only_a_zombie_has_ended(tmp_path):
     with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.DEVNULL) as process:
         eventually(lambda: open(f"/proc/{process.pid}/status").read().partition("State:\t")[2][:1] == "Z")

@@ -108,9 +108,11 @@ def attach_to(python: str, kind: str, times: int, kill_every: int, chance: rando
         with subprocess.Popen(command, env=env, text=True, **pipes) as target:
             target.stdout.readline()
             for turn in range(times):
+                verb = None
                 if kill_every and turn % kill_every == kill_every - 1:
-                    outcome.killed += killed(target.pid, chance)
-                one(target.pid, outcome)
+                    verb = chance.choice(["attach", "attach", "detach"])
+                    outcome.killed += killed(verb, target.pid, chance)
+                one(target.pid, outcome, may_go=verb == "detach")
                 if target.poll() is not None:
                     break
             stop.touch()
@@ -127,17 +129,17 @@ def attach_to(python: str, kind: str, times: int, kill_every: int, chance: rando
     return outcome
 
 
-def killed(pid: int, chance: random.Random) -> int:
+def killed(verb: str, pid: int, chance: random.Random) -> int:
     """Begins to attach or detach and kills the command. 1 where that came in time."""
-    verb = chance.choice(["attach", "attach", "detach"])
     with subprocess.Popen([COMMAND, verb, str(pid)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as command:
         time.sleep(chance.random() * LONGEST_KILL)
         command.kill()
         return int(command.wait() == -signal.SIGKILL)
 
 
-def one(pid: int, outcome: Outcome) -> None:
-    """One attach, a look at the status, and the detach after it."""
+def one(pid: int, outcome: Outcome, *, may_go: bool) -> None:
+    """One attach, a look at the status, and the detach after it. `may_go`: a command to detach was killed before; what it asked
+    for is done by the program itself, which may come to it only now."""
     patience = ("--timeout", str(PATIENCE_S))
     told = asked("attach", pid, *patience)
     for _ in range(2):
@@ -155,9 +157,14 @@ def one(pid: int, outcome: Outcome) -> None:
     outcome.ran += 1
     count(told, outcome)
     status = asked("status", pid)
+    if isinstance(status, str) and may_go and "has no agent" in status:
+        one(pid, outcome, may_go=False)
+        return
     if isinstance(status, str):
         outcome.faults.append(f"status: {status}")
     told = asked("detach", pid, *patience)
+    if isinstance(told, str) and may_go and "has no agent" in told:
+        return
     if isinstance(told, str):
         outcome.faults.append(f"detach: {told}")
     else:

@@ -92,7 +92,8 @@ def unwatch():
     """Puts back all that was replaced, unless other code has replaced it since. Gives the names of what was not."""
     stuck = []
     if _finder in sys.meta_path:
-        sys.meta_path.remove(_finder)
+        # A list of its own: `detach` may come in the middle of an import, which would pass over the finder behind ours.
+        sys.meta_path = [finder for finder in sys.meta_path if finder is not _finder]
     while _replaced:
         owner, name, original, replacement = _replaced.pop()
         if vars(owner).get(name) is replacement:
