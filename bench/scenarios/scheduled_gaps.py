@@ -43,9 +43,12 @@ class Loop:
         with stage.request():
             self.recent.append([Entry(number) for number in range(KEPT // 3)])
             sum(entry.fields["number"] for entry in self.live[:: max(1, len(self.live) // 2000)])
-        self.steps += 1
-        wait = LONG_S if self.steps % PERIOD == 0 else SHORT_S
-        time.sleep(wait)
+            self.steps += 1
+            wait = LONG_S if self.steps % PERIOD == 0 else SHORT_S
+            # What is collected at the end of the step takes its time from the wait.
+            ready = time.perf_counter() + wait
+        while (left := ready - time.perf_counter()) > 0:
+            time.sleep(left)
         return (time.perf_counter() - began - wait) * 1000
 
 

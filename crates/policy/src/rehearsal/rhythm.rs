@@ -21,7 +21,7 @@ const PERIOD: usize = 9 * (1 + SHORT) + 1 + LONG;
 fn steps(periods: usize, kept: f64) -> impl Iterator<Item = RehearsalTick> {
     (0..periods * PERIOD).map(move |index| {
         let at = index % PERIOD;
-        let busy = if at < 9 * (1 + SHORT) { at % (1 + SHORT) == 0 } else { at == 9 * (1 + SHORT) };
+        let busy = if at < 9 * (1 + SHORT) { at.is_multiple_of(1 + SHORT) } else { at == 9 * (1 + SHORT) };
         RehearsalTick { busy, kept, dies_soon: 1.0, ..RehearsalTick::default() }
     })
 }

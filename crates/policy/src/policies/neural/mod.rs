@@ -94,12 +94,13 @@ impl Neural {
         Self { insists: false, ..self }
     }
 
-    /// Whether the program has been looked at regularly for as long as a model's window is.
+    /// Whether the program has been looked at regularly for as long as a model's window is. One that insists takes the looks that
+    /// there are.
     fn sees(&self, now: Duration) -> bool {
         let regular = |(since, latest): &(Duration, Duration)| {
             now.saturating_sub(*latest) <= LOOKS_APART && latest.saturating_sub(*since) >= LOOKED
         };
-        self.looked.as_ref().is_some_and(regular)
+        self.insists || self.looked.as_ref().is_some_and(regular)
     }
 
     fn follows_rules(&self) -> bool {

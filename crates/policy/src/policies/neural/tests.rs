@@ -47,7 +47,7 @@ impl Script {
     fn new() -> Self {
         // Garbage costs nothing, so that the policy does not collect it for its price.
         let tuning = Tuning { memory_price: 0.0, ..Tuning::default() };
-        let mut neural = Neural::new(tuning, model(SAYS), Weights::default());
+        let mut neural = Neural::new(tuning, model(SAYS), Weights::default()).sparing();
         // Start-up is over.
         let at = Duration::from_secs(2);
         let full = Collected {
