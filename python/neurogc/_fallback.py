@@ -7,12 +7,12 @@ It measures collections, requests and resident memory. Everything else of a stat
 import gc
 import os
 import sys
+from contextlib import suppress
 from time import perf_counter
 
 from . import _generated
 
 version = "0.1.0"
-
 
 # Routes that are told apart; all others are one.
 _ROUTES = 64
@@ -592,12 +592,9 @@ def _place(histogram):
 def _memory():
     memory = {}
     fields = {"VmRSS:": "rss", "VmHWM:": "peak_rss", "VmSize:": "vms", "VmSwap:": "swap"}
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as lines:
-            for line in lines:
-                words = line.split()
-                if words and words[0] in fields:
-                    memory[fields[words[0]]] = int(words[1]) * 1024
-    except OSError:
-        pass
+    with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            words = line.split()
+            if words and words[0] in fields:
+                memory[fields[words[0]]] = int(words[1]) * 1024
     return memory
