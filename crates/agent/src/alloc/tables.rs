@@ -18,9 +18,9 @@ use crate::sys::page::page_size;
 const MOST_DOUBLINGS: u32 = 20;
 
 /// A sample takes about 2 µs, most of it for memory that is not in the processor's caches. Where a program allocates so much
-/// that so many samples come within this much processor time (1 % of it), the interval is longer: doubled at most so often.
+/// that so many samples come within this much processor time (0.5 % of it), the interval is longer: doubled at most so often.
 const TURN: u32 = 256;
-const TURN_NS: u64 = TURN as u64 * 200_000;
+const TURN_NS: u64 = TURN as u64 * 400_000;
 const MOST_FOR_PACE: u32 = 3;
 
 /// The interval stays as it is while at least this share of a turn's samples remains live: the program builds its heap then, and
@@ -228,12 +228,12 @@ mod tests {
     #[test]
     fn a_program_that_allocates_much_is_sampled_less_often() {
         let ms = 1_000_000;
-        assert_eq!(TURN_NS, 51_200_000);
+        assert_eq!(TURN_NS, 102_400_000);
         let churning = |pace, took| pace_after(pace, took, 0);
-        assert_eq!(churning(0, 52 * ms), 0, "1 % of the time");
-        assert_eq!((churning(0, 50 * ms), churning(0, 20 * ms), churning(0, 12 * ms)), (1, 2, 3));
-        assert_eq!((churning(2, 20 * ms), churning(0, 0)), (MOST_FOR_PACE, MOST_FOR_PACE));
-        assert_eq!((churning(2, 150 * ms), churning(2, 210 * ms), churning(0, 900 * ms)), (2, 1, 0));
+        assert_eq!(churning(0, 103 * ms), 0, "0.5 % of the time");
+        assert_eq!((churning(0, 100 * ms), churning(0, 40 * ms), churning(0, 24 * ms)), (1, 2, 3));
+        assert_eq!((churning(2, 40 * ms), churning(0, 0)), (MOST_FOR_PACE, MOST_FOR_PACE));
+        assert_eq!((churning(2, 300 * ms), churning(2, 420 * ms), churning(0, 900 * ms)), (2, 1, 0));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use super::series::{StepFigures, StepSeries};
 
 /// Steps that warm up: optimizers make their state, libraries their workspaces, compilers their code.
-const WARM_UP: u64 = 8;
+pub(super) const WARM_UP: u64 = 8;
 
 /// Windows, the fewest points of a window, and the most.
 const WINDOWS: usize = 6;

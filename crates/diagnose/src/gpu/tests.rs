@@ -139,6 +139,19 @@ fn pieces_that_grow_are_fragmentation() {
 }
 
 #[test]
+fn pieces_that_grow_from_the_first_steps_on_are_fragmentation() {
+    let mut series = StepSeries::default();
+    for step in 1..=200_u64 {
+        // The first step has not made what all later ones keep.
+        let (pieces, allocated) = if step == 1 { (0, 76 * MIB) } else { (20 * (32 + step / 6) - 128, 210 * MIB) };
+        let (reserved, inactive) = (1421 * MIB, pieces * MIB);
+        series.push(StepFigures { step, at_s: step as f64, allocated, blocks: 90, reserved, inactive, retries: 0 });
+    }
+    let found = diagnose_gpu(&GpuEvidence { device: 0, series: &series, looks: &[] });
+    assert!(found[0].kind == FindingKind::GpuFragmented, "{found:?}");
+}
+
+#[test]
 fn what_the_allocator_keeps_is_no_leak() {
     let mut series = StepSeries::default();
     for step in 1..=100_u64 {

@@ -3,7 +3,7 @@
 use neurogc_wire::finding::{CERTAIN, Finding, FindingKind};
 use neurogc_wire::gpu::{GpuHolder, GpuReport};
 
-use super::growth::{StepGrowth, step_growth};
+use super::growth::{StepGrowth, WARM_UP, step_growth};
 use super::patterns::{HolderGrowth, pattern_of};
 use super::series::{StepFigures, StepSeries};
 use crate::words;
@@ -50,7 +50,9 @@ pub fn diagnose_gpu(evidence: &GpuEvidence<'_>) -> Vec<Finding> {
     if let Some(growth) = step_growth(evidence.series) {
         return vec![leak(evidence, growth, last)];
     }
-    fragmented(evidence.device, &recent).or_else(|| kept(evidence.device, last)).into_iter().collect()
+    // The first steps make what all later ones use.
+    let warm: Vec<StepFigures> = recent.into_iter().filter(|it| it.step > WARM_UP).collect();
+    fragmented(evidence.device, &warm).or_else(|| kept(evidence.device, last)).into_iter().collect()
 }
 
 fn leak(evidence: &GpuEvidence<'_>, growth: StepGrowth, last: StepFigures) -> Finding {
