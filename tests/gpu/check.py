@@ -3,12 +3,13 @@
     python tests/gpu/check.py [--out FOLDER] [PART…]
 
 It needs PyTorch with CUDA and the built agent (`make build`), and takes some minutes on an H200. PART is one of models, card, leaks,
-healthy, verdicts, ooms, files, cost; all if none is named. It prints a report, writes it to FOLDER (bench/results if it is not named) as
+healthy, verdicts, frameworks, ooms, files, cost; all if none is named. It prints a report, writes it to FOLDER (bench/results if it is not named) as
 gpu.json and gpu.md, and fails if something is not as it should be. A part that fails does not end the others. On a machine without a
 GPU, or without PyTorch, it says so.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -280,6 +281,29 @@ def role_loop(kind, name):
     print(json.dumps({"found": found, "at_step": first.get("at_step"), "steps": count[0]}))
 
 
+# Training loops of frameworks.
+
+
+def frameworks():
+    """The programs of `tests/training`, which use the GPU where there is one. Each fails by itself if something is wrong."""
+    lightning = ("lightning", "pytorch_lightning")
+    programs = {"plain_loop": ("torch",), "accelerate_loop": ("accelerate",), "lightning_fit": lightning, "lightning_evaluation": lightning,
+                "huggingface_trainer": ("transformers",), "huggingface_evaluation": ("transformers",)}
+
+    def one(program):
+        if not any(importlib.util.find_spec(package) for package in programs[program]):
+            return {"name": program, "ok": True, "told": f"not run: {programs[program][0]} is not installed"}
+        policy = "auto" if program.endswith("evaluation") else "gap"
+        env = environment(True) | {"NEUROGC_POLICY": policy, "HF_HUB_OFFLINE": "1"}
+        with tempfile.TemporaryDirectory() as folder:
+            words = [sys.executable, ROOT / "tests" / "training" / f"{program}.py"]
+            done = subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, timeout=240)
+        told = (done.stdout or done.stderr).strip().splitlines()
+        return {"name": program, "ok": done.returncode == 0, "told": told[-1][-300:] if told else ""}
+
+    return at_once(one, programs, 2)
+
+
 # Errors.
 
 
@@ -389,7 +413,8 @@ ROLES = {
     "file": role_file, "steps": role_steps, "pairs": role_pairs,
 }
 PARTS = {
-    "models": models, "card": card, "leaks": leaks, "healthy": healthy, "verdicts": verdicts, "ooms": ooms, "files": files, "cost": cost,
+    "models": models, "card": card, "leaks": leaks, "healthy": healthy, "verdicts": verdicts, "frameworks": frameworks, "ooms": ooms,
+    "files": files, "cost": cost,
 }
 
 
@@ -431,6 +456,12 @@ def written(report):
         for row in report["verdicts"]:
             texts = " ".join(it["text"] for it in row.get("findings", [])) or "none " + row.get("error", "")[-200:]
             lines.append(f"| {row['name']} | {'' if row['ok'] else 'WRONG: '}{texts} |")
+    if "frameworks" in report:
+        lines += ["", "| training loop | as it should be |", "|---|---|"]
+        for row in report["frameworks"]:
+            told = row.get("told", row.get("error", ""))
+            judged = "yes" if row["ok"] else "NO"
+            lines.append(f"| {row['name']} | {told if told.startswith('not run') else judged + ': ' + told} |")
     if "ooms" in report:
         lines += ["", "| error | told apart |", "|---|---|"]
         for kind in ("genuine", "fragmented", "backward"):

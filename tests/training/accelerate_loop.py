@@ -9,7 +9,7 @@ from steps import Steps
 STEPS = 400
 
 torch.set_num_threads(1)
-accelerator = accelerate.Accelerator(cpu=True)
+accelerator = accelerate.Accelerator(cpu=not torch.cuda.is_available())
 model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 4))
 optimizer = torch.optim.AdamW(model.parameters())
 data = torch.utils.data.TensorDataset(torch.randn(16 * STEPS, 64), torch.randint(0, 4, (16 * STEPS,)))

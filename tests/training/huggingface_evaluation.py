@@ -39,7 +39,7 @@ torch.set_num_threads(1)
 kept, steps, boundaries = [], Steps(), Boundaries()
 with tempfile.TemporaryDirectory() as folder:
     arguments = transformers.TrainingArguments(
-        folder, max_steps=STEPS, per_device_train_batch_size=8, use_cpu=True, report_to=[], save_strategy="no",
+        folder, max_steps=STEPS, per_device_train_batch_size=8, use_cpu=not torch.cuda.is_available(), report_to=[], save_strategy="no",
         disable_tqdm=True, eval_strategy="steps", eval_steps=STEPS // EVALUATIONS,
     )
     transformers.Trainer(Model(), arguments, train_dataset=data(8 * STEPS), eval_dataset=data(80)).train()

@@ -29,7 +29,7 @@ data = [{"inputs": torch.randn(64), "labels": torch.tensor(number % 4)} for numb
 steps = Steps()
 with tempfile.TemporaryDirectory() as folder:
     arguments = transformers.TrainingArguments(
-        folder, max_steps=STEPS, per_device_train_batch_size=8, use_cpu=True, report_to=[], save_strategy="no",
+        folder, max_steps=STEPS, per_device_train_batch_size=8, use_cpu=not torch.cuda.is_available(), report_to=[], save_strategy="no",
         disable_tqdm=True,
     )
     transformers.Trainer(Model(), arguments, train_dataset=data).train()

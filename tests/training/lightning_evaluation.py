@@ -4,9 +4,13 @@ import logging
 import sys
 import warnings
 
-import lightning
 import torch
 from steps import Boundaries, Steps, grown
+
+try:
+    import lightning
+except ImportError:
+    import pytorch_lightning as lightning
 
 STEPS, EVALUATIONS = 1200, 4
 warnings.simplefilter("ignore")
@@ -41,7 +45,7 @@ def loader(batches):
 torch.set_num_threads(1)
 kept, steps, boundaries = [], Steps(), Boundaries()
 trainer = lightning.Trainer(
-    max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+    max_epochs=1, accelerator="auto", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
     enable_model_summary=False, num_sanity_val_steps=0, val_check_interval=STEPS // EVALUATIONS,
 )
 trainer.fit(Module(), loader(STEPS), loader(10))

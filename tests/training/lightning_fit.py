@@ -4,9 +4,13 @@ import logging
 import sys
 import warnings
 
-import lightning
 import torch
 from steps import Steps
+
+try:
+    import lightning
+except ImportError:
+    import pytorch_lightning as lightning
 
 STEPS = 400
 warnings.simplefilter("ignore")
@@ -31,7 +35,7 @@ torch.set_num_threads(1)
 data = torch.utils.data.TensorDataset(torch.randn(32 * STEPS, 64), torch.randint(0, 4, (32 * STEPS,)))
 steps = Steps()
 trainer = lightning.Trainer(
-    max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+    max_epochs=1, accelerator="auto", devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
     enable_model_summary=False,
 )
 trainer.fit(Module(), torch.utils.data.DataLoader(data, batch_size=32))

@@ -1,4 +1,4 @@
-"""Training loops with real packages on the CPU: where collections fall, and that ranks collect together."""
+"""Training loops with real packages, on a GPU where there is one: where collections fall, and that ranks collect together."""
 
 import json
 import socket
