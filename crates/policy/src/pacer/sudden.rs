@@ -51,18 +51,28 @@ pub struct SuddenGrowth {
     asked: Option<(Bytes, Bytes)>,
     /// Doublings of the growth that is waited for.
     doublings: u32,
+    /// What was left at the end of an earlier collection than the last one, whose end no callback of ours has seen.
+    stale: Option<Bytes>,
 }
 
 impl SuddenGrowth {
-    /// The threshold for young objects that CPython should have now, where it should be lower than the one in force.
+    /// The threshold for young objects that CPython should have now, where it should be lower than the one in force. The callback
+    /// at the end of the collection that it brings about puts it back; where the program has taken that out, it is done here.
     pub fn threshold(&mut self, look: &MemoryLook) -> Option<u32> {
         let [young, collections @ ..] = look.counts;
         if collections != self.collections {
             self.collections = collections;
+            let unseen = self.asked.is_some() && look.threshold < look.own;
+            if unseen {
+                self.stale = look.left;
+            }
             // By now more may have been allocated.
-            let left = look.left.or(look.live);
+            let left = look.left.filter(|left| Some(*left) != self.stale).or(look.live);
             self.learn(left);
             self.least = left;
+            if unseen {
+                return Some(look.own);
+            }
         }
         let (share, least) = if look.aligned { (SHARE_ALIGNED, LEAST_ALIGNED) } else { (SHARE, LEAST) };
         let sudden = look.seen.share(share).max(least);
@@ -162,6 +172,28 @@ mod tests {
         let mut growth = SuddenGrowth::default();
         let at = |live| MemoryLook { threshold: 3, ..look(150, 600, Some(live)) };
         assert_eq!((growth.threshold(&at(80)), growth.threshold(&at(150))), (None, None));
+    }
+
+    #[test]
+    fn without_the_callback_the_threshold_is_put_back_here_and_growth_counts_from_look_to_look() {
+        let mut growth = SuddenGrowth::default();
+        let left = Some(MB * 80);
+        let at = |live, collections, threshold| MemoryLook {
+            left,
+            counts: [9, collections, 0],
+            threshold,
+            ..look(100, 9, Some(live))
+        };
+        assert_eq!(growth.threshold(&at(80, 1, 700)), None);
+        assert_eq!(growth.threshold(&at(100, 1, 700)), Some(8));
+        // CPython has collected at each ninth object since then, and no callback has raised the threshold.
+        assert_eq!(growth.threshold(&at(104, 5, 8)), Some(700));
+        let asked = (6..60).filter(|look| growth.threshold(&at(100 + u64::from(*look), *look, 700)).is_some());
+        assert_eq!(asked.count(), 0);
+        // The callback is back.
+        let told = MemoryLook { left: Some(MB * 150), ..at(160, 60, 700) };
+        assert_eq!(growth.threshold(&told), None);
+        assert_eq!(growth.threshold(&MemoryLook { left: Some(MB * 150), ..at(250, 60, 700) }), Some(8));
     }
 
     #[test]
