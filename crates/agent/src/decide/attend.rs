@@ -16,11 +16,15 @@ use crate::sense::process::{headroom, resident};
 use crate::snapshot::SnapshotProgress;
 use crate::sys::huge;
 
-/// How often resident memory is read while the program runs, where it runs little, and how often the flight that is out is
-/// looked at.
+/// How often resident memory is read while the program runs; where it runs little and its allocations are sampled, which tells of
+/// growth, too; and how often the flight that is out is looked at.
 const MEMORY_NS: u64 = 5_000_000;
 const LIGHT_MEMORY_NS: u64 = 500_000_000;
 const FLIGHT_NS: u64 = 5_000_000;
+
+/// A program that does little is looked at when it has used so much processor time.
+const LIGHT_WORK: Duration = Duration::from_millis(8);
+const BLIND_WORK: Duration = Duration::from_millis(2);
 
 /// How long something that is due waits for a moment before the main thread is asked to come by, and how often it is
 /// asked again.
@@ -110,6 +114,13 @@ impl<'a> Attendant<'a> {
         self.foretells
     }
 
+    /// After how much processor time a program that does little is looked at. Where its allocations are not sampled, only looks see
+    /// that its objects have become heavy.
+    pub(crate) fn light_work(&self) -> Duration {
+        let is_blind = self.agent.actor.loans.own_young().is_some() && alloc::live().is_none();
+        if is_blind { BLIND_WORK } else { LIGHT_WORK }
+    }
+
     /// One round. `idle_ns` is how long the GIL has been free, `None` while it is held; a `light` program uses its processors
     /// little. Gives how soon the next round should come, where it matters.
     pub(crate) fn round(&mut self, now: u64, idle_ns: Option<u64>, light: bool) -> Option<u64> {
@@ -117,7 +128,7 @@ impl<'a> Attendant<'a> {
         self.empty_queues(now);
         let in_flight = self.look_at_flight();
         if idle_ns.is_none() && now >= self.memory_due || self.has_grown() {
-            self.memory_due = now + if light { LIGHT_MEMORY_NS } else { MEMORY_NS };
+            self.memory_due = now + if light && alloc::live().is_some() { LIGHT_MEMORY_NS } else { MEMORY_NS };
             self.look_at_memory();
         }
         self.look_for_stuck_collection(now);

@@ -47,7 +47,6 @@ const LATELY_NS: f64 = 100e6;
 
 /// A program whose GIL is held for more than this share of the time is crowded: who comes has to wait.
 const CROWDED: f64 = 0.75;
-const LIGHT_WORK: Duration = Duration::from_millis(8);
 const LIGHT_STEP_NS: u64 = 1_000_000_000;
 
 /// How often the collector's counters go into the trace.
@@ -173,10 +172,11 @@ impl Sampler<'_> {
 
     /// Waits for the next round.
     fn wait(&mut self, waiter: &Waiter, step: Duration) {
+        let expected = self.attendant.light_work();
         let Some(work) = self.work.as_mut().filter(|_| self.load.is_light) else {
             return waiter.wait(Vec::new(), step);
         };
-        if work.expect(LIGHT_WORK) {
+        if work.expect(expected) {
             waiter.wait(vec![PollFd::new(work.descriptor(), PollFlags::POLLIN)], step);
             work.forget();
         } else {
