@@ -20,6 +20,7 @@ import neurogc
 
 SECONDS = float(sys.argv[1])
 KEYS = 8_000
+ENOUGH, PATIENCE = 1_000, 15
 AGENT = neurogc._native.agent
 
 made = [0] * 8
@@ -125,7 +126,8 @@ def collect(end):
     rng = random.Random(5)
     counts = {"flights": 0, "freed": 0, "moved": 0, "dropped": 0}
     sizes = []
-    while time.monotonic() < end:
+    # On a busy machine CPython's own full collections overtake most of them.
+    while time.monotonic() < end or counts["freed"] <= ENOUGH and time.monotonic() < end + PATIENCE:
         try:
             AGENT.snapshot_launch()
         except RuntimeError as error:

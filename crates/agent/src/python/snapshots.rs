@@ -116,7 +116,15 @@ pub(crate) fn snapshot_reap(
     let running = agent.actor.begin(&vm, Order::at_once(Decision::Reap { budget }, ASKED_FOR));
     let reaped = when_free(py, &agent, || agent.actor.reap(&vm, &agent.hooks, budget, whole, Ordered::Anywhere));
     drop(running);
-    let Reaped { freed, moved, dropped, left, pause_ns } = reaped.unwrap_or_default();
+    let left = || match agent.snapshots.look() {
+        SnapshotProgress::Ready { candidates, .. } => candidates,
+        // Another thread frees a slice or has the state: the caller is to ask again.
+        SnapshotProgress::Busy => 1,
+        _ => 0,
+    };
+    // Another thread may collect, and its finalizers have let this one in.
+    let reaped = reaped.unwrap_or_else(|| Reaped { left: left(), ..Reaped::default() });
+    let Reaped { freed, moved, dropped, left, pause_ns } = reaped;
     Ok((freed, moved, dropped, left, pause_ns))
 }
 
