@@ -58,9 +58,10 @@ def job(code, ranks=3, **env):
 @pytest.mark.needs_agent
 def test_ranks_collect_at_the_same_steps_whatever_their_heaps_and_speeds_are():
     told = job(DDP + "for _ in range(300): step()\ntell()")
-    # Everything is collected at step 100, perhaps from a snapshot, which is no collection of CPython's. What it found is freed from
-    # step 200 on. Before step 100 a rank may instead free what a snapshot found that it took before it knew of the others.
-    from_snapshots = {*range(10, 101, 10), 200, 210}
+    # Everything is collected at step 100, perhaps from a snapshot, which is no collection of CPython's. What it found is freed at
+    # steps 200 and 210, or at 300 where the walk took longer. Before step 100 a rank may instead free what a snapshot found that it
+    # took before it knew of the others.
+    from_snapshots = {*range(10, 101, 10), 200, 210, 300}
     planned = {step for step in range(10, 301, 10)}
     for rank in told:
         # Before its first step ends, a rank is a process of its own.
@@ -78,7 +79,7 @@ def test_ranks_collect_at_the_same_steps_whatever_their_heaps_and_speeds_are():
 @pytest.mark.needs_agent
 def test_the_setting_says_how_many_steps_ranks_share():
     for rank in job(DDP + "for _ in range(60): step()\ntell()", ranks=2, NEUROGC_ALIGN_STEPS=25):
-        assert {step for step, ours, _ in rank["seen"] if ours} <= {25, 50}
+        assert {step for step, ours, _ in rank["seen"] if ours and step > 1} <= {25, 50}
         assert rank["training"]["next_step"] == 75
 
 
