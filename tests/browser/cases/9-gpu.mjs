@@ -60,7 +60,7 @@ export default {
       const row = page.locator(".gpu-devices tbody tr");
       await row.waitFor();
       const cells = await row.locator("td").allInnerTexts();
-      same([await row.locator("th").innerText(), cells[8]], ["GPU 0", format.bytes(2 ** 30)], "the card");
+      same([await row.locator("th").innerText(), cells[9]], ["GPU 0", format.bytes(2 ** 30)], "the card");
       await page.locator(".table-frame .note", { hasText: `Pinned memory of the host: ${format.bytes(12345)}.` }).waitFor();
       await browser.until(() => /^Steps [\d,]+ to [\d,]+, each a mark/.test(document.querySelector(".gpu-steps")?.nextElementSibling?.textContent ?? ""));
       // The canvas is not empty.
