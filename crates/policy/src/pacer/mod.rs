@@ -13,6 +13,7 @@ mod foretold;
 mod new_walks;
 mod objects;
 mod orders;
+mod rooms;
 mod sudden;
 #[cfg(test)]
 mod tests;
@@ -110,8 +111,14 @@ const COPIES_MANY: (f64, f64) = (0.04, 0.15);
 const TIGHT: f64 = 0.4;
 
 /// How many rooms may be filled before a plain collection runs: when nothing is out, when what is out is late, in any
-/// case. A flight is late after so many times what it should take.
+/// case.
 const BACKSTOP: (f64, f64, f64) = (1.5, 2.0, 3.0);
+
+/// The promise: the heap does not exceed this many times the size at which CPython would collect it. Where much has died since the
+/// cycle before, it is what that one has left which counts: the program has just been as large.
+pub(crate) const PROMISE: f64 = 1.25;
+
+/// A flight is late after so many times what it should take.
 const LATE: f64 = 3.0;
 
 /// Plain collections take at most half of the time, whatever memory does; those that memory in bytes asks for take
@@ -187,8 +194,9 @@ pub struct Pacer {
     least_room: f64,
     objects: Objects,
     young: Young,
-    /// What the last walk of everything, or full collection, left; and whether there was one.
+    /// What the last walk of everything, or full collection, left, and the one before it; and whether there was one.
     live: f64,
+    live_before: f64,
     known: bool,
     /// Resident memory at the end of the last cycle, and of the last one that looked at everything, or the next ones after it.
     live_bytes: Bytes,
@@ -230,6 +238,7 @@ impl Pacer {
             objects: Objects::new(),
             young: Young::new(own, budget),
             live: 0.0,
+            live_before: 0.0,
             known: false,
             live_bytes: Bytes::ZERO,
             all_bytes: Bytes::ZERO,
@@ -325,7 +334,7 @@ impl Pacer {
         let freed = collected.freed as f64;
         let objects = collected.objects.map_or_else(|| self.objects.now() - freed, |left| left as f64);
         self.objects.collected_all(f64::from(collected.gathered), freed, objects.max(0.0));
-        self.live = self.objects.now();
+        self.live_before = std::mem::replace(&mut self.live, self.objects.now());
         self.known = true;
         self.new_walks.walked_all(freed / self.room(), freed < POOR * (objects + freed));
         (self.live_bytes, self.all_bytes) = (collected.rss, collected.rss);
@@ -374,7 +383,7 @@ impl Pacer {
         match flown.scope {
             Scope::All => {
                 self.objects.walked_all(objects, flown.older as f64);
-                self.live = (objects - found).max(0.0);
+                self.live_before = std::mem::replace(&mut self.live, (objects - found).max(0.0));
                 self.known = true;
                 self.new_walks.walked_all(found / self.room(), self.poor);
             }
@@ -531,44 +540,6 @@ impl Pacer {
 
     fn is_near(&self, observation: &Observation, share: f64) -> bool {
         self.ceiling(observation).is_some_and(|ceiling| observation.rss.as_f64() > share * ceiling.as_f64())
-    }
-
-    /// How many objects may come on top of what is alive.
-    fn room(&self) -> f64 {
-        self.room_above(self.live)
-    }
-
-    fn room_above(&self, live: f64) -> f64 {
-        (live * self.growth_share()).max(self.least_room)
-    }
-
-    /// By how much the heap may grow, as a share of what is alive.
-    fn growth_share(&self) -> f64 {
-        let crowded = ((CROWDED.0 - self.processor) / (CROWDED.0 - CROWDED.1)).clamp(0.0, 1.0);
-        self.limits.growth_share * (1.0 + CROWDED_ROOM * crowded)
-    }
-
-    fn goal_bytes(&self) -> Bytes {
-        let room = self.live_bytes.share(self.growth_share());
-        self.live_bytes + room.max(self.limits.growth_least)
-    }
-
-    /// How much of the room in bytes is filled.
-    fn filled_in_bytes(&self, observation: &Observation) -> f64 {
-        let room = (self.goal_bytes() - self.live_bytes).as_f64();
-        if self.live_bytes == Bytes::ZERO {
-            return 0.0;
-        }
-        observation.rss.saturating_sub(self.live_bytes).as_f64() / room.max(1.0)
-    }
-
-    /// How much of the room is filled.
-    fn filled(&self) -> f64 {
-        self.filled_above(self.live)
-    }
-
-    fn filled_above(&self, live: f64) -> f64 {
-        (self.objects.now() - live) / self.room_above(live)
     }
 
     /// Whether there is enough new to look at.

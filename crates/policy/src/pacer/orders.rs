@@ -42,7 +42,8 @@ impl Pacer {
         let new = self.objects.now() - self.live;
         let heavy = bytes && new > HEAVY_FEWEST && observation.now >= self.plain_at.1;
         let may_be_plain = observation.now >= self.plain_at.0;
-        if filled > BACKSTOP.2 && may_be_plain && !small {
+        let most = self.most_rooms(self.live);
+        if filled > most && may_be_plain && !small {
             return Some(Order::forced(Decision::Full, "the heap is far above its goal"));
         }
         if can_fly && !small {
@@ -64,8 +65,8 @@ impl Pacer {
         // that.
         let rests = observation.snapshot == Snapshot::Idle && self.failures < FAILURES_MANY;
         let may_wait = rests && !small && !self.is_near(observation, self.limits.ceiling_share);
-        let most = if may_wait { BACKSTOP.0 } else { 1.0 };
-        if filled > most && may_be_plain {
+        let goal = if may_wait { BACKSTOP.0.min(most) } else { 1.0 };
+        if filled > goal && may_be_plain {
             let reason = match () {
                 () if few => "a small heap has reached its goal",
                 () if small => "the heap has reached its goal, and a plain collection is shorter than a clone",
@@ -88,7 +89,8 @@ impl Pacer {
         };
         // One that is not known of may never come back.
         let late = self.out.is_none_or(is_late);
-        let far = filled > BACKSTOP.2 || (late && filled > BACKSTOP.1);
+        let most = self.most_rooms(self.live);
+        let far = filled > most || (late && filled > BACKSTOP.1);
         if far && observation.now >= self.plain_at.0 {
             return Some(Order::forced(Decision::Full, "the heap is far above its goal, and the snapshot is late"));
         }
@@ -154,7 +156,8 @@ impl Pacer {
         let (found, grown_at_landing, live_before, freed) = landed.unwrap_or((left, 0.0, self.live, 0.0));
         // Where much has died, the new goal is far below what there is, which is no reason to free it all at one go: until
         // it is gone the goal is the one from before.
-        let filled = self.filled_above(self.live.max(live_before));
+        let live = self.live.max(live_before);
+        let filled = self.filled_above(live);
         let grown = (self.objects.grown_since_launch() - grown_at_landing).max(0.0);
         let after = self.objects.now() - left;
         let until = self.live + self.room() - self.expected_growth(Scope::All) - after + grown;
@@ -163,12 +166,12 @@ impl Pacer {
         // Heavy objects fill the room in bytes first, and then there is no time to spread it.
         // Freeing objects seldom makes resident memory smaller, so it is compared with the objects before that.
         let bytes = self.filled_in_bytes(observation);
-        let objects = filled + freed / self.room_above(self.live.max(live_before));
+        let objects = filled + freed / self.room_above(live);
         let heavy = bytes > HEAVY_FILLED.0 && bytes > HEAVY_FILLED.1 * objects;
         let over = filled > 1.0 || heavy;
         let behind = if heavy { left } else { left - allowed };
         // What is above the goal is freed first; the rest can still be spread.
-        let above = (filled - 1.0) * self.room_above(self.live.max(live_before));
+        let above = (filled - 1.0) * self.room_above(live);
         let behind = behind.max(above.min(left));
         let (since, saved) = self.credit;
         let ratio = if filled > NEARLY { EARNED.1 } else { EARNED.0 };
@@ -244,8 +247,8 @@ mod tests {
             let (now, rss) = (Duration::from_secs(20), Bytes::mebibytes(100));
             let pause = Duration::from_micros(100);
             let (generation, objects) = (Generation::Young, None);
-            // Two rooms and a half.
-            let collected = Collected { at: now, generation, pause, gathered: 625_000, freed: 0, rss, objects };
+            // Somewhat more than two rooms.
+            let collected = Collected { at: now, generation, pause, gathered: 525_000, freed: 0, rss, objects };
             pacer.collected(&collected, rss);
             let (moment, snapshot) = (Moment::CollectionEnd, Snapshot::InFlight);
             pacer

@@ -1,5 +1,7 @@
 //! The promise of the pacer, for any program on any machine: properties of the pretended program.
 
+mod beside_cpython;
+
 use std::time::Duration;
 
 use proptest::collection::vec;

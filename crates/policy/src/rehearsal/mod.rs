@@ -88,6 +88,8 @@ pub(crate) struct Rehearsal {
     /// what was left and a room, as a share of both, where the heap is not small.
     pub(crate) rooms: f64,
     pub(crate) beyond: f64,
+    /// The most objects that there were, and while a plain collection could have run.
+    pub(crate) most: (f64, f64),
     ceiling: Option<Bytes>,
     thresholds: Thresholds,
     idle_since: Option<Duration>,
@@ -122,6 +124,7 @@ impl Rehearsal {
             peak: Bytes::ZERO,
             rooms: 0.0,
             beyond: 0.0,
+            most: (0.0, 0.0),
             ceiling,
             thresholds: OWN,
             idle_since: None,
@@ -322,7 +325,7 @@ impl Rehearsal {
         said.map_or_else(|| self.long_gaps.foretold()?.seen_from(self.gaps), |said| *said)
     }
 
-    fn room(&self) -> f64 {
+    pub(crate) fn room(&self) -> f64 {
         let crowded = if self.crowded { 1.0 + CROWDED_ROOM } else { 1.0 };
         (self.heap.left() * self.growth_share * crowded).max(LEAST_ROOM)
     }
@@ -333,6 +336,7 @@ impl Rehearsal {
 
     fn check(&mut self) {
         self.peak = self.peak.max(self.heap.rss());
+        self.most.0 = self.most.0.max(self.heap.objects());
         let younger = f64::from(self.thresholds[0]) + self.heap.middle();
         let old = self.heap.objects() - younger.max(self.heap.younger());
         let rooms = (old - self.heap.left()) / self.room();
@@ -341,6 +345,7 @@ impl Rehearsal {
         }
         if self.heap.now >= self.plain_again {
             self.rooms = self.rooms.max(rooms);
+            self.most.1 = self.most.1.max(self.heap.objects());
         }
     }
 
