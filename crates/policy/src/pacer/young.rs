@@ -55,6 +55,8 @@ pub(super) struct Young {
     weight: f64,
     /// Growth beyond what counts as nothing, less what later collections might have used of that and did not.
     excess: f64,
+    /// Objects that collections of few have looked at and freed since memory was last judged: they are judged together.
+    few: (f64, f64),
 }
 
 impl Young {
@@ -72,6 +74,7 @@ impl Young {
             cost: FIRST_COST,
             weight: 0.0,
             excess: 0.0,
+            few: (0.0, 0.0),
         }
     }
 
@@ -119,11 +122,12 @@ impl Young {
     pub(super) fn collected(&mut self, collected: &Collected, before: Bytes) {
         let gathered = f64::from(collected.gathered);
         let freed = collected.freed as f64;
+        let mut judged = true;
         match collected.generation {
             Generation::Young => {
                 self.learn_cost(gathered, collected.pause);
                 self.survivors += (gathered - freed).max(0.0);
-                self.adapt(collected.at, gathered, freed, before);
+                judged = self.adapt(collected.at, gathered, freed, before);
             }
             Generation::Middle => {
                 self.learn_cost(gathered + self.survivors, collected.pause);
@@ -131,7 +135,12 @@ impl Young {
             }
             Generation::Full => self.survivors = 0.0,
         }
-        self.resident = Some(collected.rss);
+        if judged {
+            self.resident = Some(collected.rss);
+            self.few = (0.0, 0.0);
+        } else {
+            self.resident = Some(self.resident.map_or(collected.rss, |resident| resident.min(collected.rss)));
+        }
     }
 
     /// A snapshot has made everything old.
@@ -147,9 +156,12 @@ impl Young {
         }
     }
 
-    fn adapt(&mut self, now: Duration, gathered: f64, freed: f64, before: Bytes) {
+    /// False where too few objects have been looked at to judge memory by them.
+    fn adapt(&mut self, now: Duration, gathered: f64, freed: f64, before: Bytes) -> bool {
+        self.few = (self.few.0 + gathered, self.few.1 + freed);
+        let (gathered, freed) = self.few;
         if gathered < 0.5 * self.own {
-            return;
+            return false;
         }
         if let Some(after) = self.resident {
             self.weight = (before.saturating_sub(after).as_f64() / gathered).max(0.7 * self.weight);
@@ -168,6 +180,7 @@ impl Young {
         let shown = self.own * (1.0 + now.as_secs_f64() / SHOWN.as_secs_f64());
         let most = affordable.min(MOST).min(shown).min(self.highest);
         self.limit = (self.limit * STEP).min(most.max(self.own));
+        true
     }
 }
 
@@ -215,6 +228,31 @@ mod tests {
         let peak = play(&mut young, 100_000.0, 1.0, 500, &mut resident);
         let own = 20e6 + 700.0 * 100_000.0;
         assert!(peak <= 1.02 * own, "{peak} of {own}, limit {}", young.limit());
+    }
+
+    #[test]
+    fn heavy_garbage_is_noticed_in_collections_of_few_objects_too() {
+        let mut young = Young::new([700, 10, 10], Duration::from_millis(1));
+        let base = 20e6;
+        young.begin(Bytes::new(base as u64));
+        let mut resident: f64 = base;
+        // As where growth in bytes has CPython collect early: each time somewhat more, until there are as many as at the threshold.
+        for gathered in (50..=700).step_by(10).chain([700; 200]) {
+            let gathered = f64::from(gathered).max(if gathered == 700 { young.limit() } else { 0.0 });
+            resident = resident.max(base + gathered * 100_000.0);
+            let collected = Collected {
+                at: Duration::from_secs(100),
+                generation: Generation::Young,
+                pause: Duration::from_nanos((gathered * 40.0) as u64),
+                gathered: gathered as u32,
+                freed: gathered as u64,
+                rss: Bytes::new(resident as u64),
+                objects: None,
+            };
+            young.collected(&collected, collected.rss);
+        }
+        let own = base + 700.0 * 100_000.0;
+        assert!(resident <= 1.06 * own, "{resident} of {own}, limit {}", young.limit());
     }
 
     #[test]
