@@ -17,8 +17,9 @@ const TRIES: usize = 64;
 /// Beyond so many nodes a stack is only its innermost place: lines stay right when callers find no more room.
 const WHOLE_STACKS: u32 = 12 * 1024;
 
-/// Whole stacks that are remembered.
+/// Whole stacks that are remembered, and code objects.
 const RECENT: usize = 4 * 1024;
+const CODES: usize = 1024;
 
 /// The node of blocks that no Python code has asked for.
 pub(super) const ROOT: u32 = 0;
@@ -43,6 +44,8 @@ pub(super) struct StackTree {
     used: AtomicU32,
     /// Nodes of whole stacks by their hash, so that few samples have to look for each of their frames.
     recent: [AtomicU64; RECENT],
+    /// The latest nodes by the hash of their code object, so that names are seldom copied again: a recursion has a node at each depth.
+    codes: [AtomicU32; CODES],
     pub(super) texts: Texts,
 }
 
@@ -151,13 +154,25 @@ impl StackTree {
         node.file.store(place.file, Relaxed);
         node.first_line.store(place.first_line, Relaxed);
         node.instruction.store(place.instruction, Relaxed);
-        node.line.store(describe.line(place), Relaxed);
-        let mut text = [0; LONGEST];
-        let length = describe.text(place.file, &mut text);
-        node.file_text.store(self.texts.number(&text[..length.min(LONGEST)]), Relaxed);
-        let length = describe.text(place.name, &mut text);
-        node.name_text.store(self.texts.number(&text[..length.min(LONGEST)]), Relaxed);
+        let latest = &self.codes[(place.code as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 54 & (CODES - 1)];
+        let known = self.nodes.get(latest.load(Acquire) as usize).filter(|known| known.is_of(place));
+        let [file, name] = known.map_or_else(
+            || [place.file, place.name].map(|text| self.text(text, describe)),
+            |known| [known.file_text.load(Relaxed), known.name_text.load(Relaxed)],
+        );
+        let same = known.filter(|known| known.instruction.load(Relaxed) == place.instruction);
+        node.line.store(same.map_or_else(|| describe.line(place), |known| known.line.load(Relaxed)), Relaxed);
+        node.file_text.store(file, Relaxed);
+        node.name_text.store(name, Relaxed);
+        latest.store(number, Release);
         Some(number)
+    }
+
+    /// The number of a text object's text.
+    fn text(&self, object: usize, describe: &impl Describe) -> u32 {
+        let mut text = [0; LONGEST];
+        let length = describe.text(object, &mut text);
+        self.texts.number(&text[..length.min(LONGEST)])
     }
 
     /// Whether there is no more room for callers: what is new is shown with its innermost place only.
@@ -199,9 +214,12 @@ impl StackTree {
 
 impl Node {
     fn is(&self, parent: u32, place: &CodePlace) -> bool {
+        self.instruction.load(Relaxed) == place.instruction && self.parent.load(Relaxed) == parent && self.is_of(place)
+    }
+
+    /// Whether it is a place in the same code object.
+    fn is_of(&self, place: &CodePlace) -> bool {
         self.code.load(Relaxed) == place.code
-            && self.instruction.load(Relaxed) == place.instruction
-            && self.parent.load(Relaxed) == parent
             && self.file.load(Relaxed) == place.file
             && self.name.load(Relaxed) == place.name
             && self.first_line.load(Relaxed) == place.first_line
@@ -211,10 +229,40 @@ impl Node {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::cell::Cell;
+
     use neurogc_wire::sites::AllocationDomain;
 
     use super::super::tables::Tables;
     use super::*;
+
+    /// Counts how many texts are copied.
+    #[derive(Default)]
+    struct Copies(Cell<u32>);
+
+    impl Describe for Copies {
+        fn line(&self, place: &CodePlace) -> u32 {
+            Digits.line(place)
+        }
+
+        fn text(&self, object: usize, to: &mut [u8; LONGEST]) -> usize {
+            self.0.set(self.0.get() + 1);
+            Digits.text(object, to)
+        }
+    }
+
+    #[test]
+    fn names_of_a_code_object_are_copied_once_however_deep_it_recurses() {
+        let stacks = &Tables::map().unwrap().stacks;
+        let copies = Copies::default();
+        let deep: Vec<_> = (0..60).map(|depth| place(100, depth % 3)).collect();
+        let node = stacks.facts(stacks.node(&deep, &copies)).unwrap();
+        assert_eq!((copies.0.get(), stacks.texts.text(node.function)), (2, "101".into()));
+        // Another one at its address has names of its own.
+        let other = CodePlace { name: 7, ..place(100, 1) };
+        let node = stacks.facts(stacks.node(&[other], &copies)).unwrap();
+        assert_eq!((copies.0.get(), stacks.texts.text(node.function)), (4, "7".into()));
+    }
 
     /// Lines are ten times the instruction, and texts are the digits of the object's number.
     struct Digits;
