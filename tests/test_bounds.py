@@ -81,8 +81,8 @@ def test_names_of_policies_are_not_kept(idle):
         list(pool.map(tried, range(20, 520)))
     status = ask(idle.pid)
     assert resident(idle.pid) - before < 2 << 20
-    # Of 1.75 MB in names nothing is there any more. Other parts of the agent may take 0.2 MB meanwhile.
-    assert status["agent"]["rss_bytes"] - held < 400_000, status["agent"]
+    # Of 1.75 MB in names nothing is there any more. Other parts of the agent may take 0.2 to 0.5 MB meanwhile.
+    assert status["agent"]["rss_bytes"] - held < 800_000, status["agent"]
     assert len(status["degraded"]) <= 100, len(status["degraded"])
 
 

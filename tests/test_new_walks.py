@@ -77,6 +77,7 @@ nothing_is_left()
 
 def test_the_clone_does_not_keep_the_memory_of_old_objects():
     snap(STORE + """
+import contextlib
 def resident():
     # What the clone has during most of a long walk of new objects.
     live, seen = [cycle() for _ in range(150_000)], []
@@ -84,7 +85,8 @@ def resident():
         agent.snapshot_launch(True)
         while agent.snapshot_look()[0] == "in flight":
             for pid in walkers():
-                with open(f"/proc/{pid}/statm") as numbers:
+                # It may end meanwhile.
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/statm") as numbers:
                     seen.append(int(numbers.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
         wait()
         drain()

@@ -228,6 +228,7 @@ def agent_threads(pid):
 
 
 @pytest.mark.twice
+@pytest.mark.timing
 @pytest.mark.long(9)
 @pytest.mark.parametrize("policy", ["observe", "auto"])
 def test_an_idle_program_costs_little(policy):
