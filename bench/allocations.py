@@ -180,7 +180,7 @@ class Counts:
         if key not in self.known:
             self.known[key] = count(python, name, mode, self.given)
             if self.given.log:
-                entry = {"version": key[0], "program": name, "mode": mode, "instructions": self.known[key]}
+                entry = {"version": key[0], "program": name, "mode": key[2], "instructions": self.known[key]}
                 with self.given.log.open("a") as file:
                     file.write(json.dumps(entry) + "\n")
         return self.known[key]
