@@ -6,10 +6,12 @@ pub(crate) mod drive;
 pub(crate) mod dumps;
 #[cfg(test)]
 mod fake;
+pub(crate) mod gpu_calls;
 pub(crate) mod loans;
 pub(crate) mod remote;
 mod room;
 #[cfg(test)]
 mod schedules;
+pub(crate) mod this_process;
 pub(crate) mod trim;
 pub(crate) mod vm;

@@ -13,11 +13,12 @@ use neurogc_wire::finding::{Finding, FindingKind};
 use neurogc_wire::memory_verdict::MemoryVerdict;
 
 use crate::alloc::{LiveLine, OwnLines};
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
 use crate::sense::children::count_children;
 use crate::sense::process::resident;
 use crate::sense::rest::Rest;
 use crate::snapshot::{CensusFound, CountedContainer};
+use crate::sys::locks::lock;
 use crate::sys::native::{monotonic_ns, thread_cpu_ns};
 
 const SECOND: u64 = 1_000_000_000;

@@ -10,9 +10,10 @@ use crate::alloc;
 use crate::book::order_log::OrderLog;
 use crate::book::recent::LONGEST_NS;
 use crate::decide::director::PolicyState;
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
 use crate::sense::spans::{ms, seconds};
 use crate::sys::heap;
+use crate::sys::locks::lock;
 use crate::sys::native::{monotonic_ns, own_library};
 
 /// The version of this build.

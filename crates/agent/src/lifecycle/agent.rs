@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -16,18 +16,18 @@ use neurogc_wire::status::Child;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
 
-use crate::act::actor::{Actor, try_lock};
+use crate::act::actor::Actor;
 use crate::act::census::OwnCensus;
 use crate::act::dumps::OwnDumps;
 use crate::act::loans::Loans;
 use crate::act::remote::Remote;
+use crate::act::this_process::ThisProcess;
 use crate::act::trim::Trimming;
 use crate::alloc::{Sampling, SiteHistory, site_table};
 use crate::book::census::CensusBook;
 use crate::book::growth::GrowthBook;
 use crate::book::ledger::Ledger;
 use crate::cpython::Interpreter;
-use crate::cpython::vm::ThisProcess;
 use crate::lifecycle::identity::{Identity, command_line};
 use crate::lifecycle::rounds::{Rounds, wait_until};
 use crate::lifecycle::threads::{Crew, Member, catch};
@@ -41,6 +41,7 @@ use crate::sense::hooks::Hooks;
 use crate::sense::process::ProcessReader;
 use crate::sense::workers::{WorkerFork, WorkerForks};
 use crate::snapshot::SnapshotRunner;
+use crate::sys::locks::{lock, try_lock};
 use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
 use crate::sys::wake::{SAMPLER, UPLINK};
 use crate::{sense::sampler, uplink};
@@ -461,11 +462,6 @@ fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
         let _ = before.thread_set_mask();
     }
     result
-}
-
-/// Locks what a thread that panicked has left readable.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// 128 bits that no other process can guess. The standard library takes the seed from the kernel without a descriptor.

@@ -12,9 +12,9 @@ use super::module::current;
 use crate::act::vm::Vm;
 use crate::cpython::arenas;
 use crate::cpython::modules::loaded;
+use crate::cpython::originals::original_function;
 use crate::cpython::pending::call_soon;
 use crate::cpython::stand_ins::Replaced;
-use crate::cpython::vm::original_function;
 use crate::lifecycle::agent::Agent;
 
 /// The generation that is everything.

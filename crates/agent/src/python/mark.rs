@@ -10,10 +10,11 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::module::current;
 use super::moments::request_ended;
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
 use crate::sense::arrivals::{Arrival, ArrivalSource, queued, trace_id};
 use crate::sense::hooks::Open;
 use crate::sense::routes::{NO_ROUTE, RouteId};
+use crate::sys::locks::lock;
 use crate::sys::native::unix_ns;
 
 /// A request or a training step: it begins with the object and ends with `end()`, at the latest when it is freed.

@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 
 use super::module::{current, resume};
 use crate::alloc;
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
+use crate::sys::locks::lock;
 
 /// How long the program waits for an answer. A reading of many gigabytes takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);

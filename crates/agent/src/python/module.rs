@@ -113,7 +113,7 @@ mod _agent {
         std::panic::set_hook(Box::new(|_| {}));
         module.add("originals", PyDict::new(module.py()))?;
         module.add("stand_ins", PyDict::new(module.py()))?;
-        crate::cpython::vm::remember_functions(module.py())?;
+        crate::cpython::originals::remember_functions(module.py())?;
         module.add("version", super::status::VERSION)
     }
 }

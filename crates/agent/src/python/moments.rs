@@ -16,7 +16,8 @@ use crate::act::vm::Vm;
 use crate::alloc;
 use crate::cpython::modules::loaded;
 use crate::cpython::pending::call_soon;
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
+use crate::sys::locks::lock;
 use crate::sys::native::monotonic_ns;
 use crate::sys::wake::UPLINK;
 

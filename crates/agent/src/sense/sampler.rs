@@ -7,7 +7,6 @@ use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::BlockWriter;
 use nix::poll::{PollFd, PollFlags};
 
-use crate::book::recent::StopFacts;
 use crate::cpython::frames::FrameSample;
 use crate::cpython::gil::GilView;
 use crate::cpython::{Interpreter, ThreadState};
@@ -17,6 +16,7 @@ use crate::sense::collections::SETTLE_NS;
 use crate::sense::hooks::HookEvent;
 use crate::sense::schedule::{SchedStat, Scheduler, processor, voluntary_switches};
 use crate::sense::seen_requests::GapWatch;
+use crate::sense::stall_log::StopFacts;
 use crate::sense::stalls::{CALLERS, Look, StallEvidence, StallWatch};
 use crate::sys::native::{Descriptors, monotonic_ns, process_cpu_ns, thread_cpu_ns};
 use crate::sys::wake::{SAMPLER, Waiter};

@@ -23,9 +23,10 @@ use crate::act::remote::RemoteWork;
 use crate::book::recent::LONGEST_NS;
 use crate::book::status;
 use crate::cpython::gather;
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
 use crate::python::gc_functions::switch;
 use crate::python::moments::call_main_thread;
+use crate::sys::locks::lock;
 use crate::sys::native::monotonic_ns;
 use crate::sys::outlet::Outlet;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use neurogc_wire::breakdown::MallocKind;
 
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
+use crate::sys::locks::lock;
 use crate::sys::native::monotonic_ns;
 
 /// Reads where the memory is, if that is due, and carries out an order to give free memory back. Where figures go nowhere and

@@ -27,17 +27,18 @@ use neurogc_wire::status::Memory;
 use nix::poll::PollFd;
 
 use crate::act::dumps::MemoryInUse;
+use crate::act::gpu_calls;
 use crate::cpython::arenas::{self, Upkeep};
 use crate::cpython::gather::GatherLimits;
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
 use crate::lifecycle::identity::ProcessRole;
 use crate::lifecycle::rounds::wait_until;
 use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
-use crate::python::gpu;
 use crate::sense::process::{ceiling, has_room, resident};
 use crate::snapshot::SnapshotProgress;
 use crate::snapshot::left_behind::LeftBehind;
+use crate::sys::locks::lock;
 use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::sys::ticks;
 use crate::sys::wake::{UPLINK, Waiter};
@@ -202,7 +203,7 @@ impl<'a> Uplink<'a> {
             self.control = Some(control);
         }
         self.see_to_census(now);
-        self.gpu_due = gpu::ask_if_old(self.agent, now);
+        self.gpu_due = gpu_calls::ask_if_old(&self.agent.gpu, now);
         lock(&self.agent.sites).attend(now);
         lock(&self.agent.growth).attend(self.agent, now);
         self.listeners.round(self.agent, now);

@@ -5,8 +5,9 @@ use neurogc_wire::status::Child;
 use neurogc_wire::workers::{ChildrenReport, WorkerGrowth, WorkerMemory};
 
 use super::{GrowthBook, Kept};
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
 use crate::sense::process::own_rollup;
+use crate::sys::locks::lock;
 use crate::sys::native::monotonic_ns;
 use neurogc_diagnose::leaks::WorkerFacts;
 
