@@ -121,9 +121,9 @@ impl GrowthBook {
 
     /// Looks, if it is time.
     pub(crate) fn attend(&mut self, agent: &Agent, now: u64) {
-        let age = now.saturating_sub(agent.installed);
+        let age = now.saturating_sub(agent.host.installed);
         if self.kept.is_none() {
-            self.rest = Rest::until(agent.installed + EARLY_NS);
+            self.rest = Rest::until(agent.host.installed + EARLY_NS);
         }
         if !self.rest.is_over(now) {
             return;
@@ -139,7 +139,7 @@ impl GrowthBook {
         kept.look_at_children(agent, now, age as f64 / 1e9);
         let every = if age < EARLY_FOR_NS { EARLY_NS } else { LATER_NS };
         // Looks keep to multiples of the distance, so that each bucket of the series gets its value.
-        self.rest = Rest::after(took, now, agent.installed + (age / every + 1) * every);
+        self.rest = Rest::after(took, now, agent.host.installed + (age / every + 1) * every);
     }
 
     /// Takes in a census.
@@ -203,18 +203,18 @@ impl Kept {
     }
 
     fn look_at_process(&mut self, agent: &Agent, at_s: f64) {
-        let tracked = agent.interpreter.collector.map(|collector| collector.tracked_estimate());
+        let tracked = agent.host.interpreter.collector.map(|collector| collector.tracked_estimate());
         let ledger = agent.ledger();
         let (seen, rps) = (ledger.seen, ledger.requests.rps(at_s as u64));
         let (collections, fulls, uncollectable) = ledger.collections.counts();
         drop(ledger);
         let in_flight = agent.hooks.in_flight();
-        let frozen = agent.interpreter.collector.map(|collector| lock(&agent.frozen).count(collector));
+        let frozen = agent.host.interpreter.collector.map(|collector| lock(&agent.frozen).count(collector));
         self.collections.note(collections, at_s);
         self.fulls.note(fulls, at_s);
         let evidence = &mut self.evidence;
         evidence.pid = std::process::id();
-        evidence.limit = agent.settings.limits.ceiling.map(neurogc_policy::Bytes::get).or(seen.memory.limit);
+        evidence.limit = agent.host.settings.limits.ceiling.map(neurogc_policy::Bytes::get).or(seen.memory.limit);
         evidence.collector.disabled = at_s - self.collections.at_s > SILENT_S;
         evidence.collector.last_full_s = (self.fulls.value > 0).then_some(self.fulls.at_s);
         let rss = resident().unwrap_or(seen.memory.rss);
@@ -344,7 +344,7 @@ impl Kept {
         } else {
             return;
         };
-        let last = agent.installed + (self.census_s * 1e9) as u64;
+        let last = agent.host.installed + (self.census_s * 1e9) as u64;
         agent.own_census.hasten(monotonic_ns(), last + distance);
     }
 

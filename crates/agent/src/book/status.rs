@@ -39,35 +39,35 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
     let pid = std::process::id();
     // What may take long comes first: the books are wanted by others.
     let children = agent.children();
-    let frozen = agent.interpreter.collector.map_or(0, |collector| lock(&agent.frozen).count(collector));
+    let frozen = agent.host.interpreter.collector.map_or(0, |collector| lock(&agent.frozen).count(collector));
     let (library, tables) = (library_size(), alloc::resident());
     let state = agent.actor.policy_state();
-    let allocations = alloc::summary(&agent.sampling, &lock(&agent.sites), agent.installed, monotonic_ns());
+    let allocations = alloc::summary(&agent.sampling, &lock(&agent.sites), agent.host.installed, monotonic_ns());
     let census = lock(&agent.census).report();
     let breakdown = lock(&agent.breakdown).latest().map(|latest| latest.breakdown).unwrap_or_default();
     let trim = lock(&agent.trimming).totals();
     let (gpu, of_gpu) = {
         let book = lock(&agent.gpu);
-        (book.report(agent.installed), book.findings())
+        (book.report(agent.host.installed), book.findings())
     };
     let now = monotonic_ns();
-    let uptime = now.saturating_sub(agent.installed);
+    let uptime = now.saturating_sub(agent.host.installed);
     let ledger = agent.ledger();
     let second = ledger.second(now);
     let memory = Memory { breakdown, trim, ..ledger.seen.memory };
     let mut gc = ledger.collections.report(second, stops == Stops::Settled);
-    gc.tracked = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
+    gc.tracked = agent.host.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
     gc.frozen = frozen;
-    gc.snapshot = agent.snapshots.figures().report(agent.installed);
-    let mut degraded = agent.interpreter.degraded.clone();
+    gc.snapshot = agent.snapshots.figures().report(agent.host.installed);
+    let mut degraded = agent.host.interpreter.degraded.clone();
     degraded.extend(agent.sampling.reason.clone());
     degraded.extend(ledger.troubles.report());
     let mut status = Status {
         pid,
-        command: agent.command.clone(),
-        service: agent.identity.service.clone(),
-        role: agent.identity.role(),
-        python: agent.interpreter.version.to_string(),
+        command: agent.host.start.command.clone(),
+        service: agent.host.start.identity.service.clone(),
+        role: agent.host.start.identity.role(),
+        python: agent.host.interpreter.version.to_string(),
         neurogc: VERSION.to_owned(),
         policy: agent.policy().to_string(),
         policy_set: agent.policy_set().to_string(),
@@ -83,7 +83,7 @@ pub(crate) fn report_with(agent: &Agent, in_flight: u64, stops: Stops, length: u
         gpu,
         allocations,
         census,
-        requests: ledger.requests.report(&agent.hooks.routes, in_flight, agent.installed, second),
+        requests: ledger.requests.report(&agent.hooks.routes, in_flight, agent.host.installed, second),
         stalls: ledger.stalls.report(),
         cpu: ledger.seen.cpu,
         io: ledger.seen.io,
@@ -134,7 +134,7 @@ fn conduct(agent: &Agent, orders: &OrderLog, state: Option<PolicyState>, now: u6
     let PolicyState { overdue_since, trust, .. } = state.unwrap_or_default();
     let waited = overdue_since.map(|since| agent.actor.since_install(now).saturating_sub(since));
     Conduct {
-        acting: agent.policy().acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down(),
+        acting: agent.policy().acts() && agent.host.interpreter.can_be_conducted() && !agent.actor.has_stood_down(),
         due: if agent.actor.is_deferred() {
             "full: the program has asked for a collection".to_owned()
         } else {
@@ -187,7 +187,7 @@ fn training(agent: &Agent) -> TrainingLoop {
     TrainingLoop {
         ranks: at.map_or(0, |at| at.ranks),
         step: at.map_or(0, |at| at.step),
-        next_step: at.map_or(0, |at| next_shared_step(agent.settings.tuning.align_steps, at.step)),
+        next_step: at.map_or(0, |at| next_shared_step(agent.host.settings.tuning.align_steps, at.step)),
         aligned,
         unaligned,
         boundaries: progress.boundaries(),
@@ -196,7 +196,7 @@ fn training(agent: &Agent) -> TrainingLoop {
 
 /// What the guards go by, as the settings have it.
 fn guards(agent: &Agent) -> Guards {
-    let limits = agent.settings.limits;
+    let limits = agent.host.settings.limits;
     let percent = |share: f64| (share * 1e4).round() / 1e2;
     Guards {
         memory_max_mb: limits.ceiling.map_or(0, |ceiling| ceiling.get() >> 20),

@@ -147,12 +147,12 @@ impl<'a> Attendant<'a> {
         }
         self.switches = Some(agent.switches());
         let name = agent.policy();
-        let acts = name.acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down();
+        let acts = name.acts() && agent.host.interpreter.can_be_conducted() && !agent.actor.has_stood_down();
         let director = acts.then(|| {
             let policy = policy_of(agent, name.clone());
-            let tuning = agent.settings.tuning;
-            let mut guarded = Guarded::new(policy, agent.settings.limits, tuning, agent.thresholds);
-            let objects = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
+            let tuning = agent.host.settings.tuning;
+            let mut guarded = Guarded::new(policy, agent.host.settings.limits, tuning, agent.host.start.thresholds);
+            let objects = agent.host.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
             guarded.begin(Bytes::new(resident().unwrap_or(0)), objects);
             Director::new(guarded, name).seeing(&agent.hooks.seen)
         });
@@ -216,11 +216,11 @@ impl<'a> Attendant<'a> {
         self.live = alloc::live().unwrap_or(0);
         let Some(own) = self.agent.actor.loans.own_young() else { return };
         alloc::wake_after(MUCH);
-        let (Some(collector), Some(resident)) = (self.agent.interpreter.collector, resident()) else { return };
+        let (Some(collector), Some(resident)) = (self.agent.host.interpreter.collector, resident()) else { return };
         // Ranks that share steps are compared with what earlier steps took, and by resident memory only.
         let shared = self.agent.hooks.training.ranks().filter(|_| self.agent.actor.is_aligned());
         let before = shared.map(|at| {
-            let span = at.step / u64::from(self.agent.settings.tuning.align_steps.max(1));
+            let span = at.step / u64::from(self.agent.host.settings.tuning.align_steps.max(1));
             self.highest.look(span, resident)
         });
         let look = MemoryLook {
@@ -255,9 +255,9 @@ impl<'a> Attendant<'a> {
     /// Asks the policy, for policies that want to be asked regularly.
     fn ask(&self, now: u64, idle_ns: Option<u64>) {
         let agent = self.agent;
-        let collector = agent.interpreter.collector;
+        let collector = agent.host.interpreter.collector;
         let look = || Some((agent.snapshots.look(), agent.snapshots.latest()?));
-        let snapshot = if agent.settings.snapshots {
+        let snapshot = if agent.host.settings.snapshots {
             // A thread of the program that has the snapshot comes to a moment of its own.
             let Some(seen) = look() else { return };
             Some(seen)

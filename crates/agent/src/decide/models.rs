@@ -12,7 +12,7 @@ use crate::sys::native::own_library;
 
 /// The policy of a name, with the model of its file. Where that is no good, another one decides, and the status says so.
 pub(crate) fn policy_of(agent: &Agent, name: Name) -> Box<dyn Policy> {
-    let tuning = agent.settings.tuning;
+    let tuning = agent.host.settings.tuning;
     match name {
         Name::Neural(Some(file)) => {
             let rules = ("gap decides instead of neural", Name::Gap);
@@ -36,7 +36,7 @@ fn load(
     loaded.unwrap_or_else(|reason| {
         let file = file.display();
         agent.ledger().trouble(format!("{trouble}: the model {file} cannot be used: {reason}"));
-        policy(instead, agent.settings.tuning)
+        policy(instead, agent.host.settings.tuning)
     })
 }
 
@@ -55,5 +55,9 @@ fn in_package(file: &str) -> PathBuf {
 
 /// What the program can have: all of the machine, or what the user leaves it.
 fn memory(agent: &Agent) -> Bytes {
-    [machine_memory().map(Bytes::new), agent.settings.limits.ceiling].into_iter().flatten().min().unwrap_or(Bytes::MAX)
+    [machine_memory().map(Bytes::new), agent.host.settings.limits.ceiling]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(Bytes::MAX)
 }

@@ -1,7 +1,5 @@
 //! One installed agent: its state, its threads, and how they are stopped around a fork.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::Thread;
@@ -9,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use neurogc_policy::Name;
-use neurogc_settings::Settings;
 use neurogc_wire::breakdown::MemoryReport;
 use neurogc_wire::sites::{AllocationMode, SiteTable};
 use neurogc_wire::status::Child;
@@ -27,10 +24,7 @@ use crate::alloc::{Sampling, SiteHistory, site_table};
 use crate::book::census::CensusBook;
 use crate::book::growth::GrowthBook;
 use crate::book::ledger::Ledger;
-use crate::cpython::Interpreter;
-use crate::lifecycle::identity::{Identity, command_line};
-use crate::lifecycle::rounds::{Rounds, wait_until};
-use crate::lifecycle::threads::{Crew, Member, catch};
+use crate::host::Host;
 use crate::python::gc_functions::leave_to_cpython;
 use crate::python::prefork::forked_worker;
 use crate::sense::breakdown::{self, BreakdownReader};
@@ -42,8 +36,11 @@ use crate::sense::process::ProcessReader;
 use crate::sense::workers::{WorkerFork, WorkerForks};
 use crate::snapshot::SnapshotRunner;
 use crate::sys::locks::{lock, try_lock};
-use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
+use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns};
 use crate::sys::wake::{SAMPLER, UPLINK};
+use crate::threads::ThreadControl;
+use crate::threads::member::{Crew, Member, catch};
+use crate::threads::rounds::wait_until;
 use crate::{sense::sampler, uplink};
 
 /// Trace blocks that may wait to be written.
@@ -64,15 +61,7 @@ pub(crate) const EXIT_PATIENCE: Duration = Duration::from_millis(500);
 /// An installed agent.
 #[derive(Debug)]
 pub(crate) struct Agent {
-    pub(crate) settings: Settings,
-    pub(crate) interpreter: Interpreter,
-    pub(crate) command: String,
-    pub(crate) identity: Identity,
-    pub(crate) installed: u64,
-    /// The same moment by the wall clock, which may be set anew later.
-    pub(crate) installed_unix_ns: u64,
-    /// Tells hubs that reports come from this agent and not from another process that claims its name.
-    pub(crate) report_key: String,
+    pub(crate) host: Host,
     pub(crate) hooks: Hooks,
     pub(crate) actor: Actor,
     pub(crate) remote: Remote,
@@ -93,12 +82,6 @@ pub(crate) struct Agent {
     pub(crate) sites: Mutex<SiteHistory>,
     /// Blocks of the trace on their way to the file.
     pub(crate) blocks: ArrayQueue<Vec<u8>>,
-    /// The collector's thresholds when the agent was installed.
-    pub(crate) thresholds: [u32; 3],
-    /// Whether this process records into the trace's own name, or adds its pid.
-    pub(crate) owns_trace: bool,
-    /// Whether the process came from a fork with the agent in it.
-    pub(crate) forked: bool,
     /// The sense that the uplink feeds. It outlives the uplink's thread, which every fork ends.
     pub(crate) process: Mutex<ProcessReader>,
     /// Where the memory is, and what was given back of it.
@@ -109,25 +92,11 @@ pub(crate) struct Agent {
     /// The workers that were forked.
     pub(crate) worker_forks: Mutex<WorkerForks>,
     pub(crate) frozen: Mutex<Frozen>,
-    pid: u32,
     /// A child that native code has forked has no agent any more.
     left: AtomicBool,
     ledger: Mutex<Ledger>,
-    stop: AtomicBool,
+    pub(crate) control: ThreadControl,
     threads: Mutex<Threads>,
-    /// The sampler's and the uplink's, so that a report can wait for fresh figures.
-    pub(crate) sampler_rounds: Rounds,
-    pub(crate) uplink_rounds: Rounds,
-}
-
-/// What the agent was told about its process.
-#[derive(Debug)]
-pub(crate) struct Host {
-    pub(crate) command: String,
-    pub(crate) identity: Identity,
-    pub(crate) thresholds: [u32; 3],
-    pub(crate) owns_trace: bool,
-    pub(crate) sampling: Sampling,
 }
 
 /// The threads there are, and whether there should be any.
@@ -148,21 +117,15 @@ struct Running {
 }
 
 impl Agent {
-    pub(crate) fn new(settings: Settings, interpreter: Interpreter, host: Host) -> Self {
-        let installed = monotonic_ns();
+    pub(crate) fn new(host: Host, sampling: Sampling) -> Self {
+        let (settings, installed) = (&host.settings, host.installed);
         let ledger = Ledger::new(installed, settings.trace.is_some());
         let policy = settings.policy.clone();
         let own_census = OwnCensus::new(settings.census.filter(|_| settings.snapshots), installed);
         let snapshots = SnapshotRunner::new(settings.census.is_some());
         let actor = Actor::new(installed, settings.tuning.pause_budget, settings.snapshots, Loans::default());
         Self {
-            settings,
-            interpreter,
-            command: host.command,
-            identity: host.identity,
-            installed,
-            installed_unix_ns: unix_ns(),
-            report_key: report_key(),
+            host,
             hooks: Hooks::default(),
             actor,
             remote: Remote::default(),
@@ -174,25 +137,19 @@ impl Agent {
             policy: Mutex::new(policy),
             switches: AtomicU32::new(0),
             snapshots,
-            sampling: host.sampling,
+            sampling,
             sites: Mutex::default(),
             blocks: ArrayQueue::new(BLOCKS),
-            thresholds: host.thresholds,
-            owns_trace: host.owns_trace,
-            forked: false,
             process: Mutex::new(ProcessReader::new()),
             breakdown: Mutex::new(BreakdownReader::new(installed)),
             trimming: Mutex::default(),
             proportions: Mutex::default(),
             worker_forks: Mutex::default(),
             frozen: Mutex::default(),
-            pid: std::process::id(),
             left: AtomicBool::new(false),
             ledger: Mutex::new(ledger),
-            stop: AtomicBool::new(false),
+            control: ThreadControl::default(),
             threads: Mutex::default(),
-            sampler_rounds: Rounds::default(),
-            uplink_rounds: Rounds::default(),
         }
     }
 
@@ -203,7 +160,7 @@ impl Agent {
 
     /// The policy in force, which is never `auto`.
     pub(crate) fn policy(&self) -> Name {
-        lock(&self.policy).clone().resolve(self.interpreter.can_be_conducted())
+        lock(&self.policy).clone().resolve(self.host.interpreter.can_be_conducted())
     }
 
     /// The policy as it was set, which may be `auto`.
@@ -222,11 +179,6 @@ impl Agent {
         self.switches.load(Ordering::Acquire)
     }
 
-    /// Whether the threads should end.
-    pub(crate) fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
     /// Starts both threads.
     pub(crate) fn start(self: &Arc<Self>) {
         let mut threads = lock(&self.threads);
@@ -243,7 +195,7 @@ impl Agent {
     }
 
     fn spawn_both(self: &Arc<Self>, threads: &mut Threads) {
-        self.stop.store(false, Ordering::Release);
+        self.control.stop(false);
         let sampler = Arc::new(Mutex::new(None));
         let (agent, slot) = (Arc::clone(self), Arc::clone(&sampler));
         let body = move || {
@@ -264,7 +216,7 @@ impl Agent {
     /// threads again.
     fn leave(self: &Arc<Self>) {
         let mut threads = lock(&self.threads);
-        if threads.wanted && self.stopping() {
+        if threads.wanted && self.control.stopping() {
             self.spawn_both(&mut threads);
         } else if let Some(running) = &mut threads.running {
             running.leaves = true;
@@ -273,12 +225,12 @@ impl Agent {
 
     /// Ends both threads, waiting at most `patience`. One that does not end in time ends by itself later.
     pub(crate) fn stop(&self, patience: Duration) {
-        if self.pid != std::process::id() {
+        if self.host.is_foreign() {
             // A child that native code has forked behind Python's back: there are no threads here to wait for.
             return;
         }
         lock(&self.threads).wanted = false;
-        self.stop.store(true, Ordering::Release);
+        self.control.stop(true);
         let deadline = Instant::now() + patience;
         loop {
             let mut threads = lock(&self.threads);
@@ -305,7 +257,7 @@ impl Agent {
     /// Stops the threads before the program forks: a forked process has none, and CPython warns about them.
     pub(crate) fn before_fork(&self) {
         // Threads that an earlier fork has waited for in vain are not waited for again.
-        self.stop(if self.stopping() { Duration::ZERO } else { FORK_PATIENCE });
+        self.stop(if self.control.stopping() { Duration::ZERO } else { FORK_PATIENCE });
         if let Some(worker) = forked_worker() {
             let fork = WorkerFork::now(worker.kind);
             if let (Some(fork), Some(mut forks)) = (fork, try_lock(&self.worker_forks)) {
@@ -333,27 +285,15 @@ impl Agent {
     /// The agent of a forked child: the same settings, and empty books. Of the parent's agent only that is read which
     /// threads with the GIL alone change: a lock of another kind may have been held when the process was forked.
     pub(crate) fn in_child(&self) -> Self {
-        let identity = self.identity.in_child(
-            std::os::unix::process::parent_id(),
-            &command_line("self"),
-            forked_worker().is_some(),
-        );
-        let host = Host {
-            command: self.command.clone(),
-            identity,
-            thresholds: self.thresholds,
-            owns_trace: false,
-            sampling: self.sampling.clone(),
-        };
         let policy = match self.policy.try_lock() {
             Ok(policy) => policy.clone(),
             Err(TryLockError::Poisoned(policy)) => policy.into_inner().clone(),
-            Err(TryLockError::WouldBlock) => self.settings.policy.clone(),
+            Err(TryLockError::WouldBlock) => self.host.settings.policy.clone(),
         };
-        let settings = Settings { policy, ..self.settings.clone() };
-        let fresh = Self::new(settings, self.interpreter.clone(), host);
-        let actor = self.actor.in_child(fresh.installed);
-        Self { forked: true, actor, ..fresh }
+        let host = self.host.in_child(policy, forked_worker().is_some());
+        let fresh = Self::new(host, self.sampling.clone());
+        let actor = self.actor.in_child(fresh.host.installed);
+        Self { actor, ..fresh }
     }
 
     /// The thread that is in a collection, or in the order that follows it, if one is.
@@ -366,36 +306,31 @@ impl Agent {
         self.left.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether this is the memory of another process, from which native code has forked this one behind Python's back.
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.pid != std::process::id()
-    }
-
     /// The interpreter, for a thread that holds the GIL.
     pub(crate) fn vm<'a, 'py>(&'a self, py: Python<'py>) -> ThisProcess<'a, 'py> {
-        ThisProcess { py, interpreter: &self.interpreter, snapshots: &self.snapshots }
+        ThisProcess { py, interpreter: &self.host.interpreter, snapshots: &self.snapshots }
     }
 
     /// Waits, for a short while, until everything that has happened is in the books.
     pub(crate) fn refresh(&self) {
-        let (sampler, uplink) = (self.sampler_rounds.ask(), self.uplink_rounds.ask());
+        let (sampler, uplink) = (self.control.sampler.ask(), self.control.uplink.ask());
         match &lock(&self.threads).running {
-            Some(running) if self.pid == std::process::id() => running.unpark(),
+            Some(running) if !self.host.is_foreign() => running.unpark(),
             _ => return,
         }
-        let are_done = || self.sampler_rounds.has_answered(sampler) && self.uplink_rounds.has_answered(uplink);
+        let are_done = || self.control.sampler.has_answered(sampler) && self.control.uplink.has_answered(uplink);
         wait_until(are_done, FRESH_PATIENCE);
     }
 
     /// Has the uplink do a round, and waits for its end. False where it did not come within the time.
     pub(crate) fn await_uplink(&self, patience: Duration) -> bool {
-        let round = self.uplink_rounds.ask();
+        let round = self.control.uplink.ask();
         match &lock(&self.threads).running {
-            Some(running) if self.pid == std::process::id() => running.unpark(),
+            Some(running) if !self.host.is_foreign() => running.unpark(),
             _ => return false,
         }
-        wait_until(|| self.uplink_rounds.has_answered(round), patience);
-        self.uplink_rounds.has_answered(round)
+        wait_until(|| self.control.uplink.has_answered(round), patience);
+        self.control.uplink.has_answered(round)
     }
 
     /// Where live memory was allocated, compared with so many seconds ago if that is given; else why that is not known.
@@ -405,7 +340,7 @@ impl Agent {
             let off = || "allocations are not sampled in this process: the setting `allocations` is off".to_owned();
             return Err(self.sampling.reason.clone().unwrap_or_else(off));
         }
-        site_table(&lock(&self.sites), self.installed_unix_ns / 1_000_000, monotonic_ns(), ago)
+        site_table(&lock(&self.sites), self.host.installed_unix_ns / 1_000_000, monotonic_ns(), ago)
             .ok_or_else(|| "allocations are not sampled in this process".to_owned())
     }
 
@@ -462,19 +397,4 @@ fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
         let _ = before.thread_set_mask();
     }
     result
-}
-
-/// 128 bits that no other process can guess. The standard library takes the seed from the kernel without a descriptor.
-fn report_key() -> String {
-    let seed = RandomState::new();
-    format!("{:016x}{:016x}", seed.hash_one(0), seed.hash_one(1))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_agent_has_a_key_of_its_own() {
-        let keys = [super::report_key(), super::report_key()];
-        assert!(keys[0] != keys[1] && keys.iter().all(|key| key.len() == 32));
-    }
 }

@@ -29,7 +29,7 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     let (originals, stand_ins) = books(py)?;
     for replaced in Replaced::ALL {
         let name = replaced.name();
-        let wanted = replaced != Replaced::Collect || agent.settings.explicit_collect == ExplicitCollect::Defer;
+        let wanted = replaced != Replaced::Collect || agent.host.settings.explicit_collect == ExplicitCollect::Defer;
         if !wanted || originals.contains(name)? {
             continue;
         }
@@ -46,13 +46,13 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     if let Err(reason) = agent.actor.loans.take_thresholds(&vm) {
         let _ = agent.actor.troubles.push(format!("the collector's thresholds could not be read: {reason}"));
     }
-    arenas::use_huge_pages(agent.settings.snapshots && agent.settings.huge_arenas);
+    arenas::use_huge_pages(agent.host.settings.snapshots && agent.host.settings.huge_arenas);
     Ok(())
 }
 
 /// Whether the policy in force acts in this process.
 fn conducts(agent: &Agent) -> bool {
-    agent.policy().acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down()
+    agent.policy().acts() && agent.host.interpreter.can_be_conducted() && !agent.actor.has_stood_down()
 }
 
 /// Has the status report tell where the collector could not be given back.

@@ -41,7 +41,7 @@ pub(crate) fn gpu_step(read: bool) -> (bool, bool) {
     let Some(agent) = current_now() else { return (false, false) };
     let Some(mut book) = book(&agent) else { return (false, false) };
     if read {
-        (book.step(monotonic_ns(), agent.installed), book.grows())
+        (book.step(monotonic_ns(), agent.host.installed), book.grows())
     } else {
         book.pass();
         (false, book.grows())
@@ -110,7 +110,7 @@ pub(crate) fn gpu_oom_reported(py: Python<'_>, path: String) {
 /// The folder for reports on errors: that of heap dumps.
 #[pyfunction]
 pub(crate) fn gpu_report_folder() -> Option<String> {
-    current().map(|agent| agent.settings.heap_dump_folder.display().to_string())
+    current().map(|agent| agent.host.settings.heap_dump_folder.display().to_string())
 }
 
 /// An epoch or an evaluation has ended: the program goes on.

@@ -77,8 +77,8 @@ fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
 #[pyfunction]
 pub(crate) fn dump_triggers() -> (bool, i32, bool) {
     current().map_or((false, 0, true), |agent| {
-        let on = agent.settings.heap_dump_on;
-        (on.oom, on.signal.map_or(0, |signal| signal.number), agent.settings.heap_dump_text)
+        let on = agent.host.settings.heap_dump_on;
+        (on.oom, on.signal.map_or(0, |signal| signal.number), agent.host.settings.heap_dump_text)
     })
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn dump_triggers() -> (bool, i32, bool) {
 #[pyfunction]
 pub(crate) fn next_dump(py: Python<'_>) -> Option<std::path::PathBuf> {
     let agent = current()?;
-    py.detach(|| agent.dumps.next(&agent.settings))
+    py.detach(|| agent.dumps.next(&agent.host.settings))
 }
 
 /// Has the program write one soon, at a moment of its own.

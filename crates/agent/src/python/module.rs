@@ -16,8 +16,9 @@ use crate::book::status;
 use crate::cpython::heap_layout::heap_layout_for;
 use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
-use crate::lifecycle::agent::{Agent, EXIT_PATIENCE, Host};
-use crate::lifecycle::identity::{Identity, command_line, named_for_opentelemetry};
+use crate::host::identity::{Identity, command_line, named_for_opentelemetry};
+use crate::host::{Host, ProcessStart};
+use crate::lifecycle::agent::{Agent, EXIT_PATIENCE};
 use crate::python::prefork::share_heap;
 use crate::sys::heap;
 
@@ -123,7 +124,7 @@ mod _agent {
 #[pyfunction]
 fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
     let effective = effective_settings(py, settings)?;
-    if current().is_some_and(|agent| agent.settings == effective.settings) {
+    if current().is_some_and(|agent| agent.host.settings == effective.settings) {
         // The program may have emptied `gc.callbacks` meanwhile.
         hook_in(py)?;
         return Ok(effective.complaints);
@@ -133,8 +134,8 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Vec<String>
     }
     let interpreter = Interpreter::examine(py)?;
     let sampling = alloc::start(&effective.settings, &interpreter);
-    let host = host(py, &effective.settings.service, sampling)?;
-    let agent = Arc::new(Agent::new(effective.settings, interpreter, host));
+    let origin = process_start(py, &effective.settings.service)?;
+    let agent = Arc::new(Agent::new(Host::new(effective.settings, interpreter, origin), sampling));
     effective.complaints.iter().for_each(|complaint| agent.ledger().trouble(complaint.clone()));
     agent.snapshots.make_markers(py);
     hook_in(py)?;
@@ -175,7 +176,7 @@ fn installed() -> bool {
 /// Whether web servers and frameworks are to be adapted.
 #[pyfunction]
 fn adapters() -> bool {
-    current().is_some_and(|agent| agent.settings.adapters)
+    current().is_some_and(|agent| agent.host.settings.adapters)
 }
 
 /// The status report as JSON.
@@ -247,7 +248,7 @@ fn after_fork_in_parent() {
     alloc::exact::after_fork_in_parent();
     let Some(agent) = current() else { return };
     agent.after_fork_in_parent();
-    if agent.interpreter.version.counts_threads_after_fork_hooks() {
+    if agent.host.interpreter.version.counts_threads_after_fork_hooks() {
         RESUME.store(true, Ordering::Relaxed);
         // Where it cannot be called, the next collection or status report resumes.
         call_soon(|_| resume());
@@ -275,7 +276,7 @@ fn after_fork_in_child(py: Python<'_>) {
     alloc::after_fork_in_child();
     if let Some(parents) = current() {
         repay_collecting(&parents.vm(py), parents.collecting_thread());
-        parents.snapshots.leave_to_parent(py, parents.interpreter.collector);
+        parents.snapshots.leave_to_parent(py, parents.host.interpreter.collector);
         let agent = Arc::new(parents.in_child());
         // A finalizer that forks goes on in an order of the parent's agent, whose loans are not the child's.
         parents.actor.stand_down();
@@ -363,7 +364,7 @@ fn read_file(named: Option<PathBuf>) -> Result<Option<(PathBuf, String)>, (PathB
     }
 }
 
-fn host(py: Python<'_>, service: &str, sampling: alloc::Sampling) -> PyResult<Host> {
+fn process_start(py: Python<'_>, service: &str) -> PyResult<ProcessStart> {
     let environ = py.import("os")?.getattr("environ")?;
     let variable = |name: &str| -> PyResult<Option<String>> {
         Ok(environ.call_method1("get", (name,))?.extract::<String>().ok().filter(|value| !value.is_empty()))
@@ -374,12 +375,11 @@ fn host(py: Python<'_>, service: &str, sampling: alloc::Sampling) -> PyResult<Ho
     let named = named.or_else(|| named_for_opentelemetry(name.as_deref(), attributes.as_deref()));
     let parent = std::os::unix::process::parent_id();
     let identity = Identity::new(named, &command_line("self"), parent, &command_line(&parent.to_string()));
-    Ok(Host {
+    Ok(ProcessStart {
         command: command(),
         identity,
         thresholds: py.import("gc")?.call_method0("get_threshold")?.extract()?,
         owns_trace: root.is_none_or(|root| root == std::process::id()),
-        sampling,
     })
 }
 

@@ -29,17 +29,17 @@ pub(crate) fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     restore_if_left(py);
     follow_switch(py);
     let Some(agent) = current_now() else { return };
-    if agent.is_foreign() {
+    if agent.host.is_foreign() {
         // CPython has begun this collection in this process.
         return leave_in_native_child(py, &agent, None);
     }
     let vm = agent.vm(py);
-    if agent.interpreter.collector.is_some() && !vm.is_collecting() {
+    if agent.host.interpreter.collector.is_some() && !vm.is_collecting() {
         // The program has called this itself, and CPython collects nothing.
         return;
     }
     if phase.len().is_ok_and(|length| length == "start".len()) {
-        let gathered = agent.interpreter.collector.map_or(0, |collector| collector.gathered(py));
+        let gathered = agent.host.interpreter.collector.map_or(0, |collector| collector.gathered(py));
         agent.hooks.collection_starts(gathered, vm.thread());
         agent.actor.collection_begins(&vm);
     } else {
@@ -58,7 +58,7 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     let (vm, kind) = (agent.vm(py), StopKind::of_generation(generation));
     let (by, order) = agent.actor.ordered(&vm);
     if generation == 2 {
-        let collector = agent.interpreter.collector.filter(|_| agent.actor.is_directed());
+        let collector = agent.host.interpreter.collector.filter(|_| agent.actor.is_directed());
         agent.snapshots.full_collection_ended(collector.map(|collector| collector.generations(py)));
     }
     alloc::collection_ended();
@@ -80,7 +80,7 @@ fn leave_in_native_child(py: Python<'_>, agent: &Agent, collecting: Option<usize
     }
     let vm = agent.vm(py);
     repay_collecting(&vm, collecting);
-    agent.snapshots.leave_to_parent(py, agent.interpreter.collector);
+    agent.snapshots.leave_to_parent(py, agent.host.interpreter.collector);
     agent.actor.stand_down();
     let _ = agent.actor.loans.repay(&vm);
 }
@@ -88,7 +88,7 @@ fn leave_in_native_child(py: Python<'_>, agent: &Agent, collecting: Option<usize
 /// The agent, unless this is a child that native code has forked, which is left then.
 fn agent_here(py: Python<'_>) -> Option<Arc<Agent>> {
     let agent = current_now()?;
-    if agent.is_foreign() {
+    if agent.host.is_foreign() {
         leave_in_native_child(py, &agent, agent.collecting_thread());
         return None;
     }
@@ -155,7 +155,7 @@ fn stand_last(py: Python<'_>) {
 /// a census waits for a step that they share.
 fn serve(py: Python<'_>, agent: &Agent, moment: Moment) {
     agent.remote.step(&agent.actor, &agent.vm(py), &agent.hooks);
-    let is_wide = |at: RankStep| is_wide_step(agent.settings.tuning.align_steps, at.step);
+    let is_wide = |at: RankStep| is_wide_step(agent.host.settings.tuning.align_steps, at.step);
     let waits =
         agent.actor.is_aligned() && !(moment == Moment::StepEnd && agent.hooks.training.ranks().is_none_or(is_wide));
     if !waits && agent.own_census.step(&agent.actor, &agent.vm(py), &agent.hooks) {
@@ -183,7 +183,7 @@ impl Agent {
     pub(crate) fn is_due(&self, py: Python<'_>) -> bool {
         self.remote.is_waiting()
             || self.own_census.is_wanted()
-            || self.actor.is_due(self.interpreter.collector.map_or(0, |collector| collector.gathered(py)))
+            || self.actor.is_due(self.host.interpreter.collector.map_or(0, |collector| collector.gathered(py)))
     }
 }
 

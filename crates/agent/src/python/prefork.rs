@@ -52,9 +52,9 @@ pub(crate) fn share_heap(py: Python<'_>, agent: &Agent) -> PyResult<()> {
 
 /// Only where a policy of ours decides when everything is collected, and the program has not frozen its heap itself.
 fn shares_heap(py: Python<'_>, agent: &Agent) -> PyResult<bool> {
-    let paced = policy(agent.policy(), agent.settings.tuning).control() == CollectionControl::Paced;
+    let paced = policy(agent.policy(), agent.host.settings.tuning).control() == CollectionControl::Paced;
     let conducts = paced
         && !agent.actor.has_stood_down()
-        && agent.interpreter.collector.is_some_and(|collector| !collector.has_frozen_heap());
+        && agent.host.interpreter.collector.is_some_and(|collector| !collector.has_frozen_heap());
     Ok(conducts && py.import("gc")?.call_method0("isenabled")?.extract()?)
 }

@@ -46,8 +46,8 @@ pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<u64>> {
 #[pyfunction]
 pub(crate) fn prefers_snapshot(py: Python<'_>) -> bool {
     current().is_some_and(|agent| {
-        agent.settings.snapshots
-            && agent.interpreter.can_be_conducted()
+        agent.host.settings.snapshots
+            && agent.host.interpreter.can_be_conducted()
             && agent.vm(py).tracked_estimate() >= neurogc_policy::SMALL_HEAP
     })
 }

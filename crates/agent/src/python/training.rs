@@ -23,7 +23,7 @@ pub(crate) fn rank_step(py: Python<'_>, ranks: u32) {
     let due = progress(py);
     if ranks > 1 && agent.actor.may_align() {
         // Before its first step, a rank collects as a process of its own does.
-        if is_shared_step(agent.settings.tuning.align_steps, step) || !agent.actor.is_aligned() {
+        if is_shared_step(agent.host.settings.tuning.align_steps, step) || !agent.actor.is_aligned() {
             at(py, Moment::StepEnd);
         }
     } else if due {

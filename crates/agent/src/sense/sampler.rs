@@ -61,8 +61,8 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
     let cpu_before = agent.ledger().sampler_cpu_ns;
     let mut sampler = Sampler {
         agent,
-        watch: StallWatch::new(agent.settings.stall.as_nanos() as u64),
-        eyes: Eyes { interpreter: &agent.interpreter, scheduler: Scheduler::new(descriptors) },
+        watch: StallWatch::new(agent.host.settings.stall.as_nanos() as u64),
+        eyes: Eyes { interpreter: &agent.host.interpreter, scheduler: Scheduler::new(descriptors) },
         work: Work::new(descriptors),
         load: Load::default(),
         counts: [0; 3],
@@ -75,10 +75,10 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
     };
     agent.hooks.be_sampled_by_this_thread();
     let waiter = Waiter::new(&SAMPLER, descriptors);
-    while !agent.stopping() {
-        let round = agent.sampler_rounds.begin();
+    while !agent.control.stopping() {
+        let round = agent.control.sampler.begin();
         let step = sampler.round();
-        agent.sampler_rounds.end(round);
+        agent.control.sampler.end(round);
         // Without a look at the GIL there is nothing to be in time for, and each event would wake it.
         // Only in an idle program: one that runs on would wake it with each of its collections.
         agent.hooks.doze(sampler.idle && step > Duration::from_nanos(LIGHT_STEP_NS));
@@ -114,7 +114,7 @@ impl Sampler<'_> {
     fn round(&mut self) -> Duration {
         self.empty_queue();
         let now = monotonic_ns();
-        let step = match self.agent.interpreter.gil {
+        let step = match self.agent.host.interpreter.gil {
             Some(gil) => self.look(gil, now),
             None => {
                 self.attendant.round(now, None, false);
@@ -139,7 +139,7 @@ impl Sampler<'_> {
             ledger.event(event);
             if let HookEvent::Collection { at, gathered, kind, .. } = event
                 && kind.generation().is_some()
-                && let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some())
+                && let Some(collector) = self.agent.host.interpreter.collector.filter(|_| ledger.trace.is_some())
             {
                 ledger.heap(at, gathered, collector.tenured(), collector.pending());
             }
@@ -160,7 +160,8 @@ impl Sampler<'_> {
     /// What a stop was that held the program up.
     fn stop_facts(&self, event: HookEvent) -> Option<StopFacts> {
         let HookEvent::Collection { kind, gathered, collected, .. } = event else { return None };
-        let old = || self.agent.interpreter.collector.map_or(0, |collector| collector.tenured() + collector.pending());
+        let old =
+            || self.agent.host.interpreter.collector.map_or(0, |collector| collector.tenured() + collector.pending());
         let objects = match kind {
             StopKind::Full => old() + u64::from(collected),
             StopKind::Young | StopKind::Middle => u64::from(gathered),
@@ -216,7 +217,7 @@ impl Sampler<'_> {
             stretch: self.watch.stretch_age(now),
             settled: self.watch.is_settled(),
             idle,
-            stall: self.agent.settings.stall.as_nanos() as u64,
+            stall: self.agent.host.settings.stall.as_nanos() as u64,
             light: self.load.is_light,
         });
         wanted.map_or(step, |wanted| step.min(wanted))
@@ -229,7 +230,7 @@ impl Sampler<'_> {
             let mut ledger = self.agent.ledger();
             ledger.sampler_cpu_ns = self.cpu_before + thread_cpu_ns();
             ledger.dropped(now, self.agent.hooks.dropped());
-            if let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some()) {
+            if let Some(collector) = self.agent.host.interpreter.collector.filter(|_| ledger.trace.is_some()) {
                 let counts = collector.counts();
                 if counts != self.counts {
                     self.counts = counts;

@@ -70,9 +70,9 @@ impl Backlog {
         let report = Report {
             host: host.to_owned(),
             pid: std::process::id(),
-            key: agent.report_key.clone(),
-            started_unix_ms: agent.installed_unix_ns / 1_000_000,
-            at_s: now.saturating_sub(agent.installed) as f64 / 1e9,
+            key: agent.host.report_key.clone(),
+            started_unix_ms: agent.host.installed_unix_ns / 1_000_000,
+            at_s: now.saturating_sub(agent.host.installed) as f64 / 1e9,
             missed: content.missed,
             sample: figures.then(|| Box::new(status::sample(agent))),
             answers,

@@ -74,12 +74,12 @@ impl ControlSocket {
     /// Serves the open connections, and returns those that want to follow. `look` is called before the first report is
     /// made, so that its figures are fresh.
     pub(crate) fn serve(&mut self, agent: &Agent, now: u64, mut look: impl FnMut()) -> Vec<UnixStream> {
-        if !agent.stopping() {
+        if !agent.control.stopping() {
             self.accept_all(now);
         }
         let mut looked = None;
         self.connections.serve(now, |ask| {
-            if agent.stopping() {
+            if agent.control.stopping() {
                 return None;
             }
             let length = match ask {
@@ -224,7 +224,7 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
             Ok(table) => Answer::Sites(Box::new(table)),
             Err(reason) => Answer::Refused(reason),
         },
-        Ask::Memory => match agent.read_memory(|| agent.stopping()) {
+        Ask::Memory => match agent.read_memory(|| agent.control.stopping()) {
             Some(report) => Answer::Memory(Box::new(report)),
             None => Answer::Refused("/proc cannot be read, or the program ends".to_owned()),
         },
@@ -246,8 +246,8 @@ fn leave_for_program(agent: &Agent, work: impl Into<RemoteWork>) -> Option<u64> 
 
 /// Has the program write a dump of its own, unless there are enough. One that is urgent is tried also where memory is short.
 pub(crate) fn leave_dump(agent: &Agent, urgent: bool) {
-    let Some(path) = agent.dumps.next(&agent.settings) else { return };
-    let texts = agent.settings.heap_dump_text;
+    let Some(path) = agent.dumps.next(&agent.host.settings) else { return };
+    let texts = agent.host.settings.heap_dump_text;
     if leave_for_program(agent, RemoteWork::Dump { to: Outlet::file(&path), texts, urgent }).is_none() {
         OwnDumps::gives_up(&path);
         agent.ledger().trouble("no heap dump was written: another command was under way".to_owned());

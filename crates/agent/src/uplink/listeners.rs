@@ -36,7 +36,7 @@ impl Listeners {
     /// At first only the hub that the settings name.
     pub(super) fn new(agent: &Agent) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-        let push = agent.settings.hub.as_ref().map(|hub| Push::new(hub, &agent.settings.hub_token));
+        let push = agent.host.settings.hub.as_ref().map(|hub| Push::new(hub, &agent.host.settings.hub_token));
         Self { host, followers: Vec::new(), push, heard: monotonic_ns(), told: 0, stirred: false }
     }
 

@@ -11,15 +11,15 @@ use crate::sys::native::monotonic_ns;
 /// Reads where the memory is, if that is due, and carries out an order to give free memory back. Where figures go nowhere and
 /// no memory may be given back, it is read for a client that has `asked`, and now and then for the verdict on memory.
 pub(super) fn attend(agent: &Agent, now: u64, limit: Option<u64>, is_heard: bool, asked: bool) {
-    let may_trim = agent.settings.trim && agent.policy().acts() && lock(&agent.trimming).is_possible();
+    let may_trim = agent.host.settings.trim && agent.policy().acts() && lock(&agent.trimming).is_possible();
     let (is_due, is_due_when_asked) = {
         let reader = lock(&agent.breakdown);
         let is_used = is_heard || may_trim;
         (if is_used { reader.is_due(now) } else { reader.is_long_due(now) }, reader.is_due_when_asked(now))
     };
-    let since_install = |now: u64| Duration::from_nanos(now.saturating_sub(agent.installed));
+    let since_install = |now: u64| Duration::from_nanos(now.saturating_sub(agent.host.installed));
     if (is_due || asked && is_due_when_asked)
-        && let Some(report) = agent.read_memory(|| agent.stopping())
+        && let Some(report) = agent.read_memory(|| agent.control.stopping())
     {
         if report.breakdown.malloc == MallocKind::Unknown {
             let reason = "malloc is not that of glibc: what it has in use and what it keeps free is not known, and is in \
@@ -32,7 +32,7 @@ pub(super) fn attend(agent: &Agent, now: u64, limit: Option<u64>, is_heard: bool
             lock(&agent.trimming).read(&report, since_install(now), limit);
         }
     }
-    lock(&agent.trimming).attend(|| agent.stopping());
+    lock(&agent.trimming).attend(|| agent.control.stopping());
     if may_trim {
         trim(agent, since_install(now));
     }
@@ -42,7 +42,7 @@ fn trim(agent: &Agent, now: Duration) {
     let mut trimming = lock(&agent.trimming);
     let Some(order) = trimming.decide(now, agent.hooks.in_flight() > 0) else { return };
     let began = monotonic_ns();
-    let outcome = trimming.carry_out(|| agent.stopping());
+    let outcome = trimming.carry_out(|| agent.control.stopping());
     let gives_up = !trimming.is_possible();
     drop(trimming);
     match outcome {

@@ -30,10 +30,8 @@ use crate::act::dumps::MemoryInUse;
 use crate::act::gpu_calls;
 use crate::cpython::arenas::{self, Upkeep};
 use crate::cpython::gather::GatherLimits;
+use crate::host::identity::ProcessRole;
 use crate::lifecycle::agent::Agent;
-use crate::lifecycle::identity::ProcessRole;
-use crate::lifecycle::rounds::wait_until;
-use crate::lifecycle::threads::Crew;
 use crate::python::gc_functions::leave_to_cpython;
 use crate::sense::process::{ceiling, has_room, resident};
 use crate::snapshot::SnapshotProgress;
@@ -43,6 +41,8 @@ use crate::sys::native::{Descriptors, monotonic_ns, thread_cpu_ns};
 use crate::sys::ticks;
 use crate::sys::wake::{UPLINK, Waiter};
 use crate::sys::writable::Unprotecting;
+use crate::threads::member::Crew;
+use crate::threads::rounds::wait_until;
 use control::ControlSocket;
 pub(crate) use control::leave_dump;
 use listeners::Listeners;
@@ -69,23 +69,23 @@ const AWAIT_EXEC: Duration = Duration::from_millis(20);
 /// Serves until it is told to stop, and watches over the other two threads.
 pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
     let waiter = Waiter::new(&UPLINK, descriptors);
-    if agent.forked {
+    if agent.host.forked {
         await_exec(agent, &waiter);
     }
     let mut uplink = Uplink::open(agent, descriptors, crew);
     let mut upkeep = Upkeep::default();
     let mut unprotecting = Unprotecting::default();
     let mut left_behind = LeftBehind::new();
-    while !agent.stopping() {
-        let round = agent.uplink_rounds.begin();
+    while !agent.control.stopping() {
+        let round = agent.control.uplink.begin();
         uplink.round(false);
         if let Some(lost) = crew.lost()
-            && !agent.stopping()
+            && !agent.control.stopping()
         {
             agent.ledger().trouble(lost.to_owned());
             leave_to_cpython(agent);
         }
-        agent.uplink_rounds.end(round);
+        agent.control.uplink.end(round);
         if descriptors == Descriptors::Private {
             ticks::learn_if_wanted();
         }
@@ -95,7 +95,11 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
         }
         let upkeep = upkeep.round(|| {
             let resident = resident().unwrap_or(0);
-            GatherLimits { allowed: agent.settings.gather_pages, resident, has_room: has_room(resident, ROOM_TO_SPARE) }
+            GatherLimits {
+                allowed: agent.host.settings.gather_pages,
+                resident,
+                has_room: has_room(resident, ROOM_TO_SPARE),
+            }
         });
         waiter.wait(uplink.polled(), uplink.pause().min(upkeep));
     }
@@ -111,7 +115,7 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors, crew: &Crew) {
 /// without a listener, and an empty trace. It stops waiting when a thread asks for a round.
 fn await_exec(agent: &Agent, waiter: &Waiter) {
     let until = Instant::now() + AWAIT_EXEC;
-    while Instant::now() < until && !agent.stopping() && !agent.uplink_rounds.is_asked() {
+    while Instant::now() < until && !agent.control.stopping() && !agent.control.uplink.is_asked() {
         waiter.wait(Vec::new(), until.saturating_duration_since(Instant::now()));
     }
 }
@@ -127,7 +131,7 @@ fn claim_number(agent: &Agent) -> Option<UnixListener> {
         let name = format!("neurogc-worker-{user}-{parent}-{number}");
         let address = SocketAddr::from_abstract_name(name).ok()?;
         let listener = UnixListener::bind_addr(&address).ok()?;
-        agent.identity.worker.store(number, Ordering::Relaxed);
+        agent.host.start.identity.worker.store(number, Ordering::Relaxed);
         Some(listener)
     })
 }
@@ -152,9 +156,9 @@ impl<'a> Uplink<'a> {
         let (mut trace, mut worker) = (None, None);
         let mut listeners = Listeners::default();
         if descriptors == Descriptors::Private {
-            trace = agent.settings.trace.as_deref().and_then(|path| open_trace(agent, path));
+            trace = agent.host.settings.trace.as_deref().and_then(|path| open_trace(agent, path));
             listeners = Listeners::new(agent);
-            worker = (agent.identity.role == ProcessRole::Worker).then(|| claim_number(agent)).flatten();
+            worker = (agent.host.start.identity.role == ProcessRole::Worker).then(|| claim_number(agent)).flatten();
         } else {
             let reason = "the kernel gives the agent no descriptors of its own: no control socket, no hub, no trace";
             agent.ledger().trouble(reason.to_owned());
@@ -184,7 +188,7 @@ impl<'a> Uplink<'a> {
 
     fn round(&mut self, last: bool) {
         let now = monotonic_ns();
-        let asked = self.agent.uplink_rounds.is_asked();
+        let asked = self.agent.control.uplink.is_asked();
         let last_for_others = last && self.is_heard();
         if now >= self.look_due || asked || last_for_others || self.listeners.want_figures(now) {
             self.look(now, asked);
@@ -219,9 +223,9 @@ impl<'a> Uplink<'a> {
     /// Makes everything fresh that a report is made of. A request that has ended is not in flight any more, so it must
     /// be counted: the sampler books it.
     fn catch_up(&mut self, now: u64) {
-        let round = self.agent.sampler_rounds.ask();
+        let round = self.agent.control.sampler.ask();
         self.crew.wake_sampler();
-        wait_until(|| self.agent.sampler_rounds.has_answered(round) || self.agent.stopping(), BOOKED);
+        wait_until(|| self.agent.control.sampler.has_answered(round) || self.agent.control.stopping(), BOOKED);
         self.look(now, true);
     }
 
@@ -238,7 +242,7 @@ impl<'a> Uplink<'a> {
             Some(_) => LIMITED_LOOK_NS,
             None => UNHEARD_LOOK_NS,
         };
-        self.look_due = now + (self.agent.settings.sample.as_nanos() as u64).max(least);
+        self.look_due = now + (self.agent.host.settings.sample.as_nanos() as u64).max(least);
         // The pages that are copied while a snapshot is out come back: they do not lower the ceiling.
         if !matches!(self.agent.snapshots.look(), SnapshotProgress::InFlight { .. }) {
             let ceiling = ceiling(seen.memory.rss, seen.memory.limit);
@@ -260,9 +264,9 @@ impl<'a> Uplink<'a> {
     /// Has the program write a heap dump where the settings want one at this much memory.
     fn dump_if_due(&self, memory: &Memory, ceiling: Option<u64>) {
         let agent = &self.agent;
-        let allowed = agent.settings.limits.ceiling.map(Bytes::get);
+        let allowed = agent.host.settings.limits.ceiling.map(Bytes::get);
         let in_use = MemoryInUse { resident: memory.rss, limit: memory.limit, ceiling, allowed };
-        if agent.dumps.is_due(&agent.settings, in_use.share()) {
+        if agent.dumps.is_due(&agent.host.settings, in_use.share()) {
             leave_dump(agent, true);
         }
     }
@@ -276,10 +280,10 @@ impl<'a> Uplink<'a> {
         }
         if let Some(found) = agent.snapshots.take_census() {
             own.taken(found.at);
-            lock(&agent.growth).count(&found, agent.installed);
-            lock(&agent.census).add(*found, agent.installed);
+            lock(&agent.growth).count(&found, agent.host.installed);
+            lock(&agent.census).add(*found, agent.host.installed);
         }
-        if let Some(collector) = agent.interpreter.collector.filter(|_| now >= own.due()) {
+        if let Some(collector) = agent.host.interpreter.collector.filter(|_| now >= own.due()) {
             own.ask_if_due(now, &agent.snapshots.look(), || collector.tracked_estimate());
         }
     }

@@ -29,14 +29,14 @@ impl TraceFile {
     /// Opens the trace of this process, or says in words why it cannot.
     pub(crate) fn open(agent: &Agent, path: &Path) -> Result<Self, String> {
         let header = header(agent);
-        let path = if agent.owns_trace { path.to_owned() } else { with_pid(path, header.pid) };
+        let path = if agent.host.start.owns_trace { path.to_owned() } else { with_pid(path, header.pid) };
         let failed = |path: &Path, error| format!("no trace: {}: {error}", path.display());
         match open_file(&path) {
             Ok(Some(file)) => match begun_by(&file) {
                 // This agent wrote it and was stopped for a fork: it goes on.
                 Some(earlier) if earlier == header => return Ok(Self::of(file)),
                 // The same process before it called exec: not in use, and yet to be kept.
-                Some(earlier) if agent.owns_trace && is_of_this_process(&earlier) => {}
+                Some(earlier) if agent.host.start.owns_trace && is_of_this_process(&earlier) => {}
                 _ => return begin(file, &header).map_err(|error| failed(&path, error)),
             },
             // Another process records there now.
@@ -129,12 +129,12 @@ fn with_pid(path: &Path, pid: u32) -> PathBuf {
 fn header(agent: &Agent) -> Header {
     Header {
         pid: std::process::id(),
-        command: agent.command.clone(),
-        python: agent.interpreter.version.to_string(),
+        command: agent.host.start.command.clone(),
+        python: agent.host.interpreter.version.to_string(),
         neurogc: status::VERSION.to_owned(),
         policy: agent.policy().to_string(),
-        started_unix_ns: agent.installed_unix_ns,
-        thresholds: agent.thresholds,
+        started_unix_ns: agent.host.installed_unix_ns,
+        thresholds: agent.host.start.thresholds,
         gil_step_ns: STEP_NS,
     }
 }

@@ -60,7 +60,7 @@ impl GrowthBook {
         lock(&agent.proportions).clear();
         let children = agent.children();
         let own = own_rollup().unwrap_or_default();
-        let at_s = began.saturating_sub(agent.installed) as f64 / 1e9;
+        let at_s = began.saturating_sub(agent.host.installed) as f64 / 1e9;
         let kept = self.kept.get_or_insert_default();
         kept.note_workers(agent, at_s, &children);
         kept.judge();
