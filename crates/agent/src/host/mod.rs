@@ -32,6 +32,7 @@ pub(crate) struct Host {
 #[derive(Debug)]
 pub(crate) struct ProcessStart {
     pub(crate) command: String,
+    /// Its name. The uplink adds the number of a worker.
     pub(crate) identity: Identity,
     /// The collector's thresholds when the agent was installed.
     pub(crate) thresholds: [u32; 3],

@@ -20,7 +20,7 @@ pub(crate) fn gpu_watch(look: Py<PyAny>, explain: Py<PyAny>) {
 }
 
 fn book(agent: &Agent) -> Option<MutexGuard<'_, GpuBook>> {
-    try_lock(&agent.gpu)
+    try_lock(&agent.sensors.gpu)
 }
 
 /// What the allocator says of a device: allocated, reserved, active and inactive bytes, blocks, peak, retries, errors.
@@ -93,7 +93,7 @@ pub(crate) fn gpu_holders(report: &str) -> bool {
 pub(crate) fn gpu_oom(py: Python<'_>) -> (u64, Vec<String>) {
     let Some(agent) = current() else { return (0, Vec::new()) };
     py.detach(|| {
-        let mut book = lock(&agent.gpu);
+        let mut book = lock(&agent.sensors.gpu);
         let count = book.oom(monotonic_ns());
         (count, book.findings().into_iter().map(|it| format!("{} {}", it.text, it.advice)).collect())
     })
@@ -103,7 +103,7 @@ pub(crate) fn gpu_oom(py: Python<'_>) -> (u64, Vec<String>) {
 #[pyfunction]
 pub(crate) fn gpu_oom_reported(py: Python<'_>, path: String) {
     if let Some(agent) = current() {
-        py.detach(|| lock(&agent.gpu).oom_reported(path));
+        py.detach(|| lock(&agent.sensors.gpu).oom_reported(path));
     }
 }
 

@@ -53,12 +53,12 @@ fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
     }
     let mut drive = RequestedSnapshot::for_heap(&vm, errand);
     loop {
-        match drive.step(&agent.actor, &vm, &agent.hooks) {
+        match drive.step(&agent.acting.actor, &vm, &agent.sensors.hooks) {
             Next::Again(pause) => {
                 py.detach(|| std::thread::sleep(pause));
                 if let Err(error) = py.check_signals() {
                     if drive.is_out() {
-                        py.detach(|| agent.snapshots.cancel(SnapshotFailure::Cancelled));
+                        py.detach(|| agent.acting.snapshots.cancel(SnapshotFailure::Cancelled));
                     }
                     return Err(error);
                 }
@@ -86,14 +86,14 @@ pub(crate) fn dump_triggers() -> (bool, i32, bool) {
 #[pyfunction]
 pub(crate) fn next_dump(py: Python<'_>) -> Option<std::path::PathBuf> {
     let agent = current()?;
-    py.detach(|| agent.dumps.next(&agent.host.settings))
+    py.detach(|| agent.acting.dumps.next(&agent.host.settings))
 }
 
 /// Has the program write one soon, at a moment of its own.
 #[pyfunction]
 pub(crate) fn dump_soon() {
     if let Some(agent) = current() {
-        leave_dump(&agent, false);
+        leave_dump(agent.sources(), false);
     }
 }
 

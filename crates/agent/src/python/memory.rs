@@ -20,9 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn memory_json(py: Python<'_>) -> PyResult<String> {
     let agent = installed()?;
     let read = || {
-        lock(&agent.breakdown).want();
+        lock(&agent.sensors.breakdown).want();
         agent.await_uplink(PATIENCE);
-        let report = lock(&agent.breakdown).wanted().ok_or_else(unanswered)?;
+        let report = lock(&agent.sensors.breakdown).wanted().ok_or_else(unanswered)?;
         serde_json::to_string(&report).map_err(|error| error.to_string())
     };
     py.detach(read).map_err(PyRuntimeError::new_err)
@@ -34,9 +34,9 @@ pub(crate) fn memory_json(py: Python<'_>) -> PyResult<String> {
 pub(crate) fn memory_trim(py: Python<'_>) -> PyResult<(u64, f64, f64)> {
     let agent = installed()?;
     let trim = || {
-        lock(&agent.trimming).want();
+        lock(&agent.acting.trimming).want();
         agent.await_uplink(PATIENCE);
-        let outcome = lock(&agent.trimming).wanted().ok_or_else(unanswered)?;
+        let outcome = lock(&agent.acting.trimming).wanted().ok_or_else(unanswered)?;
         outcome.map_err(|reason| format!("free memory of malloc cannot be given back: {reason}"))
     };
     let outcome = py.detach(trim).map_err(PyRuntimeError::new_err)?;

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::gc_functions::{give_back, repay, take_over};
+use super::moments::MAIN_THREAD;
 use crate::act::loans::repay_collecting;
 use crate::alloc;
 use crate::book::status;
@@ -19,7 +20,7 @@ use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 use crate::host::identity::{Identity, command_line, named_for_opentelemetry};
 use crate::host::{Host, ProcessStart};
 use crate::lifecycle::agent::{Agent, EXIT_PATIENCE};
-use crate::python::prefork::share_heap;
+use crate::python::prefork::{forked_worker, share_heap};
 use crate::sys::heap;
 
 /// The installed agent. Only threads that hold the GIL write here, so no forked child finds it locked.
@@ -60,7 +61,7 @@ fn start(agent: &Arc<Agent>) {
 fn stop(py: Python<'_>, agent: &Agent) {
     py.detach(|| {
         agent.stop(EXIT_PATIENCE);
-        agent.snapshots.shut_down();
+        agent.acting.snapshots.shut_down();
     });
 }
 
@@ -135,9 +136,9 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Vec<String>
     let interpreter = Interpreter::examine(py)?;
     let sampling = alloc::start(&effective.settings, &interpreter);
     let origin = process_start(py, &effective.settings.service)?;
-    let agent = Arc::new(Agent::new(Host::new(effective.settings, interpreter, origin), sampling));
-    effective.complaints.iter().for_each(|complaint| agent.ledger().trouble(complaint.clone()));
-    agent.snapshots.make_markers(py);
+    let agent = Arc::new(Agent::new(Host::new(effective.settings, interpreter, origin), sampling, MAIN_THREAD));
+    effective.complaints.iter().for_each(|complaint| agent.books.ledger().trouble(complaint.clone()));
+    agent.acting.snapshots.make_markers(py);
     hook_in(py)?;
     // Several threads may do this at once: each stops what it replaces, and only the last one's agent is started.
     if let Some(replaced) = set_current(Some(Arc::clone(&agent))) {
@@ -189,7 +190,7 @@ fn status_json(py: Python<'_>) -> PyResult<String> {
     resume();
     py.detach(|| {
         agent.refresh();
-        serde_json::to_string(&status::report(&agent))
+        serde_json::to_string(&agent.sources().report())
     })
     .map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
@@ -198,7 +199,7 @@ fn status_json(py: Python<'_>) -> PyResult<String> {
 #[pyfunction]
 fn sites_json(py: Python<'_>, since: Option<u32>) -> PyResult<String> {
     let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
-    py.detach(|| match agent.site_table(since) {
+    py.detach(|| match agent.sensors.sites.table(agent.host.installed_unix_ns, since) {
         Ok(table) => serde_json::to_string(&table).map_err(|error| error.to_string()),
         Err(reason) => Err(reason),
     })
@@ -209,7 +210,7 @@ fn sites_json(py: Python<'_>, since: Option<u32>) -> PyResult<String> {
 #[pyfunction]
 fn degrade(py: Python<'_>, reason: String) {
     if let Some(agent) = current() {
-        py.detach(|| agent.ledger().trouble(reason));
+        py.detach(|| agent.books.ledger().trouble(reason));
     }
 }
 
@@ -228,7 +229,7 @@ fn layout(py: Python<'_>) -> PyResult<Vec<(&'static str, usize)>> {
 #[pyfunction]
 fn quiet(more: bool) {
     if let Some(agent) = current() {
-        agent.actor.quiet(more);
+        agent.acting.actor.quiet(more);
     }
 }
 
@@ -237,7 +238,8 @@ fn quiet(more: bool) {
 fn before_fork(py: Python<'_>) {
     alloc::exact::before_fork();
     if let Some(agent) = current() {
-        py.detach(|| agent.before_fork());
+        let worker = forked_worker().map(|worker| worker.kind);
+        py.detach(|| agent.before_fork(worker));
     }
     arenas::before_fork();
 }
@@ -247,7 +249,9 @@ fn before_fork(py: Python<'_>) {
 fn after_fork_in_parent() {
     alloc::exact::after_fork_in_parent();
     let Some(agent) = current() else { return };
-    agent.after_fork_in_parent();
+    if forked_worker().is_some() {
+        agent.sensors.children.after_fork_in_parent();
+    }
     if agent.host.interpreter.version.counts_threads_after_fork_hooks() {
         RESUME.store(true, Ordering::Relaxed);
         // Where it cannot be called, the next collection or status report resumes.
@@ -276,14 +280,14 @@ fn after_fork_in_child(py: Python<'_>) {
     alloc::after_fork_in_child();
     if let Some(parents) = current() {
         repay_collecting(&parents.vm(py), parents.collecting_thread());
-        parents.snapshots.leave_to_parent(py, parents.host.interpreter.collector);
-        let agent = Arc::new(parents.in_child());
+        parents.acting.snapshots.leave_to_parent(py, parents.host.interpreter.collector);
+        let agent = Arc::new(parents.in_child(forked_worker().is_some()));
         // A finalizer that forks goes on in an order of the parent's agent, whose loans are not the child's.
-        parents.actor.stand_down();
+        parents.acting.actor.stand_down();
         std::mem::forget(set_current(Some(Arc::clone(&agent))));
         std::mem::forget(parents);
         if let Err(error) = share_heap(py, &agent) {
-            agent.ledger().trouble(format!("what was inherited could not be frozen: {error}"));
+            agent.books.ledger().trouble(format!("what was inherited could not be frozen: {error}"));
         }
         start(&agent);
     }

@@ -27,7 +27,7 @@ pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<u64>> {
     }
     let mut drive = RequestedSnapshot::new(&vm);
     loop {
-        match drive.step(&agent.actor, &vm, &agent.hooks) {
+        match drive.step(&agent.acting.actor, &vm, &agent.sensors.hooks) {
             Next::Again(pause) => {
                 py.detach(|| std::thread::sleep(pause));
                 py.check_signals()?;
@@ -62,7 +62,7 @@ fn when_free<T>(py: Python<'_>, agent: &Agent, mut body: impl FnMut() -> Option<
     let mut free = 0;
     for _ in 0..TRIES.0 {
         let done = body();
-        free += u32::from(agent.snapshots.look() != SnapshotProgress::Busy);
+        free += u32::from(agent.acting.snapshots.look() != SnapshotProgress::Busy);
         if done.is_some() || free == TRIES.1 {
             return done;
         }
@@ -77,10 +77,11 @@ fn when_free<T>(py: Python<'_>, agent: &Agent, mut body: impl FnMut() -> Option<
 pub(crate) fn snapshot_launch(py: Python<'_>, new: bool) -> PyResult<()> {
     let agent = agent()?;
     let sortie = if new { Sortie { scope: Scope::New, ..ASKED } } else { ASKED };
-    let launched = when_free(py, &agent, || match agent.actor.launch(&agent.vm(py), &agent.hooks, sortie) {
-        Err(SnapshotFailure::UnderWay) => None,
-        launched => Some(launched),
-    });
+    let launched =
+        when_free(py, &agent, || match agent.acting.actor.launch(&agent.vm(py), &agent.sensors.hooks, sortie) {
+            Err(SnapshotFailure::UnderWay) => None,
+            launched => Some(launched),
+        });
     launched
         .unwrap_or(Err(SnapshotFailure::UnderWay))
         .map(drop)
@@ -90,7 +91,7 @@ pub(crate) fn snapshot_launch(py: Python<'_>, new: bool) -> PyResult<()> {
 /// How it stands: a word, and what there is to be said about it.
 #[pyfunction]
 pub(crate) fn snapshot_look(py: Python<'_>) -> PyResult<(&'static str, Py<PyAny>)> {
-    let progress = agent()?.snapshots.look();
+    let progress = agent()?.acting.snapshots.look();
     let (word, more) = match progress {
         SnapshotProgress::Idle => ("idle", py.None()),
         SnapshotProgress::Busy => ("busy", py.None()),
@@ -113,10 +114,11 @@ pub(crate) fn snapshot_reap(
     let budget = Duration::try_from_secs_f64(budget_ms / 1e3).unwrap_or(Duration::MAX);
     let agent = agent()?;
     let vm = agent.vm(py);
-    let running = agent.actor.begin(&vm, Order::at_once(Decision::Reap { budget }, ASKED_FOR));
-    let reaped = when_free(py, &agent, || agent.actor.reap(&vm, &agent.hooks, budget, whole, Ordered::Anywhere));
+    let running = agent.acting.actor.begin(&vm, Order::at_once(Decision::Reap { budget }, ASKED_FOR));
+    let reaped =
+        when_free(py, &agent, || agent.acting.actor.reap(&vm, &agent.sensors.hooks, budget, whole, Ordered::Anywhere));
     drop(running);
-    let left = || match agent.snapshots.look() {
+    let left = || match agent.acting.snapshots.look() {
         SnapshotProgress::Ready { candidates, .. } => candidates,
         // Another thread frees a slice or has the state: the caller is to ask again.
         SnapshotProgress::Busy => 1,
@@ -132,7 +134,7 @@ pub(crate) fn snapshot_reap(
 #[pyfunction]
 pub(crate) fn snapshot_cancel(py: Python<'_>) -> PyResult<()> {
     let agent = agent()?;
-    py.detach(|| agent.snapshots.cancel(SnapshotFailure::Cancelled));
+    py.detach(|| agent.acting.snapshots.cancel(SnapshotFailure::Cancelled));
     Ok(())
 }
 
@@ -141,7 +143,7 @@ pub(crate) fn snapshot_cancel(py: Python<'_>) -> PyResult<()> {
 pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let agent = agent()?;
     let SnapshotFigures { launched, failed, clone, flight, reap, candidates, freed, copied, extra, latest, .. } =
-        py.detach(|| agent.snapshots.figures());
+        py.detach(|| agent.acting.snapshots.figures());
     let figures = PyDict::new(py);
     figures.set_item("launched", launched)?;
     let failed: std::collections::BTreeMap<_, _> = failed.iter().map(|(kind, failed)| (*kind, failed.count)).collect();
