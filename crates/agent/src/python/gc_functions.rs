@@ -5,7 +5,7 @@ use neurogc_settings::ExplicitCollect;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::module::current;
+use super::current::current;
 use crate::act::main_thread::{has_switched, must_restore};
 use crate::act::vm::Vm;
 use crate::cpython::arenas;

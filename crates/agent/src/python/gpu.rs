@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 use neurogc_wire::gpu::GpuReport;
 use pyo3::prelude::*;
 
-use super::module::{current, current_now};
+use super::current::{current, current_now};
 use crate::act::gpu_calls::{self, is_watched};
 use crate::lifecycle::agent::Agent;
 use crate::sense::gpu::{DeviceFigures, GpuBook};

@@ -1,12 +1,10 @@
 //! The Python face of heap dumps and counts by type: `neurogc.heap`.
 
-use std::sync::Arc;
-
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::module::current;
+use super::current::{current, current_or_error, is_current};
 use crate::act::drive::{Next, RequestedSnapshot};
 use crate::act::vm::Vm;
 use crate::sense::process::headroom;
@@ -46,7 +44,7 @@ pub(crate) fn heap_count(py: Python<'_>) -> PyResult<Vec<(String, u64, u64)>> {
 /// Sends out a flight and waits for it without the GIL.
 fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
     let failed = |reason: String| PyRuntimeError::new_err(reason);
-    let agent = current().ok_or_else(|| failed("neurogc is not installed: call neurogc.install()".to_owned()))?;
+    let agent = current_or_error()?;
     let vm = agent.vm(py);
     if vm.is_collecting() {
         return Err(failed("a collection is running: a finalizer cannot ask for this".to_owned()));
@@ -62,7 +60,7 @@ fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
                     }
                     return Err(error);
                 }
-                if !current().is_some_and(|current| Arc::ptr_eq(&current, &agent)) {
+                if !is_current(&agent) {
                     return Err(failed("neurogc was uninstalled, or the process has forked".to_owned()));
                 }
             }

@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
-use super::module::current;
+use super::current::current;
 use super::moments::request_ended;
 use crate::lifecycle::agent::Agent;
 use crate::sense::arrivals::{Arrival, ArrivalSource, queued, trace_id};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use super::module::{current, resume};
+use super::current::{current_or_error, resume};
 use crate::alloc;
 use crate::lifecycle::agent::Agent;
 use crate::sys::locks::lock;
@@ -51,7 +51,7 @@ pub(crate) fn memory_site(address: usize) -> Option<(String, u64)> {
 
 fn installed() -> PyResult<Arc<Agent>> {
     resume();
-    current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))
+    current_or_error()
 }
 
 fn unanswered() -> String {

@@ -1,21 +1,23 @@
 //! The Python face of the agent: `neurogc._agent`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use neurogc_settings::{Effective, FILE_NAME, Sources, env, resolve};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::current::{
+    current, current_or_error, forget_resume, resume, resume_later, set_current, start, start_no_more,
+};
 use super::gc_functions::{give_back, repay, take_over};
 use super::moments::MAIN_THREAD;
 use crate::act::loans::repay_collecting;
 use crate::alloc;
 use crate::book::status;
 use crate::cpython::heap_layout::heap_layout_for;
-use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
 use crate::host::identity::{Identity, command_line, named_for_opentelemetry};
 use crate::host::{Host, ProcessStart};
@@ -23,39 +25,8 @@ use crate::lifecycle::agent::{Agent, EXIT_PATIENCE};
 use crate::python::prefork::{forked_worker, share_heap};
 use crate::sys::heap;
 
-/// The installed agent. Only threads that hold the GIL write here, so no forked child finds it locked.
-static CURRENT: RwLock<Option<Arc<Agent>>> = RwLock::new(None);
-
-/// Whether the threads that a fork stopped are to be started again.
-static RESUME: AtomicBool = AtomicBool::new(false);
-
-/// Whether the interpreter is being torn down: nothing is started any more.
-static OVER: AtomicBool = AtomicBool::new(false);
-
 /// Whether the hooks that cannot be taken back (fork, exit) are in place.
 static HOOKED: AtomicBool = AtomicBool::new(false);
-
-/// The installed agent.
-pub(crate) fn current() -> Option<Arc<Agent>> {
-    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// The same without waiting, for hooks: nothing while the installed agent is being replaced.
-pub(crate) fn current_now() -> Option<Arc<Agent>> {
-    CURRENT.try_read().ok().and_then(|current| current.clone())
-}
-
-/// Sets the installed agent and gives the one before it.
-fn set_current(agent: Option<Arc<Agent>>) -> Option<Arc<Agent>> {
-    std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), agent)
-}
-
-/// Starts an agent that is still the installed one, unless the interpreter ends.
-fn start(agent: &Arc<Agent>) {
-    if !OVER.load(Ordering::Relaxed) && current().is_some_and(|current| Arc::ptr_eq(&current, agent)) {
-        agent.start();
-    }
-}
 
 /// Ends an agent's threads and its snapshot, if one is out.
 fn stop(py: Python<'_>, agent: &Agent) {
@@ -183,7 +154,7 @@ fn adapters() -> bool {
 /// The status report as JSON.
 #[pyfunction]
 fn status_json(py: Python<'_>) -> PyResult<String> {
-    let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
+    let agent = current_or_error()?;
     if !heap::has_room() {
         return Err(PyMemoryError::new_err("there is no memory for a report"));
     }
@@ -198,7 +169,7 @@ fn status_json(py: Python<'_>) -> PyResult<String> {
 /// The table of allocation sites as JSON, compared with so many seconds ago if that is given.
 #[pyfunction]
 fn sites_json(py: Python<'_>, since: Option<u32>) -> PyResult<String> {
-    let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
+    let agent = current_or_error()?;
     py.detach(|| match agent.sensors.sites.table(agent.host.installed_unix_ns, since) {
         Ok(table) => serde_json::to_string(&table).map_err(|error| error.to_string()),
         Err(reason) => Err(reason),
@@ -253,20 +224,8 @@ fn after_fork_in_parent() {
         agent.sensors.children.after_fork_in_parent();
     }
     if agent.host.interpreter.version.counts_threads_after_fork_hooks() {
-        RESUME.store(true, Ordering::Relaxed);
-        // Where it cannot be called, the next collection or status report resumes.
-        call_soon(|_| resume());
+        resume_later();
     } else {
-        start(&agent);
-    }
-}
-
-/// Starts the threads again that a fork stopped, where that had to wait.
-pub(crate) fn resume() {
-    if RESUME.load(Ordering::Relaxed)
-        && RESUME.swap(false, Ordering::Relaxed)
-        && let Some(agent) = current()
-    {
         start(&agent);
     }
 }
@@ -275,7 +234,7 @@ pub(crate) fn resume() {
 /// its threads may have held a lock.
 #[pyfunction]
 fn after_fork_in_child(py: Python<'_>) {
-    RESUME.store(false, Ordering::Relaxed);
+    forget_resume();
     alloc::exact::after_fork_in_child();
     alloc::after_fork_in_child();
     if let Some(parents) = current() {
@@ -296,7 +255,7 @@ fn after_fork_in_child(py: Python<'_>) {
 /// Registered with `atexit`.
 #[pyfunction]
 fn shutdown(py: Python<'_>) {
-    OVER.store(true, Ordering::Relaxed);
+    start_no_more();
     if let Some(agent) = current() {
         stop(py, &agent);
     }

@@ -8,8 +8,8 @@ use neurogc_wire::stop::StopKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use super::current::{current_now, resume};
 use super::gc_functions::{follow_switch, restore_if_left};
-use super::module::{current_now, resume};
 use crate::act::actor::{EndedCollection, Lowered};
 use crate::act::loans::repay_collecting;
 use crate::act::main_thread::MainThreadCalls;

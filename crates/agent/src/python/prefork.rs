@@ -10,8 +10,8 @@ use neurogc_wire::workers::WorkerKind;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use super::current::current;
 use crate::lifecycle::agent::Agent;
-use crate::python::module::current;
 
 /// What a thread forks while it forks workers.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use neurogc_policy::{Moment, is_shared_step};
 use pyo3::prelude::*;
 
-use super::module::current_now;
+use super::current::current_now;
 use super::moments::{at, gap, progress};
 use crate::python::gpu;
 
