@@ -4,6 +4,7 @@
 
 mod directions;
 mod idioms;
+mod layers;
 mod leftovers;
 mod length;
 mod machines;
@@ -52,6 +53,7 @@ const CHECKS: &[Check] = &[
     leftovers::check,
     machines::check,
     directions::check,
+    layers::check,
     pages::check,
 ];
 

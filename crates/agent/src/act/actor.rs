@@ -5,8 +5,8 @@
 //! director is asked, and what it orders is done there and then. No thread of the agent ever takes the GIL, so no
 //! finalizer ever runs in one.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
@@ -21,9 +21,9 @@ use super::loans::Loans;
 use super::room::{self, RoomShares};
 use super::vm::Vm;
 use crate::decide::director::{Advice, Director, Note, PolicyState, Situation};
-use crate::lifecycle::agent::lock;
 use crate::sense::hooks::{Hooks, Ordered};
 use crate::snapshot::{HeapErrand, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
+use crate::sys::locks::{lock, try_lock};
 
 /// Notes and orders that may wait to be taken in.
 const NOTES: usize = 256;
@@ -539,15 +539,6 @@ fn ordered(order: Order) -> Ordered {
 fn seen_snapshot(vm: &impl Vm) -> Option<(SnapshotProgress, Latest)> {
     let progress = vm.look();
     if progress == SnapshotProgress::Busy { None } else { Some((progress, vm.latest()?)) }
-}
-
-/// Locks without waiting.
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }
 
 /// What a snapshot that was asked for looks at.

@@ -149,7 +149,7 @@ mod tests {
     use super::super::actor::ASKED;
     use super::super::fake::Rig;
     use super::*;
-    use crate::lifecycle::agent::lock;
+    use crate::sys::locks::lock;
 
     const EVERY: Duration = Duration::from_secs(10);
 

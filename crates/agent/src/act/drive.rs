@@ -240,9 +240,9 @@ mod tests {
 
     use super::super::fake::{Fake, FakeFlight, Rig, TestSurroundings};
     use super::*;
-    use crate::lifecycle::agent::lock;
     use crate::sense::hooks::HookEvent;
     use crate::snapshot::Destination;
+    use crate::sys::locks::lock;
 
     /// Drives to the end, with time that passes as the steps say. `meanwhile` runs each time the GIL is free.
     fn drive(rig: &Rig, meanwhile: impl Fn(&Rig)) -> Next {

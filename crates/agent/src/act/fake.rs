@@ -15,9 +15,9 @@ use super::loans::Loans;
 use super::remote::Remote;
 use super::vm::Vm;
 use crate::cpython::gather::GatheredArenas;
-use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
 use crate::snapshot::{HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
+use crate::sys::locks::lock;
 
 /// Calls that a thread may make before it lets go of the GIL. A loop that waits with the GIL held makes more.
 const MOST_CALLS: u32 = 300;

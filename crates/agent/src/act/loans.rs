@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use neurogc_policy::Thresholds;
 
 use super::vm::Vm;
-use crate::lifecycle::agent::lock;
+use crate::sys::locks::lock;
 
 /// The loans of one process. Only threads that hold the GIL take and repay them, and none lets go of the GIL meanwhile, so no
 /// forked child finds a lock taken.

@@ -10,12 +10,12 @@ use crossbeam_queue::ArrayQueue;
 use neurogc_policy::{Decision, Order, SMALL_HEAP};
 use neurogc_wire::control::{GatheredPages, How, Outcome};
 
-use super::actor::{Actor, try_lock};
+use super::actor::Actor;
 use super::drive::{ASKED_FOR, Next, OTHERS_NS, RequestedSnapshot};
 use super::vm::Vm;
-use crate::lifecycle::agent::lock;
 use crate::sense::hooks::Hooks;
 use crate::snapshot::{Destination, HeapErrand, SnapshotFailure};
+use crate::sys::locks::{lock, try_lock};
 use crate::sys::outlet::Outlet;
 
 /// A command that no thread of the program has come by to carry out in this time is forgotten.

@@ -15,7 +15,7 @@ use self::process::{FakeProcess, Script, number};
 use self::threads::Thread;
 use super::fake::Random;
 use super::vm::Vm;
-use crate::lifecycle::agent::lock;
+use crate::sys::locks::lock;
 
 /// Schedules in a normal run of the tests.
 const SCHEDULES: u64 = 20_000;

@@ -1,5 +1,5 @@
 //! CPython as the acting half sees it: everything that orders need of an interpreter, behind one trait. The real one is
-//! in `cpython::vm`; tests have one whose threads, finalizers and forks they schedule.
+//! in `this_process`; tests have one whose threads, finalizers and forks they schedule.
 //!
 //! Every call is made by a thread of the program that holds the GIL. Only `collect`, `reap` and `let_others_run` may
 //! let go of it.

@@ -26,7 +26,7 @@ const _: () = assert!(MOMENTS * (BY_LIVE + BY_MADE) * size_of::<Kept>() < 400_00
 
 /// The moments, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct SiteHistory {
+pub(super) struct SiteHistory {
     moments: VecDeque<SiteMoment>,
 }
 

@@ -22,6 +22,7 @@ mod points;
 mod python;
 mod report;
 mod sampler;
+mod sites;
 mod spares;
 mod stacks;
 mod tables;
@@ -36,10 +37,10 @@ use std::sync::atomic::Ordering::Release;
 use neurogc_settings::{AllocationSetting, Settings};
 use neurogc_wire::sites::AllocationMode;
 
-pub(crate) use history::SiteHistory;
 pub(crate) use lines::{LiveLine, OwnLines};
 pub(crate) use native::ignore_this_thread;
-pub(crate) use report::{large_blocks, site_at, site_table, summary, weight_at};
+pub(crate) use report::{large_blocks, site_at, weight_at};
+pub(crate) use sites::AllocationSites;
 
 use crate::cpython::allocators::{self, Allocators, Domain};
 use crate::cpython::own_stack::OwnStack;

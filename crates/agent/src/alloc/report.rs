@@ -50,7 +50,7 @@ pub(super) fn live_sites_of(tables: &Tables) -> HashMap<SiteKey, SiteCounts> {
 
 impl SiteHistory {
     /// Keeps a moment, where one is due.
-    pub(crate) fn attend(&mut self, now: u64) {
+    pub(super) fn attend(&mut self, now: u64) {
         if let Some(sampler) = sampler()
             && self.is_due(now)
         {
@@ -61,7 +61,7 @@ impl SiteHistory {
 }
 
 /// The table of sites, compared with so many nanoseconds ago if that is wanted. None where nothing was sampled.
-pub(crate) fn site_table(history: &SiteHistory, since_unix_ms: u64, now: u64, ago: Option<u64>) -> Option<SiteTable> {
+pub(super) fn site_table(history: &SiteHistory, since_unix_ms: u64, now: u64, ago: Option<u64>) -> Option<SiteTable> {
     let sampler = sampler()?;
     let compared = ago.and_then(|ago| history.nearest(now, ago));
     let mut before = compared.map(super::history::SiteMoment::sites).unwrap_or_default();
@@ -167,7 +167,7 @@ struct Line {
 }
 
 /// The part of the status report.
-pub(crate) fn summary(sampling: &Sampling, history: &SiteHistory, installed: u64, now: u64) -> Allocations {
+pub(super) fn summary(sampling: &Sampling, history: &SiteHistory, installed: u64, now: u64) -> Allocations {
     let mut report = Allocations {
         mode: sampling.mode,
         reason: sampling.reason.clone().unwrap_or_default(),

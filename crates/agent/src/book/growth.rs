@@ -6,18 +6,23 @@ mod since;
 mod workers;
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
 use neurogc_diagnose::leaks::{ArenaPins, ContainerFacts, MemoryEvidence, ProcessFigure, TypeFacts, diagnose_memory};
 use neurogc_wire::breakdown::Breakdown;
 use neurogc_wire::finding::{Finding, FindingKind};
 use neurogc_wire::memory_verdict::MemoryVerdict;
 
+use crate::act::census::OwnCensus;
 use crate::alloc::{LiveLine, OwnLines};
-use crate::lifecycle::agent::{Agent, lock};
+use crate::book::ledger::Ledger;
+use crate::host::Host;
 use crate::sense::children::count_children;
 use crate::sense::process::resident;
 use crate::sense::rest::Rest;
+use crate::sense::sensors::Sensors;
 use crate::snapshot::{CensusFound, CountedContainer};
+use crate::sys::locks::lock;
 use crate::sys::native::{monotonic_ns, thread_cpu_ns};
 
 const SECOND: u64 = 1_000_000_000;
@@ -119,26 +124,36 @@ impl GrowthBook {
     }
 
     /// Looks, if it is time.
-    pub(crate) fn attend(&mut self, agent: &Agent, now: u64) {
-        let age = now.saturating_sub(agent.installed);
+    pub(crate) fn attend(
+        &mut self,
+        host: &Host,
+        sensors: &Sensors,
+        ledger: &Mutex<Ledger>,
+        census: &OwnCensus,
+        now: u64,
+    ) {
+        let age = now.saturating_sub(host.installed);
         if self.kept.is_none() {
-            self.rest = Rest::until(agent.installed + EARLY_NS);
+            self.rest = Rest::until(host.installed + EARLY_NS);
         }
         if !self.rest.is_over(now) {
             return;
         }
         let began = thread_cpu_ns();
         let kept = self.kept.get_or_insert_default();
-        kept.look(agent, age as f64 / 1e9);
+        let at_s = age as f64 / 1e9;
+        kept.look_at_process(host, sensors, ledger, at_s);
+        kept.look(sensors, at_s);
+        kept.hasten_census(census, host.installed, at_s);
         if kept.verdict_rest.is_over(now) {
             kept.judge();
         }
         let took = thread_cpu_ns().saturating_sub(began);
         // This has a pace of its own: it is slow where there are many threads.
-        kept.look_at_children(agent, now, age as f64 / 1e9);
+        kept.look_at_children(sensors, now, at_s);
         let every = if age < EARLY_FOR_NS { EARLY_NS } else { LATER_NS };
         // Looks keep to multiples of the distance, so that each bucket of the series gets its value.
-        self.rest = Rest::after(took, now, agent.installed + (age / every + 1) * every);
+        self.rest = Rest::after(took, now, host.installed + (age / every + 1) * every);
     }
 
     /// Takes in a census.
@@ -166,9 +181,8 @@ impl GrowthBook {
 }
 
 impl Kept {
-    fn look(&mut self, agent: &Agent, at_s: f64) {
-        self.look_at_process(agent, at_s);
-        let latest = lock(&agent.breakdown).latest().map(|report| report.breakdown);
+    fn look(&mut self, sensors: &Sensors, at_s: f64) {
+        let latest = lock(&sensors.breakdown).latest().map(|report| report.breakdown);
         let is_new = |parts: &Breakdown| self.evidence.breakdown.is_none_or(|before| before.at_s != parts.at_s);
         if let Some(parts) = latest.filter(is_new) {
             self.evidence.push_breakdown(parts.at_s, parts);
@@ -178,10 +192,9 @@ impl Kept {
             self.look_at_lines(at_s, &lines);
         }
         self.looks += 1;
-        self.hasten_census(agent, at_s);
     }
 
-    fn look_at_children(&mut self, agent: &Agent, now: u64, at_s: f64) {
+    fn look_at_children(&mut self, sensors: &Sensors, now: u64, at_s: f64) {
         if !self.children_rest.is_over(now) {
             return;
         }
@@ -193,27 +206,27 @@ impl Kept {
         if count == 0 || !self.children_bytes_rest.is_over(now) {
             return;
         }
-        let children = agent.children();
+        let children = sensors.children.read();
         let bytes: u64 = children.iter().map(|child| child.pss.unwrap_or(child.rss)).sum();
         self.evidence.push(ProcessFigure::ChildrenBytes, at_s, bytes as f64);
-        self.note_workers(agent, at_s, &children);
+        self.note_workers(&sensors.hooks.training, at_s, &children);
         let took = thread_cpu_ns().saturating_sub(counted);
         self.children_bytes_rest = Rest::after(took, now, now + CHILDREN_NS);
     }
 
-    fn look_at_process(&mut self, agent: &Agent, at_s: f64) {
-        let tracked = agent.interpreter.collector.map(|collector| collector.tracked_estimate());
-        let ledger = agent.ledger();
+    fn look_at_process(&mut self, host: &Host, sensors: &Sensors, ledger: &Mutex<Ledger>, at_s: f64) {
+        let tracked = host.interpreter.collector.map(|collector| collector.tracked_estimate());
+        let ledger = lock(ledger);
         let (seen, rps) = (ledger.seen, ledger.requests.rps(at_s as u64));
         let (collections, fulls, uncollectable) = ledger.collections.counts();
         drop(ledger);
-        let in_flight = agent.hooks.in_flight();
-        let frozen = agent.interpreter.collector.map(|collector| lock(&agent.frozen).count(collector));
+        let in_flight = sensors.hooks.in_flight();
+        let frozen = host.interpreter.collector.map(|collector| lock(&sensors.frozen).count(collector));
         self.collections.note(collections, at_s);
         self.fulls.note(fulls, at_s);
         let evidence = &mut self.evidence;
         evidence.pid = std::process::id();
-        evidence.limit = agent.settings.limits.ceiling.map(neurogc_policy::Bytes::get).or(seen.memory.limit);
+        evidence.limit = host.settings.limits.ceiling.map(neurogc_policy::Bytes::get).or(seen.memory.limit);
         evidence.collector.disabled = at_s - self.collections.at_s > SILENT_S;
         evidence.collector.last_full_s = (self.fulls.value > 0).then_some(self.fulls.at_s);
         let rss = resident().unwrap_or(seen.memory.rss);
@@ -320,7 +333,7 @@ impl Kept {
     }
 
     /// Asks for a census while memory grows, descriptors or threads pile up, or workers copy what is not known.
-    fn hasten_census(&mut self, agent: &Agent, at_s: f64) {
+    fn hasten_census(&mut self, census: &OwnCensus, installed: u64, at_s: f64) {
         let grown = |figure: ProcessFigure, seconds: f64| {
             let series = self.evidence.series(figure);
             series.at(0, at_s - seconds).map_or(0.0, |then| series.now() - then)
@@ -343,8 +356,8 @@ impl Kept {
         } else {
             return;
         };
-        let last = agent.installed + (self.census_s * 1e9) as u64;
-        agent.own_census.hasten(monotonic_ns(), last + distance);
+        let last = installed + (self.census_s * 1e9) as u64;
+        census.hasten(monotonic_ns(), last + distance);
     }
 
     /// Whether arenas are sparse, and it is not known what lies in them.

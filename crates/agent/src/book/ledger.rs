@@ -5,7 +5,7 @@ use neurogc_wire::trace::{BlockWriter, Record, WaitSource};
 
 use crate::book::hub_batch::PendingRecords;
 use crate::book::order_log::{OrderLog, is_notable, kind};
-use crate::book::recent::{Recent, StopFacts};
+use crate::book::recent::Recent;
 use crate::book::troubles::Troubles;
 use crate::sense::arrivals::{Arrival, ArrivalSource, Imputation};
 use crate::sense::collections::{Collection, CollectionLog};
@@ -13,7 +13,7 @@ use crate::sense::gaps::{GapLog, GapSpan};
 use crate::sense::hooks::{HookEvent, Open};
 use crate::sense::process::ProcessFigures;
 use crate::sense::requests::{EndedRequest, RequestLog};
-use crate::sense::stall_log::StallLog;
+use crate::sense::stall_log::{StallLog, StopFacts};
 use crate::sense::stalls::EndedStall;
 use crate::snapshot::Latest;
 

@@ -1,5 +1,6 @@
 //! What the agent knows, written down: the ledger, the log of orders, the batches for hubs and the status report.
 
+pub(crate) mod books;
 pub(crate) mod census;
 pub(crate) mod growth;
 pub(crate) mod hub_batch;

@@ -12,6 +12,7 @@ use neurogc_wire::window::{StallSite, TimeByCause, Window, WindowGc, WindowReque
 use crate::sense::collections::Collection;
 use crate::sense::requests::EndedRequest;
 use crate::sense::spans::{Sum, ms, seconds};
+use crate::sense::stall_log::{StopFacts, cut};
 use crate::sense::stalls::EndedStall;
 
 /// How long an interval is, and how many are kept: five minutes.
@@ -24,20 +25,11 @@ pub(crate) const LONGEST_NS: u64 = INTERVAL_NS * INTERVALS;
 /// A program without requests has started up after this long.
 const START_UP_NS: u64 = 5_000_000_000;
 
-/// Places that are told apart in one interval, and how long their names may be.
+/// Places that are told apart in one interval.
 const SITES: usize = 16;
-const LONGEST_SITE: usize = 200;
 
 /// Places of each cause that are reported.
 const REPORTED: usize = 10;
-
-/// What a stop was that held the program up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StopFacts {
-    pub(crate) kind: StopKind,
-    /// Objects that it dealt with; 0 where it is not known.
-    pub(crate) objects: u64,
-}
 
 /// Stalls of one cause at one place in one interval.
 #[derive(Clone, Debug)]
@@ -273,16 +265,10 @@ fn merged(sums: impl IntoIterator<Item = Sum>) -> Sum {
     })
 }
 
-/// The end of a place's name, which says most.
-pub(crate) fn cut(site: &str) -> &str {
-    let start = site.len().saturating_sub(LONGEST_SITE);
-    let start = (start..site.len()).find(|start| site.is_char_boundary(*start)).unwrap_or(0);
-    &site[start..]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sense::stall_log::LONGEST_SITE;
 
     const S: u64 = 1_000_000_000;
     const MS: u64 = 1_000_000;

@@ -12,13 +12,13 @@ pub(crate) mod heap_layout;
 pub(crate) mod layout;
 pub(crate) mod lines;
 pub(crate) mod modules;
+pub(crate) mod originals;
 pub(crate) mod own_stack;
 pub(crate) mod pending;
 pub(crate) mod selfcheck;
 pub(crate) mod stand_ins;
 pub(crate) mod tables;
 pub(crate) mod threads;
-pub(crate) mod vm;
 
 use std::ffi::{CStr, c_void};
 

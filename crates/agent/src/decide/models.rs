@@ -5,39 +5,37 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use neurogc_policy::{Bytes, CLASSIC_MODEL, MOST_BYTES, ModelError, Name, Policy, classic, learned, policy};
+use neurogc_settings::Settings;
 
-use crate::lifecycle::agent::Agent;
 use crate::sense::process::machine_memory;
 use crate::sys::native::own_library;
 
-/// The policy of a name, with the model of its file. Where that is no good, another one decides, and the status says so.
-pub(crate) fn policy_of(agent: &Agent, name: Name) -> Box<dyn Policy> {
-    let tuning = agent.settings.tuning;
+/// The policy of a name, with the model of its file. Where that is no good, another one decides, and `trouble` is told why.
+pub(crate) fn policy_of(settings: &Settings, name: Name, trouble: impl FnOnce(String)) -> Box<dyn Policy> {
+    let tuning = settings.tuning;
     match name {
-        Name::Neural(Some(file)) => {
-            let rules = ("gap decides instead of neural", Name::Gap);
-            load(agent, Path::new(&*file), rules, |bytes| learned(bytes, tuning))
-        }
+        Name::Neural(Some(file)) => load(Path::new(&*file), |bytes| learned(bytes, tuning)).unwrap_or_else(|reason| {
+            trouble(format!("gap decides instead of neural: {reason}"));
+            policy(Name::Gap, tuning)
+        }),
         Name::Classic(percent) => {
-            let plain = ("cpython decides instead of classic", Name::Cpython);
-            load(agent, &in_package(CLASSIC_MODEL), plain, |bytes| classic(bytes, percent, memory(agent)))
+            let made_of = |bytes: &[u8]| classic(bytes, percent, memory(settings));
+            load(&in_package(CLASSIC_MODEL), made_of).unwrap_or_else(|reason| {
+                trouble(format!("cpython decides instead of classic: {reason}"));
+                policy(Name::Cpython, tuning)
+            })
         }
         _ => policy(name, tuning),
     }
 }
 
+/// The policy of a model's file, or why there is none.
 fn load(
-    agent: &Agent,
     file: &Path,
-    (trouble, instead): (&str, Name),
     made_of: impl FnOnce(&[u8]) -> Result<Box<dyn Policy>, ModelError>,
-) -> Box<dyn Policy> {
+) -> Result<Box<dyn Policy>, String> {
     let loaded = read(file).and_then(|bytes| made_of(&bytes).map_err(|error| error.to_string()));
-    loaded.unwrap_or_else(|reason| {
-        let file = file.display();
-        agent.ledger().trouble(format!("{trouble}: the model {file} cannot be used: {reason}"));
-        policy(instead, agent.settings.tuning)
-    })
+    loaded.map_err(|reason| format!("the model {} cannot be used: {reason}", file.display()))
 }
 
 /// Reads a model's file, however large it claims to be.
@@ -54,6 +52,6 @@ fn in_package(file: &str) -> PathBuf {
 }
 
 /// What the program can have: all of the machine, or what the user leaves it.
-fn memory(agent: &Agent) -> Bytes {
-    [machine_memory().map(Bytes::new), agent.settings.limits.ceiling].into_iter().flatten().min().unwrap_or(Bytes::MAX)
+fn memory(settings: &Settings) -> Bytes {
+    [machine_memory().map(Bytes::new), settings.limits.ceiling].into_iter().flatten().min().unwrap_or(Bytes::MAX)
 }

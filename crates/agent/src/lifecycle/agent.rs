@@ -1,52 +1,29 @@
 //! One installed agent: its state, its threads, and how they are stopped around a fork.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_queue::ArrayQueue;
-use neurogc_policy::Name;
-use neurogc_settings::Settings;
-use neurogc_wire::breakdown::MemoryReport;
-use neurogc_wire::sites::{AllocationMode, SiteTable};
-use neurogc_wire::status::Child;
+use neurogc_wire::workers::WorkerKind;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use pyo3::Python;
 
-use crate::act::actor::{Actor, try_lock};
-use crate::act::census::OwnCensus;
-use crate::act::dumps::OwnDumps;
-use crate::act::loans::Loans;
-use crate::act::remote::Remote;
-use crate::act::trim::Trimming;
-use crate::alloc::{Sampling, SiteHistory, site_table};
-use crate::book::census::CensusBook;
-use crate::book::growth::GrowthBook;
-use crate::book::ledger::Ledger;
-use crate::cpython::Interpreter;
-use crate::cpython::vm::ThisProcess;
-use crate::lifecycle::identity::{Identity, command_line};
-use crate::lifecycle::rounds::{Rounds, wait_until};
-use crate::lifecycle::threads::{Crew, Member, catch};
-use crate::python::gc_functions::leave_to_cpython;
-use crate::python::prefork::forked_worker;
-use crate::sense::breakdown::{self, BreakdownReader};
-use crate::sense::children::{Proportions, children_of};
-use crate::sense::frozen::Frozen;
-use crate::sense::gpu::GpuBook;
-use crate::sense::hooks::Hooks;
-use crate::sense::process::ProcessReader;
-use crate::sense::workers::{WorkerFork, WorkerForks};
-use crate::snapshot::SnapshotRunner;
-use crate::sys::native::{Descriptors, leave_shared_descriptors, monotonic_ns, unix_ns};
+use crate::act::acting::Acting;
+use crate::act::main_thread::MainThreadCalls;
+use crate::act::this_process::ThisProcess;
+use crate::alloc::Sampling;
+use crate::book::books::Books;
+use crate::book::status::ReportSources;
+use crate::host::Host;
+use crate::sense::sensors::Sensors;
+use crate::sys::locks::lock;
+use crate::sys::native::{Descriptors, leave_shared_descriptors};
 use crate::sys::wake::{SAMPLER, UPLINK};
-use crate::{sense::sampler, uplink};
-
-/// Trace blocks that may wait to be written.
-const BLOCKS: usize = 16;
+use crate::threads::ThreadControl;
+use crate::threads::member::{Crew, Member, catch};
+use crate::threads::rounds::wait_until;
+use crate::{sampler, uplink};
 
 /// The stack of our threads, which never run Python.
 const STACK: usize = 256 * 1024;
@@ -63,70 +40,14 @@ pub(crate) const EXIT_PATIENCE: Duration = Duration::from_millis(500);
 /// An installed agent.
 #[derive(Debug)]
 pub(crate) struct Agent {
-    pub(crate) settings: Settings,
-    pub(crate) interpreter: Interpreter,
-    pub(crate) command: String,
-    pub(crate) identity: Identity,
-    pub(crate) installed: u64,
-    /// The same moment by the wall clock, which may be set anew later.
-    pub(crate) installed_unix_ns: u64,
-    /// Tells hubs that reports come from this agent and not from another process that claims its name.
-    pub(crate) report_key: String,
-    pub(crate) hooks: Hooks,
-    pub(crate) actor: Actor,
-    pub(crate) remote: Remote,
-    pub(crate) dumps: OwnDumps,
-    /// When a census is due that no snapshot takes, and what the latest ones have found.
-    pub(crate) own_census: OwnCensus,
-    pub(crate) census: Mutex<CensusBook>,
-    /// Memory of GPUs.
-    pub(crate) gpu: Mutex<GpuBook>,
-    /// How memory grows.
-    pub(crate) growth: Mutex<GrowthBook>,
-    /// The policy in force, and how often it was changed.
-    policy: Mutex<Name>,
-    switches: AtomicU32,
-    pub(crate) snapshots: SnapshotRunner,
-    /// What is sampled of the program's allocations, and what the sites were at earlier moments.
-    pub(crate) sampling: Sampling,
-    pub(crate) sites: Mutex<SiteHistory>,
-    /// Blocks of the trace on their way to the file.
-    pub(crate) blocks: ArrayQueue<Vec<u8>>,
-    /// The collector's thresholds when the agent was installed.
-    pub(crate) thresholds: [u32; 3],
-    /// Whether this process records into the trace's own name, or adds its pid.
-    pub(crate) owns_trace: bool,
-    /// Whether the process came from a fork with the agent in it.
-    pub(crate) forked: bool,
-    /// The sense that the uplink feeds. It outlives the uplink's thread, which every fork ends.
-    pub(crate) process: Mutex<ProcessReader>,
-    /// Where the memory is, and what was given back of it.
-    pub(crate) breakdown: Mutex<BreakdownReader>,
-    pub(crate) trimming: Mutex<Trimming>,
-    /// What status reports remember from one to the next, because it is dear to read.
-    pub(crate) proportions: Mutex<Proportions>,
-    /// The workers that were forked.
-    pub(crate) worker_forks: Mutex<WorkerForks>,
-    pub(crate) frozen: Mutex<Frozen>,
-    pid: u32,
+    pub(crate) host: Host,
+    pub(crate) sensors: Sensors,
+    pub(crate) acting: Acting,
+    pub(crate) books: Books,
+    pub(crate) control: ThreadControl,
+    threads: Mutex<Threads>,
     /// A child that native code has forked has no agent any more.
     left: AtomicBool,
-    ledger: Mutex<Ledger>,
-    stop: AtomicBool,
-    threads: Mutex<Threads>,
-    /// The sampler's and the uplink's, so that a report can wait for fresh figures.
-    pub(crate) sampler_rounds: Rounds,
-    pub(crate) uplink_rounds: Rounds,
-}
-
-/// What the agent was told about its process.
-#[derive(Debug)]
-pub(crate) struct Host {
-    pub(crate) command: String,
-    pub(crate) identity: Identity,
-    pub(crate) thresholds: [u32; 3],
-    pub(crate) owns_trace: bool,
-    pub(crate) sampling: Sampling,
 }
 
 /// The threads there are, and whether there should be any.
@@ -147,83 +68,23 @@ struct Running {
 }
 
 impl Agent {
-    pub(crate) fn new(settings: Settings, interpreter: Interpreter, host: Host) -> Self {
-        let installed = monotonic_ns();
-        let ledger = Ledger::new(installed, settings.trace.is_some());
-        let policy = settings.policy.clone();
-        let own_census = OwnCensus::new(settings.census.filter(|_| settings.snapshots), installed);
-        let snapshots = SnapshotRunner::new(settings.census.is_some());
-        let actor = Actor::new(installed, settings.tuning.pause_budget, settings.snapshots, Loans::default());
+    /// An agent that has not begun yet, in a process whose allocations are sampled so.
+    pub(crate) fn new(host: Host, sampling: Sampling, main_thread: MainThreadCalls) -> Self {
+        let can_act = host.interpreter.can_be_conducted();
+        let acting = Acting::new(&host.settings, host.installed, can_act, main_thread);
+        Self::of(host, sampling, acting)
+    }
+
+    fn of(host: Host, sampling: Sampling, acting: Acting) -> Self {
         Self {
-            settings,
-            interpreter,
-            command: host.command,
-            identity: host.identity,
-            installed,
-            installed_unix_ns: unix_ns(),
-            report_key: report_key(),
-            hooks: Hooks::default(),
-            actor,
-            remote: Remote::default(),
-            dumps: OwnDumps::new(),
-            own_census,
-            census: Mutex::default(),
-            gpu: Mutex::default(),
-            growth: Mutex::default(),
-            policy: Mutex::new(policy),
-            switches: AtomicU32::new(0),
-            snapshots,
-            sampling: host.sampling,
-            sites: Mutex::default(),
-            blocks: ArrayQueue::new(BLOCKS),
-            thresholds: host.thresholds,
-            owns_trace: host.owns_trace,
-            forked: false,
-            process: Mutex::new(ProcessReader::new()),
-            breakdown: Mutex::new(BreakdownReader::new(installed)),
-            trimming: Mutex::default(),
-            proportions: Mutex::default(),
-            worker_forks: Mutex::default(),
-            frozen: Mutex::default(),
-            pid: std::process::id(),
-            left: AtomicBool::new(false),
-            ledger: Mutex::new(ledger),
-            stop: AtomicBool::new(false),
+            sensors: Sensors::new(host.installed, sampling),
+            acting,
+            books: Books::new(host.installed, host.settings.trace.is_some()),
+            control: ThreadControl::default(),
             threads: Mutex::default(),
-            sampler_rounds: Rounds::default(),
-            uplink_rounds: Rounds::default(),
+            left: AtomicBool::new(false),
+            host,
         }
-    }
-
-    /// The books. A thread that panicked while it held them has left them readable.
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        lock(&self.ledger)
-    }
-
-    /// The policy in force, which is never `auto`.
-    pub(crate) fn policy(&self) -> Name {
-        lock(&self.policy).clone().resolve(self.interpreter.can_be_conducted())
-    }
-
-    /// The policy as it was set, which may be `auto`.
-    pub(crate) fn policy_set(&self) -> Name {
-        lock(&self.policy).clone()
-    }
-
-    /// Puts another policy in force. The sampler sees it in its next round.
-    pub(crate) fn set_policy(&self, name: Name) {
-        *lock(&self.policy) = name;
-        self.switches.fetch_add(1, Ordering::Release);
-    }
-
-    /// How often the policy was changed.
-    pub(crate) fn switches(&self) -> u32 {
-        self.switches.load(Ordering::Acquire)
-    }
-
-    /// Whether the threads should end.
-    pub(crate) fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
     }
 
     /// Starts both threads.
@@ -233,8 +94,9 @@ impl Agent {
         // Where earlier ones are late to end, they see that they are wanted again. There is never a second pair.
         match &threads.running {
             Some(running) if running.uplink.is_lost() => {
-                self.ledger().trouble("the uplink thread has ended: the process is not looked at any more".to_owned());
-                leave_to_cpython(self);
+                let lost = "the uplink thread has ended: the process is not looked at any more";
+                self.books.ledger().trouble(lost.to_owned());
+                self.acting.leave_to_cpython();
             }
             Some(running) if !running.leaves => {}
             _ => self.spawn_both(&mut threads),
@@ -242,7 +104,7 @@ impl Agent {
     }
 
     fn spawn_both(self: &Arc<Self>, threads: &mut Threads) {
-        self.stop.store(false, Ordering::Release);
+        self.control.stop(false);
         let sampler = Arc::new(Mutex::new(None));
         let (agent, slot) = (Arc::clone(self), Arc::clone(&sampler));
         let body = move || {
@@ -253,7 +115,7 @@ impl Agent {
         threads.running = match begun {
             Ok(uplink) => Some(Running { uplink, leaves: false, sampler }),
             Err(error) => {
-                self.ledger().trouble(format!("the agent's threads did not start: {error}"));
+                self.books.ledger().trouble(format!("the agent's threads did not start: {error}"));
                 None
             }
         };
@@ -263,7 +125,7 @@ impl Agent {
     /// threads again.
     fn leave(self: &Arc<Self>) {
         let mut threads = lock(&self.threads);
-        if threads.wanted && self.stopping() {
+        if threads.wanted && self.control.stopping() {
             self.spawn_both(&mut threads);
         } else if let Some(running) = &mut threads.running {
             running.leaves = true;
@@ -272,12 +134,12 @@ impl Agent {
 
     /// Ends both threads, waiting at most `patience`. One that does not end in time ends by itself later.
     pub(crate) fn stop(&self, patience: Duration) {
-        if self.pid != std::process::id() {
+        if self.host.is_foreign() {
             // A child that native code has forked behind Python's back: there are no threads here to wait for.
             return;
         }
         lock(&self.threads).wanted = false;
-        self.stop.store(true, Ordering::Release);
+        self.control.stop(true);
         let deadline = Instant::now() + patience;
         loop {
             let mut threads = lock(&self.threads);
@@ -301,63 +163,34 @@ impl Agent {
         }
     }
 
-    /// Stops the threads before the program forks: a forked process has none, and CPython warns about them.
-    pub(crate) fn before_fork(&self) {
+    /// Stops the threads before the program forks, perhaps a worker of a kind: a forked process has none, and CPython warns
+    /// about them.
+    pub(crate) fn before_fork(&self, worker: Option<WorkerKind>) {
         // Threads that an earlier fork has waited for in vain are not waited for again.
-        self.stop(if self.stopping() { Duration::ZERO } else { FORK_PATIENCE });
-        if let Some(worker) = forked_worker() {
-            let fork = WorkerFork::now(worker.kind);
-            if let (Some(fork), Some(mut forks)) = (fork, try_lock(&self.worker_forks)) {
-                forks.begin(fork);
-            }
+        self.stop(if self.control.stopping() { Duration::ZERO } else { FORK_PATIENCE });
+        if let Some(kind) = worker {
+            self.sensors.children.before_fork(kind);
         }
-    }
-
-    /// The program has forked. This is the parent.
-    pub(crate) fn after_fork_in_parent(&self) {
-        if forked_worker().is_some()
-            && let Some(mut forks) = try_lock(&self.worker_forks)
-        {
-            forks.end();
-        }
-    }
-
-    /// Everything below this process, with memory that is read rarely.
-    pub(crate) fn children(&self) -> Vec<Child> {
-        // A fork must not wait until `/proc` is read.
-        let forks = lock(&self.worker_forks).clone();
-        children_of(std::process::id(), &mut lock(&self.proportions), &forks)
     }
 
     /// The agent of a forked child: the same settings, and empty books. Of the parent's agent only that is read which
     /// threads with the GIL alone change: a lock of another kind may have been held when the process was forked.
-    pub(crate) fn in_child(&self) -> Self {
-        let identity = self.identity.in_child(
-            std::os::unix::process::parent_id(),
-            &command_line("self"),
-            forked_worker().is_some(),
-        );
-        let host = Host {
-            command: self.command.clone(),
-            identity,
-            thresholds: self.thresholds,
-            owns_trace: false,
-            sampling: self.sampling.clone(),
-        };
-        let policy = match self.policy.try_lock() {
-            Ok(policy) => policy.clone(),
-            Err(TryLockError::Poisoned(policy)) => policy.into_inner().clone(),
-            Err(TryLockError::WouldBlock) => self.settings.policy.clone(),
-        };
-        let settings = Settings { policy, ..self.settings.clone() };
-        let fresh = Self::new(settings, self.interpreter.clone(), host);
-        let actor = self.actor.in_child(fresh.installed);
-        Self { forked: true, actor, ..fresh }
+    pub(crate) fn in_child(&self, is_worker: bool) -> Self {
+        let policy = self.acting.policy.set_in_parent().unwrap_or_else(|| self.host.settings.policy.clone());
+        let host = self.host.in_child(policy, is_worker);
+        let acting = self.acting.in_child(&host.settings, host.installed);
+        Self::of(host, self.sensors.sites.sampling.clone(), acting)
+    }
+
+    /// What a status report is made of.
+    pub(crate) fn sources(&self) -> ReportSources<'_> {
+        let Self { host, sensors, acting, books, .. } = self;
+        ReportSources { host, sensors, acting, books }
     }
 
     /// The thread that is in a collection, or in the order that follows it, if one is.
     pub(crate) fn collecting_thread(&self) -> Option<usize> {
-        self.hooks.collecting_thread().or_else(|| self.actor.running_in())
+        self.sensors.hooks.collecting_thread().or_else(|| self.acting.actor.running_in())
     }
 
     /// Whether this process, which native code has forked, was left before; it is from now on.
@@ -365,64 +198,31 @@ impl Agent {
         self.left.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether this is the memory of another process, from which native code has forked this one behind Python's back.
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.pid != std::process::id()
-    }
-
     /// The interpreter, for a thread that holds the GIL.
     pub(crate) fn vm<'a, 'py>(&'a self, py: Python<'py>) -> ThisProcess<'a, 'py> {
-        ThisProcess { py, interpreter: &self.interpreter, snapshots: &self.snapshots }
+        ThisProcess { py, interpreter: &self.host.interpreter, snapshots: &self.acting.snapshots }
     }
 
     /// Waits, for a short while, until everything that has happened is in the books.
     pub(crate) fn refresh(&self) {
-        let (sampler, uplink) = (self.sampler_rounds.ask(), self.uplink_rounds.ask());
+        let (sampler, uplink) = (self.control.sampler.ask(), self.control.uplink.ask());
         match &lock(&self.threads).running {
-            Some(running) if self.pid == std::process::id() => running.unpark(),
+            Some(running) if !self.host.is_foreign() => running.unpark(),
             _ => return,
         }
-        let are_done = || self.sampler_rounds.has_answered(sampler) && self.uplink_rounds.has_answered(uplink);
+        let are_done = || self.control.sampler.has_answered(sampler) && self.control.uplink.has_answered(uplink);
         wait_until(are_done, FRESH_PATIENCE);
     }
 
     /// Has the uplink do a round, and waits for its end. False where it did not come within the time.
     pub(crate) fn await_uplink(&self, patience: Duration) -> bool {
-        let round = self.uplink_rounds.ask();
+        let round = self.control.uplink.ask();
         match &lock(&self.threads).running {
-            Some(running) if self.pid == std::process::id() => running.unpark(),
+            Some(running) if !self.host.is_foreign() => running.unpark(),
             _ => return false,
         }
-        wait_until(|| self.uplink_rounds.has_answered(round), patience);
-        self.uplink_rounds.has_answered(round)
-    }
-
-    /// Where live memory was allocated, compared with so many seconds ago if that is given; else why that is not known.
-    pub(crate) fn site_table(&self, since: Option<u32>) -> Result<SiteTable, String> {
-        let ago = since.map(|seconds| u64::from(seconds) * 1_000_000_000);
-        if self.sampling.mode == AllocationMode::Off {
-            let off = || "allocations are not sampled in this process: the setting `allocations` is off".to_owned();
-            return Err(self.sampling.reason.clone().unwrap_or_else(off));
-        }
-        site_table(&lock(&self.sites), self.installed_unix_ns / 1_000_000, monotonic_ns(), ago)
-            .ok_or_else(|| "allocations are not sampled in this process".to_owned())
-    }
-
-    /// Reads where the resident memory is, until `enough`. It takes a while, but the program goes on.
-    pub(crate) fn read_memory(&self, enough: impl Fn() -> bool) -> Option<MemoryReport> {
-        let now = monotonic_ns();
-        let (report, took) = breakdown::read(enough)?;
-        Some(lock(&self.breakdown).keep(report, now, took))
-    }
-
-    /// Closes the trace's block and hands it to the uplink; one that finds no room is lost and counted.
-    pub(crate) fn close_block(&self, ledger: &mut Ledger) {
-        if let Some(trace) = ledger.trace.as_mut().filter(|trace| !trace.is_empty()) {
-            if self.blocks.push(trace.take()).is_err() {
-                ledger.lost_blocks += 1;
-            }
-            UPLINK.wake();
-        }
+        wait_until(|| self.control.uplink.has_answered(round), patience);
+        self.control.uplink.has_answered(round)
     }
 }
 
@@ -441,14 +241,17 @@ impl Running {
 fn run_both(agent: &Arc<Agent>, slot: &Mutex<Option<Thread>>) {
     let descriptors = if leave_shared_descriptors() { Descriptors::Private } else { Descriptors::Shared };
     let agent_of_sampler = Arc::clone(agent);
-    let sampler = Member::start("neurogc", STACK, move || sampler::run(&agent_of_sampler, descriptors));
+    let sampler = Member::start("neurogc", STACK, move || {
+        let Agent { host, sensors, acting, books, control, .. } = &*agent_of_sampler;
+        sampler::run(host, &sensors.hooks, acting, books, control, descriptors);
+    });
     match &sampler {
         Ok(sampler) => *lock(slot) = Some(sampler.thread().clone()),
-        Err(error) => agent.ledger().trouble(format!("the sampler thread did not start: {error}")),
+        Err(error) => agent.books.ledger().trouble(format!("the sampler thread did not start: {error}")),
     }
     let crew = Crew { sampler: sampler.ok() };
-    if catch(|| uplink::run(agent, descriptors, &crew)).is_err() {
-        agent.ledger().trouble("the uplink thread has failed: the process is not looked at any more".to_owned());
+    if catch(|| uplink::run(agent.sources(), &agent.control, descriptors, &crew)).is_err() {
+        agent.books.ledger().trouble("the uplink thread has failed: the process is not looked at any more".to_owned());
     }
     crew.join();
 }
@@ -461,24 +264,4 @@ fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
         let _ = before.thread_set_mask();
     }
     result
-}
-
-/// Locks what a thread that panicked has left readable.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// 128 bits that no other process can guess. The standard library takes the seed from the kernel without a descriptor.
-fn report_key() -> String {
-    let seed = RandomState::new();
-    format!("{:016x}{:016x}", seed.hash_one(0), seed.hash_one(1))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_agent_has_a_key_of_its_own() {
-        let keys = [super::report_key(), super::report_key()];
-        assert!(keys[0] != keys[1] && keys.iter().all(|key| key.len() == 32));
-    }
 }

@@ -1,20 +1,17 @@
 //! Stand-ins for functions of `gc` while a policy acts: the program sees its own thresholds, and setting them, or collecting
 //! explicitly, means what it always meant.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use neurogc_policy::Name;
 use neurogc_settings::ExplicitCollect;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::module::current;
+use super::current::current;
+use crate::act::main_thread::{has_switched, must_restore};
 use crate::act::vm::Vm;
 use crate::cpython::arenas;
 use crate::cpython::modules::loaded;
-use crate::cpython::pending::call_soon;
+use crate::cpython::originals::original_function;
 use crate::cpython::stand_ins::Replaced;
-use crate::cpython::vm::original_function;
 use crate::lifecycle::agent::Agent;
 
 /// The generation that is everything.
@@ -22,14 +19,14 @@ const FULL: i32 = 2;
 
 /// Puts the stand-ins in place, where the policy acts.
 pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
-    if !conducts(agent) {
+    if !agent.acting.conducts() {
         return Ok(());
     }
     let gc = loaded(py, "gc")?.cast_into::<PyModule>()?;
     let (originals, stand_ins) = books(py)?;
     for replaced in Replaced::ALL {
         let name = replaced.name();
-        let wanted = replaced != Replaced::Collect || agent.settings.explicit_collect == ExplicitCollect::Defer;
+        let wanted = replaced != Replaced::Collect || agent.host.settings.explicit_collect == ExplicitCollect::Defer;
         if !wanted || originals.contains(name)? {
             continue;
         }
@@ -42,109 +39,67 @@ pub(crate) fn take_over(py: Python<'_>, agent: &Agent) -> PyResult<()> {
         gc.setattr(name, stand_ins.get_item(name)?)?;
     }
     let vm = agent.vm(py);
-    agent.actor.loans.note_frozen(&vm);
-    if let Err(reason) = agent.actor.loans.take_thresholds(&vm) {
-        let _ = agent.actor.troubles.push(format!("the collector's thresholds could not be read: {reason}"));
+    agent.acting.actor.loans.note_frozen(&vm);
+    if let Err(reason) = agent.acting.actor.loans.take_thresholds(&vm) {
+        let _ = agent.acting.actor.troubles.push(format!("the collector's thresholds could not be read: {reason}"));
     }
-    arenas::use_huge_pages(agent.settings.snapshots && agent.settings.huge_arenas);
+    arenas::use_huge_pages(agent.host.settings.snapshots && agent.host.settings.huge_arenas);
     Ok(())
-}
-
-/// Whether the policy in force acts in this process.
-fn conducts(agent: &Agent) -> bool {
-    agent.policy().acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down()
 }
 
 /// Has the status report tell where the collector could not be given back.
 fn book(agent: &Agent, repaid: Result<(), String>) {
     if let Err(reason) = repaid {
-        let _ = agent.actor.troubles.push(format!("the collector could not be given back: {reason}"));
+        let _ = agent.acting.actor.troubles.push(format!("the collector could not be given back: {reason}"));
     }
 }
-
-/// Puts another policy in force. The caller needs no GIL: what has to be changed in Python is changed by the next thread
-/// of the program that comes by.
-pub(crate) fn switch(agent: &Agent, name: Name) -> Result<(), &'static str> {
-    if agent.actor.has_stood_down() && name.acts() {
-        return Err("the program has set the collector's thresholds itself, so no policy acts in it");
-    }
-    let acts = name.acts();
-    agent.actor.direct(None);
-    agent.set_policy(name);
-    SWITCHED.store(true, Ordering::Release);
-    if !acts {
-        // No policy would look after it any more.
-        agent.snapshots.shut_down();
-    }
-    agent.hooks.wake();
-    call_soon(follow_switch);
-    Ok(())
-}
-
-/// Whether another policy has been put in force, and the program still has the stand-ins and thresholds of the one before.
-static SWITCHED: AtomicBool = AtomicBool::new(false);
 
 /// Gives back what the policy before had displaced, and puts the stand-ins in place that this one needs. The caller holds
 /// the GIL.
 pub(crate) fn follow_switch(py: Python<'_>) {
-    if SWITCHED.load(Ordering::Relaxed)
-        && SWITCHED.swap(false, Ordering::Acquire)
+    if has_switched()
         && let Some(agent) = current()
     {
-        let followed = if conducts(&agent) {
+        let followed = if agent.acting.conducts() {
             // Stand-ins that are in place stay there.
-            book(&agent, agent.actor.loans.hand_over(&agent.vm(py)));
+            book(&agent, agent.acting.actor.loans.hand_over(&agent.vm(py)));
             take_over(py, &agent)
         } else {
             restore(py, &agent)
         };
         if let Err(error) = followed {
-            let _ = agent.actor.troubles.push(format!("the policy could not be changed: {error}"));
+            let _ = agent.acting.actor.troubles.push(format!("the policy could not be changed: {error}"));
         }
     }
 }
 
-/// Whether the program's thresholds are to be restored.
-static LEAVE: AtomicBool = AtomicBool::new(false);
-
-/// Has CPython collect by the program's own thresholds again. The caller needs no GIL: it is done by the program's main
-/// thread as soon as that is back in Python code, or by the next collection.
-pub(crate) fn leave_to_cpython(agent: &Agent) {
-    if !agent.actor.has_stood_down() {
-        agent.actor.stand_down();
-        LEAVE.store(true, Ordering::Relaxed);
-        call_soon(restore_if_left);
-    }
-}
-
-/// Restores them, if that was asked for. The caller holds the GIL.
+/// Restores the program's thresholds, if that was asked for. The caller holds the GIL.
 pub(crate) fn restore_if_left(py: Python<'_>) {
-    if LEAVE.load(Ordering::Relaxed)
-        && LEAVE.swap(false, Ordering::Relaxed)
+    if must_restore()
         && let Some(agent) = current()
-        && let Err(reason) = agent.actor.loans.repay(&agent.vm(py))
+        && let Err(reason) = agent.acting.actor.loans.repay(&agent.vm(py))
     {
-        let _ = agent.actor.troubles.push(format!("the program's thresholds could not be restored: {reason}"));
+        let _ = agent.acting.actor.troubles.push(format!("the program's thresholds could not be restored: {reason}"));
     }
 }
 
 /// Repays the loans of an agent that is no longer the installed one, before any other thread runs: thresholds that the
 /// program sets from now on are its own. A thread that is in an order of this agent takes no more loans.
 pub(crate) fn repay(py: Python<'_>, agent: &Agent) {
-    agent.actor.stand_down();
-    book(agent, agent.actor.loans.repay(&agent.vm(py)));
+    agent.acting.actor.stand_down();
+    book(agent, agent.acting.actor.loans.repay(&agent.vm(py)));
 }
 
 /// Takes everything back.
 pub(crate) fn give_back(py: Python<'_>, agent: &Agent) -> PyResult<()> {
-    py.detach(|| agent.actor.direct(None));
+    py.detach(|| agent.acting.actor.direct(None));
     restore(py, agent)
 }
 
 /// The program has its collector back as it knows it.
 fn restore(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     arenas::use_huge_pages(false);
-    book(agent, agent.actor.loans.repay(&agent.vm(py)));
+    book(agent, agent.acting.actor.loans.repay(&agent.vm(py)));
     let gc = loaded(py, "gc")?;
     let (originals, stand_ins) = books(py)?;
     for replaced in Replaced::ALL {
@@ -175,7 +130,7 @@ pub(crate) fn get_threshold<'py>(
     let py = positional.py();
     let real = original(py, "get_threshold")?.call(positional, keywords)?;
     // Asked afterwards: a collection on the way may have put others in force.
-    match current().and_then(|agent| agent.actor.loans.thresholds()) {
+    match current().and_then(|agent| agent.acting.actor.loans.thresholds()) {
         Some([young, middle, full]) => Ok((young, middle, full).into_pyobject(py)?.into_any()),
         None => Ok(real),
     }
@@ -192,26 +147,26 @@ pub(crate) fn set_threshold<'py>(
     // What is to be restored would come after what the program sets now.
     restore_if_left(py);
     let original = original(py, "set_threshold")?;
-    let Some(agent) = current().filter(|agent| !agent.actor.has_stood_down()) else {
+    let Some(agent) = current().filter(|agent| !agent.acting.actor.has_stood_down()) else {
         return original.call(positional, keywords);
     };
     let vm = agent.vm(py);
-    let ours = agent.actor.loans.thresholds().and_then(|_| vm.thresholds().ok());
-    let repaid = agent.actor.loans.repay(&vm);
+    let ours = agent.acting.actor.loans.thresholds().and_then(|_| vm.thresholds().ok());
+    let repaid = agent.acting.actor.loans.repay(&vm);
     let answer = match original.call(positional, keywords) {
         Ok(answer) => answer,
         Err(wrong) => {
             if let Some(ours) = ours {
-                let _ = agent.actor.loans.set_thresholds(&vm, ours);
+                let _ = agent.acting.actor.loans.set_thresholds(&vm, ours);
             }
             return Err(wrong);
         }
     };
-    agent.actor.stand_down();
+    agent.acting.actor.stand_down();
     py.detach(|| {
         // No policy would look after it any more.
-        agent.snapshots.shut_down();
-        let mut ledger = agent.ledger();
+        agent.acting.snapshots.shut_down();
+        let mut ledger = agent.books.ledger();
         ledger.trouble("the program has set the collector's thresholds: the policy stands down".to_owned());
         if let Err(reason) = repaid {
             ledger.trouble(reason);
@@ -237,12 +192,12 @@ pub(crate) fn collect<'py>(
         }
     };
     // Where automatic collection is off, no moment would come for it.
-    let agent = current().filter(|agent| full && !agent.actor.has_stood_down() && agent.vm(py).is_enabled());
+    let agent = current().filter(|agent| full && !agent.acting.actor.has_stood_down() && agent.vm(py).is_enabled());
     let Some(agent) = agent.filter(|_| positional.len() <= 1) else {
         return original(py, "collect")?.call(positional, keywords);
     };
-    agent.actor.defer();
-    agent.hooks.wake();
+    agent.acting.actor.defer();
+    agent.sensors.hooks.wake();
     Ok(0_u8.into_pyobject(py)?.into_any())
 }
 

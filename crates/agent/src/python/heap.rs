@@ -1,12 +1,10 @@
 //! The Python face of heap dumps and counts by type: `neurogc.heap`.
 
-use std::sync::Arc;
-
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::module::current;
+use super::current::{current, current_or_error, is_current};
 use crate::act::drive::{Next, RequestedSnapshot};
 use crate::act::vm::Vm;
 use crate::sense::process::headroom;
@@ -46,23 +44,23 @@ pub(crate) fn heap_count(py: Python<'_>) -> PyResult<Vec<(String, u64, u64)>> {
 /// Sends out a flight and waits for it without the GIL.
 fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
     let failed = |reason: String| PyRuntimeError::new_err(reason);
-    let agent = current().ok_or_else(|| failed("neurogc is not installed: call neurogc.install()".to_owned()))?;
+    let agent = current_or_error()?;
     let vm = agent.vm(py);
     if vm.is_collecting() {
         return Err(failed("a collection is running: a finalizer cannot ask for this".to_owned()));
     }
     let mut drive = RequestedSnapshot::for_heap(&vm, errand);
     loop {
-        match drive.step(&agent.actor, &vm, &agent.hooks) {
+        match drive.step(&agent.acting.actor, &vm, &agent.sensors.hooks) {
             Next::Again(pause) => {
                 py.detach(|| std::thread::sleep(pause));
                 if let Err(error) = py.check_signals() {
                     if drive.is_out() {
-                        py.detach(|| agent.snapshots.cancel(SnapshotFailure::Cancelled));
+                        py.detach(|| agent.acting.snapshots.cancel(SnapshotFailure::Cancelled));
                     }
                     return Err(error);
                 }
-                if !current().is_some_and(|current| Arc::ptr_eq(&current, &agent)) {
+                if !is_current(&agent) {
                     return Err(failed("neurogc was uninstalled, or the process has forked".to_owned()));
                 }
             }
@@ -77,8 +75,8 @@ fn fly(py: Python<'_>, errand: HeapErrand) -> PyResult<HeapReport> {
 #[pyfunction]
 pub(crate) fn dump_triggers() -> (bool, i32, bool) {
     current().map_or((false, 0, true), |agent| {
-        let on = agent.settings.heap_dump_on;
-        (on.oom, on.signal.map_or(0, |signal| signal.number), agent.settings.heap_dump_text)
+        let on = agent.host.settings.heap_dump_on;
+        (on.oom, on.signal.map_or(0, |signal| signal.number), agent.host.settings.heap_dump_text)
     })
 }
 
@@ -86,14 +84,14 @@ pub(crate) fn dump_triggers() -> (bool, i32, bool) {
 #[pyfunction]
 pub(crate) fn next_dump(py: Python<'_>) -> Option<std::path::PathBuf> {
     let agent = current()?;
-    py.detach(|| agent.dumps.next(&agent.settings))
+    py.detach(|| agent.acting.dumps.next(&agent.host.settings))
 }
 
 /// Has the program write one soon, at a moment of its own.
 #[pyfunction]
 pub(crate) fn dump_soon() {
     if let Some(agent) = current() {
-        leave_dump(&agent, false);
+        leave_dump(agent.sources(), false);
     }
 }
 

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::alloc::exact;
 use crate::cpython::own_stack::current_frame;
-use crate::lifecycle::agent::lock;
+use crate::sys::locks::lock;
 
 /// Figures of marked functions by line, and the calls that go on.
 #[pyclass(frozen, module = "neurogc._agent")]

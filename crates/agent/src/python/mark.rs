@@ -8,12 +8,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
-use super::module::current;
+use super::current::current;
 use super::moments::request_ended;
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
 use crate::sense::arrivals::{Arrival, ArrivalSource, queued, trace_id};
-use crate::sense::hooks::Open;
+use crate::sense::hooks::{Hooks, Open};
 use crate::sense::routes::{NO_ROUTE, RouteId};
+use crate::sys::locks::lock;
 use crate::sys::native::unix_ns;
 
 /// A request or a training step: it begins with the object and ends with `end()`, at the latest when it is freed.
@@ -38,7 +39,7 @@ impl Mark {
         let agent = current();
         let route = name.and_then(|name| {
             let agent = agent.as_ref()?;
-            Some(agent.hooks.routes.named(name.cast::<PyString>().ok()?.to_str().ok()?))
+            Some(agent.sensors.hooks.routes.named(name.cast::<PyString>().ok()?.to_str().ok()?))
         });
         Self::begin(agent, (Arrival::default(), None), route.unwrap_or_default(), None)
     }
@@ -50,7 +51,8 @@ impl Mark {
         let Ok(scope) = scope.cast::<PyDict>() else {
             return Self::begin(agent, (Arrival::default(), None), RouteId::default(), None);
         };
-        let arrival = agent.as_ref().map_or_else(Default::default, |agent| arrival_of_scope(agent, scope));
+        let arrival =
+            agent.as_ref().map_or_else(Default::default, |agent| arrival_of_scope(&agent.sensors.hooks, scope));
         Self::begin(agent, arrival, RouteId::default(), Some(scope.clone().unbind()))
     }
 
@@ -61,14 +63,15 @@ impl Mark {
         let Ok(environ) = environ.cast::<PyDict>() else {
             return Self::begin(agent, (Arrival::default(), None), RouteId::default(), None);
         };
-        let arrival = agent.as_ref().map_or_else(Default::default, |agent| arrival_of_environ(agent, environ));
+        let arrival =
+            agent.as_ref().map_or_else(Default::default, |agent| arrival_of_environ(&agent.sensors.hooks, environ));
         Self::begin(agent, arrival, RouteId::default(), None)
     }
 
     /// The application has answered a WSGI request: its route is known by now.
     fn answered(&self, environ: &Bound<'_, PyAny>) {
         if let (Some(agent), Ok(environ)) = (&self.agent, environ.cast::<PyDict>()) {
-            self.route.store(route_of_environ(agent, environ).number(), Ordering::Relaxed);
+            self.route.store(route_of_environ(&agent.sensors.hooks, environ).number(), Ordering::Relaxed);
         }
     }
 
@@ -89,7 +92,7 @@ impl Mark {
         route: RouteId,
         scope: Option<Py<PyDict>>,
     ) -> Self {
-        let open = agent.as_ref().map_or_else(Open::default, |agent| agent.hooks.begin(arrival));
+        let open = agent.as_ref().map_or_else(Open::default, |agent| agent.sensors.hooks.begin(arrival));
         Self {
             open,
             agent,
@@ -107,10 +110,10 @@ impl Mark {
             let scope = lock(&self.scope).take();
             if let Some(agent) = &self.agent {
                 let route = match scope {
-                    Some(scope) => route_of_scope(agent, scope.bind(py)),
+                    Some(scope) => route_of_scope(&agent.sensors.hooks, scope.bind(py)),
                     None => RouteId::from_number(self.route.load(Ordering::Relaxed)),
                 };
-                agent.hooks.end(self.open, route, self.peer);
+                agent.sensors.hooks.end(self.open, route, self.peer);
             }
         }
         ends
@@ -127,10 +130,10 @@ impl Drop for Mark {
 }
 
 /// Where a request comes from, when it arrived and which trace it belongs to.
-fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> (Arrival, Option<SocketAddr>) {
+fn arrival_of_scope(hooks: &Hooks, scope: &Bound<'_, PyDict>) -> (Arrival, Option<SocketAddr>) {
     let py = scope.py();
     let get = |name| item(scope, name);
-    let (mut arrival, peer) = agent.hooks.arrival(|| {
+    let (mut arrival, peer) = hooks.arrival(|| {
         let client = get(intern!(py, "client"))?;
         let pair = client.cast::<PyTuple>().ok().map(|pair| (pair.get_item(0), pair.get_item(1)));
         let (host, port) = pair.unwrap_or_else(|| (client.get_item(0), client.get_item(1)));
@@ -159,10 +162,10 @@ fn arrival_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> (Arrival, Optio
 }
 
 /// The same from the variables of a WSGI request.
-fn arrival_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> (Arrival, Option<SocketAddr>) {
+fn arrival_of_environ(hooks: &Hooks, environ: &Bound<'_, PyDict>) -> (Arrival, Option<SocketAddr>) {
     let py = environ.py();
     let get = |name| item(environ, name);
-    let (mut arrival, peer) = agent.hooks.arrival(|| {
+    let (mut arrival, peer) = hooks.arrival(|| {
         let port = get(intern!(py, "REMOTE_PORT"))?;
         Some(SocketAddr::new(address(&get(intern!(py, "REMOTE_ADDR"))?)?, port_of(&port)?))
     });
@@ -204,9 +207,9 @@ fn port_of(port: &Bound<'_, PyAny>) -> Option<u16> {
 }
 
 /// The route of a request that has ended: what the framework matched, or the path.
-fn route_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> RouteId {
+fn route_of_scope(hooks: &Hooks, scope: &Bound<'_, PyDict>) -> RouteId {
     let py = scope.py();
-    let routes = &agent.hooks.routes;
+    let routes = &hooks.routes;
     let get = |name| item(scope, name);
     if let Some(route) = get(intern!(py, "route"))
         && let Ok(path) = route.getattr(intern!(py, "path"))
@@ -222,9 +225,9 @@ fn route_of_scope(agent: &Agent, scope: &Bound<'_, PyDict>) -> RouteId {
 }
 
 /// The route of a WSGI request that was answered: what an adapter noted, or the path.
-fn route_of_environ(agent: &Agent, environ: &Bound<'_, PyDict>) -> RouteId {
+fn route_of_environ(hooks: &Hooks, environ: &Bound<'_, PyDict>) -> RouteId {
     let py = environ.py();
-    let routes = &agent.hooks.routes;
+    let routes = &hooks.routes;
     if let Some(rule) = item(environ, intern!(py, "neurogc.route")) {
         return with_str(&rule, |rule| routes.named(rule)).unwrap_or_else(|| routes.named(NO_ROUTE));
     }

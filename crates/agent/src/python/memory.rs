@@ -7,9 +7,10 @@ use std::time::Duration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use super::module::{current, resume};
+use super::current::{current_or_error, resume};
 use crate::alloc;
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
+use crate::sys::locks::lock;
 
 /// How long the program waits for an answer. A reading of many gigabytes takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,9 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn memory_json(py: Python<'_>) -> PyResult<String> {
     let agent = installed()?;
     let read = || {
-        lock(&agent.breakdown).want();
+        lock(&agent.sensors.breakdown).want();
         agent.await_uplink(PATIENCE);
-        let report = lock(&agent.breakdown).wanted().ok_or_else(unanswered)?;
+        let report = lock(&agent.sensors.breakdown).wanted().ok_or_else(unanswered)?;
         serde_json::to_string(&report).map_err(|error| error.to_string())
     };
     py.detach(read).map_err(PyRuntimeError::new_err)
@@ -33,9 +34,9 @@ pub(crate) fn memory_json(py: Python<'_>) -> PyResult<String> {
 pub(crate) fn memory_trim(py: Python<'_>) -> PyResult<(u64, f64, f64)> {
     let agent = installed()?;
     let trim = || {
-        lock(&agent.trimming).want();
+        lock(&agent.acting.trimming).want();
         agent.await_uplink(PATIENCE);
-        let outcome = lock(&agent.trimming).wanted().ok_or_else(unanswered)?;
+        let outcome = lock(&agent.acting.trimming).wanted().ok_or_else(unanswered)?;
         outcome.map_err(|reason| format!("free memory of malloc cannot be given back: {reason}"))
     };
     let outcome = py.detach(trim).map_err(PyRuntimeError::new_err)?;
@@ -50,7 +51,7 @@ pub(crate) fn memory_site(address: usize) -> Option<(String, u64)> {
 
 fn installed() -> PyResult<Arc<Agent>> {
     resume();
-    current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))
+    current_or_error()
 }
 
 fn unanswered() -> String {

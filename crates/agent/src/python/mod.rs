@@ -1,6 +1,7 @@
 //! Everything that Python code may call.
 
 pub(crate) mod counts;
+mod current;
 pub(crate) mod gc_functions;
 pub(crate) mod gpu;
 pub(crate) mod heap;

@@ -1,65 +1,38 @@
 //! The Python face of the agent: `neurogc._agent`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use neurogc_settings::{Effective, FILE_NAME, Sources, env, resolve};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::current::{
+    current, current_or_error, forget_resume, resume, resume_later, set_current, start, start_no_more,
+};
 use super::gc_functions::{give_back, repay, take_over};
+use super::moments::MAIN_THREAD;
 use crate::act::loans::repay_collecting;
 use crate::alloc;
 use crate::book::status;
 use crate::cpython::heap_layout::heap_layout_for;
-use crate::cpython::pending::call_soon;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
-use crate::lifecycle::agent::{Agent, EXIT_PATIENCE, Host};
-use crate::lifecycle::identity::{Identity, command_line, named_for_opentelemetry};
-use crate::python::prefork::share_heap;
+use crate::host::identity::{Identity, command_line, named_for_opentelemetry};
+use crate::host::{Host, ProcessStart};
+use crate::lifecycle::agent::{Agent, EXIT_PATIENCE};
+use crate::python::prefork::{forked_worker, share_heap};
 use crate::sys::heap;
-
-/// The installed agent. Only threads that hold the GIL write here, so no forked child finds it locked.
-static CURRENT: RwLock<Option<Arc<Agent>>> = RwLock::new(None);
-
-/// Whether the threads that a fork stopped are to be started again.
-static RESUME: AtomicBool = AtomicBool::new(false);
-
-/// Whether the interpreter is being torn down: nothing is started any more.
-static OVER: AtomicBool = AtomicBool::new(false);
 
 /// Whether the hooks that cannot be taken back (fork, exit) are in place.
 static HOOKED: AtomicBool = AtomicBool::new(false);
-
-/// The installed agent.
-pub(crate) fn current() -> Option<Arc<Agent>> {
-    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// The same without waiting, for hooks: nothing while the installed agent is being replaced.
-pub(crate) fn current_now() -> Option<Arc<Agent>> {
-    CURRENT.try_read().ok().and_then(|current| current.clone())
-}
-
-/// Sets the installed agent and gives the one before it.
-fn set_current(agent: Option<Arc<Agent>>) -> Option<Arc<Agent>> {
-    std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), agent)
-}
-
-/// Starts an agent that is still the installed one, unless the interpreter ends.
-fn start(agent: &Arc<Agent>) {
-    if !OVER.load(Ordering::Relaxed) && current().is_some_and(|current| Arc::ptr_eq(&current, agent)) {
-        agent.start();
-    }
-}
 
 /// Ends an agent's threads and its snapshot, if one is out.
 fn stop(py: Python<'_>, agent: &Agent) {
     py.detach(|| {
         agent.stop(EXIT_PATIENCE);
-        agent.snapshots.shut_down();
+        agent.acting.snapshots.shut_down();
     });
 }
 
@@ -113,7 +86,7 @@ mod _agent {
         std::panic::set_hook(Box::new(|_| {}));
         module.add("originals", PyDict::new(module.py()))?;
         module.add("stand_ins", PyDict::new(module.py()))?;
-        crate::cpython::vm::remember_functions(module.py())?;
+        crate::cpython::originals::remember_functions(module.py())?;
         module.add("version", super::status::VERSION)
     }
 }
@@ -123,7 +96,7 @@ mod _agent {
 #[pyfunction]
 fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
     let effective = effective_settings(py, settings)?;
-    if current().is_some_and(|agent| agent.settings == effective.settings) {
+    if current().is_some_and(|agent| agent.host.settings == effective.settings) {
         // The program may have emptied `gc.callbacks` meanwhile.
         hook_in(py)?;
         return Ok(effective.complaints);
@@ -133,10 +106,10 @@ fn install(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Vec<String>
     }
     let interpreter = Interpreter::examine(py)?;
     let sampling = alloc::start(&effective.settings, &interpreter);
-    let host = host(py, &effective.settings.service, sampling)?;
-    let agent = Arc::new(Agent::new(effective.settings, interpreter, host));
-    effective.complaints.iter().for_each(|complaint| agent.ledger().trouble(complaint.clone()));
-    agent.snapshots.make_markers(py);
+    let origin = process_start(py, &effective.settings.service)?;
+    let agent = Arc::new(Agent::new(Host::new(effective.settings, interpreter, origin), sampling, MAIN_THREAD));
+    effective.complaints.iter().for_each(|complaint| agent.books.ledger().trouble(complaint.clone()));
+    agent.acting.snapshots.make_markers(py);
     hook_in(py)?;
     // Several threads may do this at once: each stops what it replaces, and only the last one's agent is started.
     if let Some(replaced) = set_current(Some(Arc::clone(&agent))) {
@@ -175,20 +148,20 @@ fn installed() -> bool {
 /// Whether web servers and frameworks are to be adapted.
 #[pyfunction]
 fn adapters() -> bool {
-    current().is_some_and(|agent| agent.settings.adapters)
+    current().is_some_and(|agent| agent.host.settings.adapters)
 }
 
 /// The status report as JSON.
 #[pyfunction]
 fn status_json(py: Python<'_>) -> PyResult<String> {
-    let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
+    let agent = current_or_error()?;
     if !heap::has_room() {
         return Err(PyMemoryError::new_err("there is no memory for a report"));
     }
     resume();
     py.detach(|| {
         agent.refresh();
-        serde_json::to_string(&status::report(&agent))
+        serde_json::to_string(&agent.sources().report())
     })
     .map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
@@ -196,8 +169,8 @@ fn status_json(py: Python<'_>) -> PyResult<String> {
 /// The table of allocation sites as JSON, compared with so many seconds ago if that is given.
 #[pyfunction]
 fn sites_json(py: Python<'_>, since: Option<u32>) -> PyResult<String> {
-    let agent = current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))?;
-    py.detach(|| match agent.site_table(since) {
+    let agent = current_or_error()?;
+    py.detach(|| match agent.sensors.sites.table(agent.host.installed_unix_ns, since) {
         Ok(table) => serde_json::to_string(&table).map_err(|error| error.to_string()),
         Err(reason) => Err(reason),
     })
@@ -208,7 +181,7 @@ fn sites_json(py: Python<'_>, since: Option<u32>) -> PyResult<String> {
 #[pyfunction]
 fn degrade(py: Python<'_>, reason: String) {
     if let Some(agent) = current() {
-        py.detach(|| agent.ledger().trouble(reason));
+        py.detach(|| agent.books.ledger().trouble(reason));
     }
 }
 
@@ -227,7 +200,7 @@ fn layout(py: Python<'_>) -> PyResult<Vec<(&'static str, usize)>> {
 #[pyfunction]
 fn quiet(more: bool) {
     if let Some(agent) = current() {
-        agent.actor.quiet(more);
+        agent.acting.actor.quiet(more);
     }
 }
 
@@ -236,7 +209,8 @@ fn quiet(more: bool) {
 fn before_fork(py: Python<'_>) {
     alloc::exact::before_fork();
     if let Some(agent) = current() {
-        py.detach(|| agent.before_fork());
+        let worker = forked_worker().map(|worker| worker.kind);
+        py.detach(|| agent.before_fork(worker));
     }
     arenas::before_fork();
 }
@@ -246,22 +220,12 @@ fn before_fork(py: Python<'_>) {
 fn after_fork_in_parent() {
     alloc::exact::after_fork_in_parent();
     let Some(agent) = current() else { return };
-    agent.after_fork_in_parent();
-    if agent.interpreter.version.counts_threads_after_fork_hooks() {
-        RESUME.store(true, Ordering::Relaxed);
-        // Where it cannot be called, the next collection or status report resumes.
-        call_soon(|_| resume());
-    } else {
-        start(&agent);
+    if forked_worker().is_some() {
+        agent.sensors.children.after_fork_in_parent();
     }
-}
-
-/// Starts the threads again that a fork stopped, where that had to wait.
-pub(crate) fn resume() {
-    if RESUME.load(Ordering::Relaxed)
-        && RESUME.swap(false, Ordering::Relaxed)
-        && let Some(agent) = current()
-    {
+    if agent.host.interpreter.version.counts_threads_after_fork_hooks() {
+        resume_later();
+    } else {
         start(&agent);
     }
 }
@@ -270,19 +234,19 @@ pub(crate) fn resume() {
 /// its threads may have held a lock.
 #[pyfunction]
 fn after_fork_in_child(py: Python<'_>) {
-    RESUME.store(false, Ordering::Relaxed);
+    forget_resume();
     alloc::exact::after_fork_in_child();
     alloc::after_fork_in_child();
     if let Some(parents) = current() {
         repay_collecting(&parents.vm(py), parents.collecting_thread());
-        parents.snapshots.leave_to_parent(py, parents.interpreter.collector);
-        let agent = Arc::new(parents.in_child());
+        parents.acting.snapshots.leave_to_parent(py, parents.host.interpreter.collector);
+        let agent = Arc::new(parents.in_child(forked_worker().is_some()));
         // A finalizer that forks goes on in an order of the parent's agent, whose loans are not the child's.
-        parents.actor.stand_down();
+        parents.acting.actor.stand_down();
         std::mem::forget(set_current(Some(Arc::clone(&agent))));
         std::mem::forget(parents);
         if let Err(error) = share_heap(py, &agent) {
-            agent.ledger().trouble(format!("what was inherited could not be frozen: {error}"));
+            agent.books.ledger().trouble(format!("what was inherited could not be frozen: {error}"));
         }
         start(&agent);
     }
@@ -291,7 +255,7 @@ fn after_fork_in_child(py: Python<'_>) {
 /// Registered with `atexit`.
 #[pyfunction]
 fn shutdown(py: Python<'_>) {
-    OVER.store(true, Ordering::Relaxed);
+    start_no_more();
     if let Some(agent) = current() {
         stop(py, &agent);
     }
@@ -363,7 +327,7 @@ fn read_file(named: Option<PathBuf>) -> Result<Option<(PathBuf, String)>, (PathB
     }
 }
 
-fn host(py: Python<'_>, service: &str, sampling: alloc::Sampling) -> PyResult<Host> {
+fn process_start(py: Python<'_>, service: &str) -> PyResult<ProcessStart> {
     let environ = py.import("os")?.getattr("environ")?;
     let variable = |name: &str| -> PyResult<Option<String>> {
         Ok(environ.call_method1("get", (name,))?.extract::<String>().ok().filter(|value| !value.is_empty()))
@@ -374,12 +338,11 @@ fn host(py: Python<'_>, service: &str, sampling: alloc::Sampling) -> PyResult<Ho
     let named = named.or_else(|| named_for_opentelemetry(name.as_deref(), attributes.as_deref()));
     let parent = std::os::unix::process::parent_id();
     let identity = Identity::new(named, &command_line("self"), parent, &command_line(&parent.to_string()));
-    Ok(Host {
+    Ok(ProcessStart {
         command: command(),
         identity,
         thresholds: py.import("gc")?.call_method0("get_threshold")?.extract()?,
         owns_trace: root.is_none_or(|root| root == std::process::id()),
-        sampling,
     })
 }
 

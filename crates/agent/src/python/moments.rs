@@ -8,15 +8,16 @@ use neurogc_wire::stop::StopKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use super::current::{current_now, resume};
 use super::gc_functions::{follow_switch, restore_if_left};
-use super::module::{current_now, resume};
 use crate::act::actor::{EndedCollection, Lowered};
 use crate::act::loans::repay_collecting;
+use crate::act::main_thread::MainThreadCalls;
 use crate::act::vm::Vm;
 use crate::alloc;
 use crate::cpython::modules::loaded;
-use crate::cpython::pending::call_soon;
-use crate::lifecycle::agent::{Agent, lock};
+use crate::lifecycle::agent::Agent;
+use crate::sys::locks::lock;
 use crate::sys::native::monotonic_ns;
 use crate::sys::wake::UPLINK;
 
@@ -28,19 +29,19 @@ pub(crate) fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
     restore_if_left(py);
     follow_switch(py);
     let Some(agent) = current_now() else { return };
-    if agent.is_foreign() {
+    if agent.host.is_foreign() {
         // CPython has begun this collection in this process.
         return leave_in_native_child(py, &agent, None);
     }
     let vm = agent.vm(py);
-    if agent.interpreter.collector.is_some() && !vm.is_collecting() {
+    if agent.host.interpreter.collector.is_some() && !vm.is_collecting() {
         // The program has called this itself, and CPython collects nothing.
         return;
     }
     if phase.len().is_ok_and(|length| length == "start".len()) {
-        let gathered = agent.interpreter.collector.map_or(0, |collector| collector.gathered(py));
-        agent.hooks.collection_starts(gathered, vm.thread());
-        agent.actor.collection_begins(&vm);
+        let gathered = agent.host.interpreter.collector.map_or(0, |collector| collector.gathered(py));
+        agent.sensors.hooks.collection_starts(gathered, vm.thread());
+        agent.acting.actor.collection_begins(&vm);
     } else {
         collection_ended(&agent, info);
     }
@@ -48,6 +49,7 @@ pub(crate) fn gc_event(phase: &Bound<'_, PyString>, info: &Bound<'_, PyDict>) {
 
 fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     let py = info.py();
+    let (acting, hooks) = (&agent.acting, &agent.sensors.hooks);
     let number = |name: &Bound<'_, PyString>| -> u32 {
         info.get_item(name).ok().flatten().and_then(|value| value.extract().ok()).unwrap_or(0)
     };
@@ -55,17 +57,17 @@ fn collection_ended(agent: &Agent, info: &Bound<'_, PyDict>) {
     let collected = number(pyo3::intern!(py, "collected"));
     let uncollectable = number(pyo3::intern!(py, "uncollectable"));
     let (vm, kind) = (agent.vm(py), StopKind::of_generation(generation));
-    let (by, order) = agent.actor.ordered(&vm);
+    let (by, order) = acting.actor.ordered(&vm);
     if generation == 2 {
-        let collector = agent.interpreter.collector.filter(|_| agent.actor.is_directed());
-        agent.snapshots.full_collection_ended(collector.map(|collector| collector.generations(py)));
+        let collector = agent.host.interpreter.collector.filter(|_| acting.actor.is_directed());
+        acting.snapshots.full_collection_ended(collector.map(|collector| collector.generations(py)));
     }
     alloc::collection_ended();
-    let Some(began) = agent.hooks.collection_stops(kind, by, order, collected, uncollectable) else { return };
-    let gathered = agent.hooks.gathered();
-    agent.actor.collection_ended(&vm, &agent.hooks, EndedCollection { generation, began, gathered, freed: collected });
-    let waits = agent.remote.is_waiting() || agent.own_census.is_overdue(monotonic_ns());
-    if waits && vm.is_collecting() && !agent.actor.is_running() {
+    let Some(began) = hooks.collection_stops(kind, by, order, collected, uncollectable) else { return };
+    let gathered = hooks.gathered();
+    acting.actor.collection_ended(&vm, hooks, EndedCollection { generation, began, gathered, freed: collected });
+    let waits = acting.remote.is_waiting() || acting.census.is_overdue(monotonic_ns());
+    if waits && vm.is_collecting() && !acting.actor.is_running() {
         let _lowered = Lowered::new(&vm);
         serve(py, agent, Moment::CollectionEnd);
     }
@@ -79,15 +81,15 @@ fn leave_in_native_child(py: Python<'_>, agent: &Agent, collecting: Option<usize
     }
     let vm = agent.vm(py);
     repay_collecting(&vm, collecting);
-    agent.snapshots.leave_to_parent(py, agent.interpreter.collector);
-    agent.actor.stand_down();
-    let _ = agent.actor.loans.repay(&vm);
+    agent.acting.snapshots.leave_to_parent(py, agent.host.interpreter.collector);
+    agent.acting.actor.stand_down();
+    let _ = agent.acting.actor.loans.repay(&vm);
 }
 
 /// The agent, unless this is a child that native code has forked, which is left then.
 fn agent_here(py: Python<'_>) -> Option<Arc<Agent>> {
     let agent = current_now()?;
-    if agent.is_foreign() {
+    if agent.host.is_foreign() {
         leave_in_native_child(py, &agent, agent.collecting_thread());
         return None;
     }
@@ -98,15 +100,15 @@ fn agent_here(py: Python<'_>) -> Option<Arc<Agent>> {
 #[pyfunction]
 pub(crate) fn progress(py: Python<'_>) -> bool {
     agent_here(py).is_some_and(|agent| {
-        agent.hooks.progress();
-        agent.is_due(py)
+        agent.sensors.hooks.progress();
+        is_due_in(py, &agent)
     })
 }
 
 /// Whether there is something to be done in a gap.
 #[pyfunction]
 pub(crate) fn is_due(py: Python<'_>) -> bool {
-    current_now().is_some_and(|agent| agent.is_due(py))
+    current_now().is_some_and(|agent| is_due_in(py, &agent))
 }
 
 /// A thread of the program has nothing to do: what is due is done here. True where that was something, and there is more.
@@ -127,9 +129,9 @@ pub(crate) fn at(py: Python<'_>, moment: Moment) -> bool {
     if !agent.vm(py).is_collecting() {
         stand_last(py);
     }
-    let acted = agent.actor.moment(&agent.vm(py), &agent.hooks, moment);
+    let acted = agent.acting.actor.moment(&agent.vm(py), &agent.sensors.hooks, moment);
     serve(py, &agent, moment);
-    acted && agent.is_due(py)
+    acted && is_due_in(py, &agent)
 }
 
 /// Puts our callback to the end of `gc.callbacks`: what it does at the end of a collection may be another collection, of
@@ -153,37 +155,31 @@ fn stand_last(py: Python<'_>) {
 /// Does the next step of what was asked for from outside, or sends a census out that is due. Where ranks collect together,
 /// a census waits for a step that they share.
 fn serve(py: Python<'_>, agent: &Agent, moment: Moment) {
-    agent.remote.step(&agent.actor, &agent.vm(py), &agent.hooks);
-    let is_wide = |at: RankStep| is_wide_step(agent.settings.tuning.align_steps, at.step);
-    let waits =
-        agent.actor.is_aligned() && !(moment == Moment::StepEnd && agent.hooks.training.ranks().is_none_or(is_wide));
-    if !waits && agent.own_census.step(&agent.actor, &agent.vm(py), &agent.hooks) {
+    let (acting, hooks, vm) = (&agent.acting, &agent.sensors.hooks, agent.vm(py));
+    acting.remote.step(&acting.actor, &vm, hooks);
+    let is_wide = |at: RankStep| is_wide_step(agent.host.settings.tuning.align_steps, at.step);
+    let waits = acting.actor.is_aligned() && !(moment == Moment::StepEnd && hooks.training.ranks().is_none_or(is_wide));
+    if !waits && acting.census.step(&acting.actor, &vm, hooks) {
         // It looks for the end of the flight.
         UPLINK.wake();
     }
 }
 
-/// Asks the main thread to come by as soon as it runs Python code; `idle` says that the program has nothing to do. The
-/// caller needs no GIL.
-pub(crate) fn call_main_thread(idle: bool) -> bool {
-    let [in_gap, passing]: [fn(Python<'_>); 2] = [
-        |py| {
-            gap(py);
-        },
-        |py| {
-            passing(py);
-        },
-    ];
-    call_soon(if idle { in_gap } else { passing })
-}
+/// What the main thread calls for the agent.
+pub(crate) const MAIN_THREAD: MainThreadCalls = MainThreadCalls {
+    gap: |py| {
+        gap(py);
+    },
+    passing: |py| {
+        passing(py);
+    },
+    follow_switch,
+    restore: restore_if_left,
+};
 
-impl Agent {
-    /// Whether a thread that has come to a gap should use it.
-    pub(crate) fn is_due(&self, py: Python<'_>) -> bool {
-        self.remote.is_waiting()
-            || self.own_census.is_wanted()
-            || self.actor.is_due(self.interpreter.collector.map_or(0, |collector| collector.gathered(py)))
-    }
+/// Whether a thread that has come to a gap should use it.
+fn is_due_in(py: Python<'_>, agent: &Agent) -> bool {
+    agent.acting.is_due(|| agent.host.interpreter.collector.map_or(0, |collector| collector.gathered(py)))
 }
 
 /// What tells whether the calling thread may act at the end of a request: it runs no event loop. Where it does run one,
@@ -198,7 +194,7 @@ pub(crate) fn on_request_end(may_act: Py<PyAny>) {
 
 /// A request has ended in the calling thread.
 pub(crate) fn request_ended(py: Python<'_>, agent: &Agent) {
-    if agent.hooks.in_flight() > 0 || !agent.is_due(py) {
+    if agent.sensors.hooks.in_flight() > 0 || !is_due_in(py, agent) {
         return;
     }
     let may_act = lock(&MAY_ACT).as_ref().map(|function| function.clone_ref(py));

@@ -10,8 +10,8 @@ use neurogc_wire::workers::WorkerKind;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use super::current::current;
 use crate::lifecycle::agent::Agent;
-use crate::python::module::current;
 
 /// What a thread forks while it forks workers.
 #[derive(Clone, Copy, Debug)]
@@ -45,16 +45,17 @@ pub(crate) fn forked_worker() -> Option<ForkedWorker> {
 pub(crate) fn share_heap(py: Python<'_>, agent: &Agent) -> PyResult<()> {
     // Asked here and not before the fork, because the server's own hooks may have frozen the heap meanwhile.
     if FORKS.take().is_some_and(|worker| worker.shares) && shares_heap(py, agent)? {
-        agent.actor.loans.freeze(&agent.vm(py)).map_err(PyRuntimeError::new_err)?;
+        agent.acting.actor.loans.freeze(&agent.vm(py)).map_err(PyRuntimeError::new_err)?;
     }
     Ok(())
 }
 
 /// Only where a policy of ours decides when everything is collected, and the program has not frozen its heap itself.
 fn shares_heap(py: Python<'_>, agent: &Agent) -> PyResult<bool> {
-    let paced = policy(agent.policy(), agent.settings.tuning).control() == CollectionControl::Paced;
+    let paced =
+        policy(agent.acting.policy.in_force(), agent.host.settings.tuning).control() == CollectionControl::Paced;
     let conducts = paced
-        && !agent.actor.has_stood_down()
-        && agent.interpreter.collector.is_some_and(|collector| !collector.has_frozen_heap());
+        && !agent.acting.actor.has_stood_down()
+        && agent.host.interpreter.collector.is_some_and(|collector| !collector.has_frozen_heap());
     Ok(conducts && py.import("gc")?.call_method0("isenabled")?.extract()?)
 }

@@ -1,6 +1,5 @@
 //! The Python face of snapshots: `neurogc.collect("snapshot")`, and single steps for tests and measurements.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use neurogc_policy::{Decision, Order, Scope};
@@ -8,7 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::module::current;
+use super::current::{current, current_or_error, is_current};
 use crate::act::actor::ASKED;
 use crate::act::drive::{ASKED_FOR, Next, RequestedSnapshot};
 use crate::act::vm::Vm;
@@ -27,11 +26,11 @@ pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<u64>> {
     }
     let mut drive = RequestedSnapshot::new(&vm);
     loop {
-        match drive.step(&agent.actor, &vm, &agent.hooks) {
+        match drive.step(&agent.acting.actor, &vm, &agent.sensors.hooks) {
             Next::Again(pause) => {
                 py.detach(|| std::thread::sleep(pause));
                 py.check_signals()?;
-                if !current().is_some_and(|current| Arc::ptr_eq(&current, &agent)) {
+                if !is_current(&agent) {
                     // It was uninstalled or replaced meanwhile, or this is a forked child: its snapshot is called off.
                     return Ok(None);
                 }
@@ -46,14 +45,10 @@ pub(crate) fn collect_snapshot(py: Python<'_>) -> PyResult<Option<u64>> {
 #[pyfunction]
 pub(crate) fn prefers_snapshot(py: Python<'_>) -> bool {
     current().is_some_and(|agent| {
-        agent.settings.snapshots
-            && agent.interpreter.can_be_conducted()
+        agent.host.settings.snapshots
+            && agent.host.interpreter.can_be_conducted()
             && agent.vm(py).tracked_estimate() >= neurogc_policy::SMALL_HEAP
     })
-}
-
-fn agent() -> PyResult<Arc<Agent>> {
-    current().ok_or_else(|| PyRuntimeError::new_err("neurogc is not installed: call neurogc.install()"))
 }
 
 /// Does something to the snapshot, again and again for a short while where another thread has it.
@@ -62,7 +57,7 @@ fn when_free<T>(py: Python<'_>, agent: &Agent, mut body: impl FnMut() -> Option<
     let mut free = 0;
     for _ in 0..TRIES.0 {
         let done = body();
-        free += u32::from(agent.snapshots.look() != SnapshotProgress::Busy);
+        free += u32::from(agent.acting.snapshots.look() != SnapshotProgress::Busy);
         if done.is_some() || free == TRIES.1 {
             return done;
         }
@@ -75,12 +70,13 @@ fn when_free<T>(py: Python<'_>, agent: &Agent, mut body: impl FnMut() -> Option<
 #[pyfunction]
 #[pyo3(signature = (new = false))]
 pub(crate) fn snapshot_launch(py: Python<'_>, new: bool) -> PyResult<()> {
-    let agent = agent()?;
+    let agent = current_or_error()?;
     let sortie = if new { Sortie { scope: Scope::New, ..ASKED } } else { ASKED };
-    let launched = when_free(py, &agent, || match agent.actor.launch(&agent.vm(py), &agent.hooks, sortie) {
-        Err(SnapshotFailure::UnderWay) => None,
-        launched => Some(launched),
-    });
+    let launched =
+        when_free(py, &agent, || match agent.acting.actor.launch(&agent.vm(py), &agent.sensors.hooks, sortie) {
+            Err(SnapshotFailure::UnderWay) => None,
+            launched => Some(launched),
+        });
     launched
         .unwrap_or(Err(SnapshotFailure::UnderWay))
         .map(drop)
@@ -90,7 +86,7 @@ pub(crate) fn snapshot_launch(py: Python<'_>, new: bool) -> PyResult<()> {
 /// How it stands: a word, and what there is to be said about it.
 #[pyfunction]
 pub(crate) fn snapshot_look(py: Python<'_>) -> PyResult<(&'static str, Py<PyAny>)> {
-    let progress = agent()?.snapshots.look();
+    let progress = current_or_error()?.acting.snapshots.look();
     let (word, more) = match progress {
         SnapshotProgress::Idle => ("idle", py.None()),
         SnapshotProgress::Busy => ("busy", py.None()),
@@ -111,12 +107,13 @@ pub(crate) fn snapshot_reap(
     whole: bool,
 ) -> PyResult<(usize, usize, usize, usize, u64)> {
     let budget = Duration::try_from_secs_f64(budget_ms / 1e3).unwrap_or(Duration::MAX);
-    let agent = agent()?;
+    let agent = current_or_error()?;
     let vm = agent.vm(py);
-    let running = agent.actor.begin(&vm, Order::at_once(Decision::Reap { budget }, ASKED_FOR));
-    let reaped = when_free(py, &agent, || agent.actor.reap(&vm, &agent.hooks, budget, whole, Ordered::Anywhere));
+    let running = agent.acting.actor.begin(&vm, Order::at_once(Decision::Reap { budget }, ASKED_FOR));
+    let reaped =
+        when_free(py, &agent, || agent.acting.actor.reap(&vm, &agent.sensors.hooks, budget, whole, Ordered::Anywhere));
     drop(running);
-    let left = || match agent.snapshots.look() {
+    let left = || match agent.acting.snapshots.look() {
         SnapshotProgress::Ready { candidates, .. } => candidates,
         // Another thread frees a slice or has the state: the caller is to ask again.
         SnapshotProgress::Busy => 1,
@@ -131,17 +128,17 @@ pub(crate) fn snapshot_reap(
 /// Calls it off.
 #[pyfunction]
 pub(crate) fn snapshot_cancel(py: Python<'_>) -> PyResult<()> {
-    let agent = agent()?;
-    py.detach(|| agent.snapshots.cancel(SnapshotFailure::Cancelled));
+    let agent = current_or_error()?;
+    py.detach(|| agent.acting.snapshots.cancel(SnapshotFailure::Cancelled));
     Ok(())
 }
 
 /// The sums so far, and the latest flight.
 #[pyfunction]
 pub(crate) fn snapshot_figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let agent = agent()?;
+    let agent = current_or_error()?;
     let SnapshotFigures { launched, failed, clone, flight, reap, candidates, freed, copied, extra, latest, .. } =
-        py.detach(|| agent.snapshots.figures());
+        py.detach(|| agent.acting.snapshots.figures());
     let figures = PyDict::new(py);
     figures.set_item("launched", launched)?;
     let failed: std::collections::BTreeMap<_, _> = failed.iter().map(|(kind, failed)| (*kind, failed.count)).collect();

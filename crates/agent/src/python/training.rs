@@ -3,7 +3,7 @@
 use neurogc_policy::{Moment, is_shared_step};
 use pyo3::prelude::*;
 
-use super::module::current_now;
+use super::current::current_now;
 use super::moments::{at, gap, progress};
 use crate::python::gpu;
 
@@ -11,7 +11,7 @@ use crate::python::gpu;
 #[pyfunction]
 pub(crate) fn batch() {
     if let Some(agent) = current_now() {
-        agent.hooks.training.batch();
+        agent.sensors.hooks.training.batch();
     }
 }
 
@@ -19,11 +19,11 @@ pub(crate) fn batch() {
 #[pyfunction]
 pub(crate) fn rank_step(py: Python<'_>, ranks: u32) {
     let Some(agent) = current_now() else { return };
-    let step = agent.hooks.training.step(ranks);
+    let step = agent.sensors.hooks.training.step(ranks);
     let due = progress(py);
-    if ranks > 1 && agent.actor.may_align() {
+    if ranks > 1 && agent.acting.actor.may_align() {
         // Before its first step, a rank collects as a process of its own does.
-        if is_shared_step(agent.settings.tuning.align_steps, step) || !agent.actor.is_aligned() {
+        if is_shared_step(agent.host.settings.tuning.align_steps, step) || !agent.acting.actor.is_aligned() {
             at(py, Moment::StepEnd);
         }
     } else if due {
@@ -35,8 +35,8 @@ pub(crate) fn rank_step(py: Python<'_>, ranks: u32) {
 #[pyfunction]
 pub(crate) fn ranks_parted(py: Python<'_>) {
     if let Some(agent) = current_now() {
-        agent.hooks.training.part();
-        if agent.actor.is_aligned() {
+        agent.sensors.hooks.training.part();
+        if agent.acting.actor.is_aligned() {
             // The policy takes over again.
             gap(py);
         }
@@ -47,7 +47,7 @@ pub(crate) fn ranks_parted(py: Python<'_>) {
 #[pyfunction]
 pub(crate) fn boundary(py: Python<'_>) {
     if let Some(agent) = current_now() {
-        agent.hooks.training.boundary();
+        agent.sensors.hooks.training.boundary();
         gpu::boundary(&agent);
         at(py, Moment::Boundary);
     }

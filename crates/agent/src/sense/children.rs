@@ -2,26 +2,67 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::sync::Mutex;
 
 use neurogc_wire::status::Child;
-use neurogc_wire::workers::WorkerMemory;
+use neurogc_wire::workers::{WorkerKind, WorkerMemory};
 
 use super::process::kilobytes;
 use super::seldom::Seldom;
-use super::workers::{Rollup, WorkerForks, as_worker};
+use super::workers::{Rollup, WorkerFork, WorkerForks, as_worker};
+use crate::sys::locks::{lock, try_lock};
 
 /// A tree larger than this is cut.
 const MOST: usize = 256;
 
 /// What the kernel adds up page by page while it holds up the process.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Proportion {
+struct Proportion {
     pss: Option<u64>,
     worker: Option<WorkerMemory>,
 }
 
 /// The proportions of processes that were looked at.
-pub(crate) type Proportions = HashMap<u32, Seldom<Proportion>>;
+type Proportions = HashMap<u32, Seldom<Proportion>>;
+
+/// Reads the processes below this one, and knows which of them are workers that it has forked.
+#[derive(Debug, Default)]
+pub(crate) struct ChildrenReader {
+    /// What reports remember from one to the next, because it is dear to read.
+    proportions: Mutex<Proportions>,
+    /// The workers that were forked.
+    forks: Mutex<WorkerForks>,
+}
+
+impl ChildrenReader {
+    /// Everything below this process, with memory that is read rarely.
+    pub(crate) fn read(&self) -> Vec<Child> {
+        // A fork must not wait until `/proc` is read.
+        let forks = lock(&self.forks).clone();
+        children_of(std::process::id(), &mut lock(&self.proportions), &forks)
+    }
+
+    /// The same, with memory that is read now.
+    pub(crate) fn read_anew(&self) -> Vec<Child> {
+        lock(&self.proportions).clear();
+        self.read()
+    }
+
+    /// A worker of a kind is forked next. The thread that forks waits for no other one.
+    pub(crate) fn before_fork(&self, kind: WorkerKind) {
+        let fork = WorkerFork::now(kind);
+        if let (Some(fork), Some(mut forks)) = (fork, try_lock(&self.forks)) {
+            forks.begin(fork);
+        }
+    }
+
+    /// It has been forked.
+    pub(crate) fn after_fork_in_parent(&self) {
+        if let Some(mut forks) = try_lock(&self.forks) {
+            forks.end();
+        }
+    }
+}
 
 /// Looks at the processes below one.
 struct Look<'l> {
@@ -31,7 +72,7 @@ struct Look<'l> {
 }
 
 /// All descendants of this process, parents before their children.
-pub(crate) fn children_of(pid: u32, proportions: &mut Proportions, forks: &WorkerForks) -> Vec<Child> {
+fn children_of(pid: u32, proportions: &mut Proportions, forks: &WorkerForks) -> Vec<Child> {
     let all = Look { pid, proportions, forks }.tree();
     proportions.retain(|pid, _| all.iter().any(|child| child.pid == *pid));
     all

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use neurogc_wire::buckets::Distribution;
 use neurogc_wire::stacks::StallStack;
 use neurogc_wire::status::{Stall, Stalls};
+use neurogc_wire::stop::StopKind;
 
 use super::spans::{ms, seconds};
 use super::stalls::EndedStall;
-use crate::book::recent::{StopFacts, cut};
 
 /// Stalls that are kept in full: the latest ones, and the longest since the start.
 const RECENT: usize = 32;
@@ -16,6 +16,17 @@ const LONGEST: usize = 10;
 
 /// Stacks that are told apart.
 const STACKS: usize = 16;
+
+/// A longer name of a place is cut.
+pub(crate) const LONGEST_SITE: usize = 200;
+
+/// What a stop was that held the program up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StopFacts {
+    pub(crate) kind: StopKind,
+    /// Objects that it dealt with; 0 where it is not known.
+    pub(crate) objects: u64,
+}
 
 /// All stalls so far.
 #[derive(Debug, Default)]
@@ -100,6 +111,13 @@ impl StallLog {
         stacks.sort_by(|one, other| other.total_ms.total_cmp(&one.total_ms));
         Stalls { recent, longest: self.longest.clone(), stacks, ..self.report.clone() }
     }
+}
+
+/// The end of a place's name, which says most.
+pub(crate) fn cut(site: &str) -> &str {
+    let start = site.len().saturating_sub(LONGEST_SITE);
+    let start = (start..site.len()).find(|start| site.is_char_boundary(*start)).unwrap_or(0);
+    &site[start..]
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ mod tests {
 
     use super::super::system;
     use super::*;
-    use crate::lifecycle::agent::lock;
+    use crate::sys::locks::lock;
 
     /// A process sets memory apart in one thread at a time.
     static TURN: Mutex<()> = Mutex::new(());

@@ -62,7 +62,7 @@ use crate::cpython::collector::Collector;
 use crate::cpython::generations::{GcHead, Generations};
 use crate::cpython::tables::ObjectTables;
 use crate::cpython::{Interpreter, arenas, is_main_interpreter};
-use crate::lifecycle::agent::lock;
+use crate::sys::locks::lock;
 use crate::sys::native::pthread_self;
 
 /// The snapshots of one process: at most one at a time.

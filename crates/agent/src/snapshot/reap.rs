@@ -12,7 +12,7 @@ use super::pools::Pools;
 use super::walk::prefetch;
 use crate::cpython::generations::{GcHead, Generations};
 use crate::cpython::layout::Layout;
-use crate::cpython::{arenas, vm};
+use crate::cpython::{arenas, originals};
 use crate::sys::memory;
 
 /// A collector's head and the beginning of the object behind it.
@@ -184,7 +184,7 @@ pub(super) unsafe fn collect(
             ffi::PyObject_GC_Track(object);
         }
     }
-    let found = vm::collect(py, 0).and_then(|found| found.extract());
+    let found = originals::collect(py, 0).and_then(|found| found.extract());
     // SAFETY: `aside` is what `set_aside` has filled.
     unsafe { generations.bring_back(aside, counts) };
     found

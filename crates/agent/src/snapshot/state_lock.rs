@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::slices::EndedSlice;
 use super::{Phase, SnapshotFailure, SnapshotRunner, State};
-use crate::act::actor::try_lock;
+use crate::sys::locks::try_lock;
 
 /// How long a thread without the GIL waits for the state, and how often it looks.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -69,7 +69,7 @@ mod tests {
 
     use super::super::SnapshotProgress;
     use super::*;
-    use crate::lifecycle::agent::lock;
+    use crate::sys::locks::lock;
 
     #[test]
     fn no_thread_waits_for_one_that_keeps_the_state() {

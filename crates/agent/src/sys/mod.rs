@@ -6,6 +6,7 @@ pub(crate) mod copies;
 pub(crate) mod heap;
 pub(crate) mod huge;
 pub(crate) mod libraries;
+pub(crate) mod locks;
 pub(crate) mod malloc;
 pub(crate) mod maps;
 pub(crate) mod memory;

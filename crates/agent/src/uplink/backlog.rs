@@ -3,8 +3,7 @@
 use neurogc_wire::report::{Report, Settled, encode};
 
 use crate::book::hub_batch::Bulletin;
-use crate::book::status;
-use crate::lifecycle::agent::Agent;
+use crate::book::status::ReportSources;
 
 /// Events in blocks that may wait for one listener.
 const MOST: usize = 256 * 1024;
@@ -52,8 +51,8 @@ impl Backlog {
     /// The next frame and what is in it, where there is something to tell.
     pub(super) fn frame(
         &mut self,
-        agent: &Agent,
-        host: &str,
+        sources: ReportSources<'_>,
+        machine: &str,
         now: u64,
         answers: Vec<Settled>,
     ) -> Option<(Vec<u8>, Content)> {
@@ -67,14 +66,15 @@ impl Backlog {
             self.figures_due = if late < EVERY_NS { self.figures_due + EVERY_NS } else { now + EVERY_NS };
         }
         let content = std::mem::take(&mut self.waiting);
+        let host = sources.host;
         let report = Report {
-            host: host.to_owned(),
+            host: machine.to_owned(),
             pid: std::process::id(),
-            key: agent.report_key.clone(),
-            started_unix_ms: agent.installed_unix_ns / 1_000_000,
-            at_s: now.saturating_sub(agent.installed) as f64 / 1e9,
+            key: host.report_key.clone(),
+            started_unix_ms: host.installed_unix_ns / 1_000_000,
+            at_s: now.saturating_sub(host.installed) as f64 / 1e9,
             missed: content.missed,
-            sample: figures.then(|| Box::new(status::sample(agent))),
+            sample: figures.then(|| Box::new(sources.sample())),
             answers,
         };
         match encode(&report, &content.blocks) {

@@ -18,16 +18,17 @@ use nix::sys::socket::{
 use nix::unistd::{Uid, geteuid};
 
 use super::connections::Connections;
+use crate::act::acting::Acting;
 use crate::act::dumps::OwnDumps;
 use crate::act::remote::RemoteWork;
 use crate::book::recent::LONGEST_NS;
-use crate::book::status;
+use crate::book::status::{ReportSources, Stops};
 use crate::cpython::gather;
-use crate::lifecycle::agent::{Agent, lock};
-use crate::python::gc_functions::switch;
-use crate::python::moments::call_main_thread;
+use crate::sense::hooks::Hooks;
+use crate::sys::locks::lock;
 use crate::sys::native::monotonic_ns;
 use crate::sys::outlet::Outlet;
+use crate::threads::ThreadControl;
 
 /// Connections accepted in one round.
 const ACCEPTED: usize = 512;
@@ -72,26 +73,32 @@ impl ControlSocket {
 
     /// Serves the open connections, and returns those that want to follow. `look` is called before the first report is
     /// made, so that its figures are fresh.
-    pub(crate) fn serve(&mut self, agent: &Agent, now: u64, mut look: impl FnMut()) -> Vec<UnixStream> {
-        if !agent.stopping() {
+    pub(crate) fn serve(
+        &mut self,
+        sources: ReportSources<'_>,
+        threads: &ThreadControl,
+        now: u64,
+        mut look: impl FnMut(),
+    ) -> Vec<UnixStream> {
+        if !threads.stopping() {
             self.accept_all(now);
         }
         let mut looked = None;
         self.connections.serve(now, |ask| {
-            if agent.stopping() {
+            if threads.stopping() {
                 return None;
             }
             let length = match ask {
                 Ask::Status => LONGEST_NS,
                 Ask::StatusSince(seconds) => u64::from(seconds) * 1_000_000_000,
-                other => return Some(answer_to(other, agent)),
+                other => return Some(answer_to(other, sources, threads)),
             };
             let in_flight = *looked.get_or_insert_with(|| {
-                let in_flight = agent.hooks.in_flight();
+                let in_flight = sources.sensors.hooks.in_flight();
                 look();
                 in_flight
             });
-            Some(Answer::Status(Box::new(status::report_with(agent, in_flight, status::Stops::All, length))))
+            Some(Answer::Status(Box::new(sources.report_with(in_flight, Stops::All, length))))
         })
     }
 
@@ -196,34 +203,35 @@ fn is_allowed(peer: &UnixStream) -> bool {
 }
 
 /// The answer to a question, from a connection or from a hub.
-pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
+pub(super) fn answer_to(ask: Ask, sources: ReportSources<'_>, threads: &ThreadControl) -> Answer {
+    let ReportSources { host, sensors, acting, books } = sources;
     match ask {
         // The windows of hubs are their own.
-        Ask::Status | Ask::StatusSince(_) => Answer::Status(Box::new(status::report(agent))),
+        Ask::Status | Ask::StatusSince(_) => Answer::Status(Box::new(sources.report())),
         Ask::Policy(name) => match name.parse() {
-            Ok(name) => ticket(agent.remote.settle(change(agent, name), monotonic_ns())),
+            Ok(name) => ticket(acting.remote.settle(change(acting, &sensors.hooks, name), monotonic_ns())),
             Err(error) => Answer::Refused(NameError::to_string(&error)),
         },
-        Ask::Collect(how) => take_on(agent, how),
-        Ask::Gpu => take_on(agent, RemoteWork::Gpu),
+        Ask::Collect(how) => take_on(sources, how),
+        Ask::Gpu => take_on(sources, RemoteWork::Gpu),
         Ask::Dump { pipe, text } => match Outlet::pipe(&control::socket_folder(geteuid().as_raw()), &pipe) {
-            Ok(to) => take_on(agent, RemoteWork::Dump { to, texts: text, urgent: false }),
+            Ok(to) => take_on(sources, RemoteWork::Dump { to, texts: text, urgent: false }),
             Err(reason) => Answer::Refused(reason),
         },
-        Ask::Outcome(ticket) => match agent.remote.outcome(ticket) {
+        Ask::Outcome(ticket) => match acting.remote.outcome(ticket) {
             Ok(outcome) => outcome.map_or(Answer::Pending, Answer::Outcome),
             Err(reason) => Answer::Refused(reason.to_owned()),
         },
         Ask::Gathering => Answer::Gathering(gather::share()),
         Ask::Follow => Answer::Following,
-        Ask::Children => Answer::Children(Box::new(lock(&agent.growth).children(agent))),
-        Ask::Verdict => Answer::Verdict(Box::new(lock(&agent.growth).report())),
-        Ask::MemoryChange(since_s) => Answer::MemoryChange(Box::new(lock(&agent.growth).change(since_s))),
-        Ask::Sites(since) => match agent.site_table(since) {
+        Ask::Children => Answer::Children(Box::new(lock(&books.growth).children(sensors, host.installed))),
+        Ask::Verdict => Answer::Verdict(Box::new(lock(&books.growth).report())),
+        Ask::MemoryChange(since_s) => Answer::MemoryChange(Box::new(lock(&books.growth).change(since_s))),
+        Ask::Sites(since) => match sensors.sites.table(host.installed_unix_ns, since) {
             Ok(table) => Answer::Sites(Box::new(table)),
             Err(reason) => Answer::Refused(reason),
         },
-        Ask::Memory => match agent.read_memory(|| agent.stopping()) {
+        Ask::Memory => match sensors.read_memory(|| threads.stopping()) {
             Some(report) => Answer::Memory(Box::new(report)),
             None => Answer::Refused("/proc cannot be read, or the program ends".to_owned()),
         },
@@ -231,33 +239,27 @@ pub(super) fn answer_to(ask: Ask, agent: &Agent) -> Answer {
 }
 
 /// Leaves something for the threads of the program to do.
-fn take_on(agent: &Agent, work: impl Into<RemoteWork>) -> Answer {
-    ticket(leave_for_program(agent, work))
-}
-
-/// The same, and gives the ticket.
-fn leave_for_program(agent: &Agent, work: impl Into<RemoteWork>) -> Option<u64> {
-    let taken = agent.remote.take_on(work, monotonic_ns());
-    call_main_thread(false);
-    agent.hooks.wake();
-    taken
+fn take_on(sources: ReportSources<'_>, work: impl Into<RemoteWork>) -> Answer {
+    ticket(sources.acting.leave_for_program(&sources.sensors.hooks, work))
 }
 
 /// Has the program write a dump of its own, unless there are enough. One that is urgent is tried also where memory is short.
-pub(crate) fn leave_dump(agent: &Agent, urgent: bool) {
-    let Some(path) = agent.dumps.next(&agent.settings) else { return };
-    let texts = agent.settings.heap_dump_text;
-    if leave_for_program(agent, RemoteWork::Dump { to: Outlet::file(&path), texts, urgent }).is_none() {
+pub(crate) fn leave_dump(sources: ReportSources<'_>, urgent: bool) {
+    let ReportSources { host, sensors, acting, books } = sources;
+    let Some(path) = acting.dumps.next(&host.settings) else { return };
+    let texts = host.settings.heap_dump_text;
+    let work = RemoteWork::Dump { to: Outlet::file(&path), texts, urgent };
+    if acting.leave_for_program(&sensors.hooks, work).is_none() {
         OwnDumps::gives_up(&path);
-        agent.ledger().trouble("no heap dump was written: another command was under way".to_owned());
+        books.ledger().trouble("no heap dump was written: another command was under way".to_owned());
     }
 }
 
 /// Puts another policy in force.
-fn change(agent: &Agent, name: Name) -> Outcome {
-    let before = agent.policy().to_string();
-    match switch(agent, name) {
-        Ok(()) => Outcome::Policy { before, after: agent.policy().to_string() },
+fn change(acting: &Acting, hooks: &Hooks, name: Name) -> Outcome {
+    let before = acting.policy.in_force().to_string();
+    match acting.switch(hooks, name) {
+        Ok(()) => Outcome::Policy { before, after: acting.policy.in_force().to_string() },
         Err(reason) => Outcome::Failed(reason.to_owned()),
     }
 }

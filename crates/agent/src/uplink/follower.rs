@@ -9,7 +9,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use super::backlog::Backlog;
 use crate::book::hub_batch::Bulletin;
-use crate::lifecycle::agent::Agent;
+use crate::book::status::ReportSources;
 
 /// One that takes nothing for this long is left.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -54,12 +54,18 @@ impl Follower {
     }
 
     /// Tells what there is to tell. An error means that it is not there any more.
-    pub(super) fn round(&mut self, agent: &Agent, host: &str, now: u64, bulletin: &Bulletin) -> io::Result<()> {
+    pub(super) fn round(
+        &mut self,
+        sources: ReportSources<'_>,
+        machine: &str,
+        now: u64,
+        bulletin: &Bulletin,
+    ) -> io::Result<()> {
         self.backlog.add(bulletin);
         self.listen()?;
         self.send(now)?;
         if self.gone == self.frame.len()
-            && let Some((frame, _)) = self.backlog.frame(agent, host, now, Vec::new())
+            && let Some((frame, _)) = self.backlog.frame(sources, machine, now, Vec::new())
         {
             (self.frame, self.gone) = (frame, 0);
             self.send(now)?;

@@ -2,13 +2,16 @@
 
 use std::os::unix::net::UnixStream;
 
+use neurogc_settings::Settings;
 use nix::poll::PollFd;
 
 use super::follower::Follower;
 use super::push::Push;
+use crate::book::books::Books;
 use crate::book::hub_batch::{Bulletin, PendingRecords};
-use crate::lifecycle::agent::Agent;
+use crate::book::status::ReportSources;
 use crate::sys::native::monotonic_ns;
+use crate::threads::ThreadControl;
 
 /// Followers at a time: each costs a report a second.
 const MOST: usize = 8;
@@ -23,7 +26,7 @@ const TOLD_NS: u64 = 100_000_000;
 /// All listeners of this process.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
-    host: String,
+    machine: String,
     followers: Vec<Follower>,
     push: Option<Push>,
     heard: u64,
@@ -34,18 +37,18 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// At first only the hub that the settings name.
-    pub(super) fn new(agent: &Agent) -> Self {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-        let push = agent.settings.hub.as_ref().map(|hub| Push::new(hub, &agent.settings.hub_token));
-        Self { host, followers: Vec::new(), push, heard: monotonic_ns(), told: 0, stirred: false }
+    pub(super) fn new(settings: &Settings) -> Self {
+        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+        let push = settings.hub.as_ref().map(|hub| Push::new(hub, &settings.hub_token));
+        Self { machine, followers: Vec::new(), push, heard: monotonic_ns(), told: 0, stirred: false }
     }
 
     /// Lets one more listen.
-    pub(super) fn add(&mut self, agent: &Agent, stream: UnixStream) {
+    pub(super) fn add(&mut self, books: &Books, stream: UnixStream) {
         let now = monotonic_ns();
         let Ok(newcomer) = Follower::new(stream, now) else { return };
         let admitted = admit(&mut self.followers, newcomer, now);
-        let mut ledger = agent.ledger();
+        let mut ledger = books.ledger();
         if admitted {
             ledger.news.get_or_insert_default();
         } else {
@@ -70,25 +73,25 @@ impl Listeners {
     }
 
     /// Sends each hub and follower what there is to send, without blocking.
-    pub(super) fn round(&mut self, agent: &Agent, now: u64) {
+    pub(super) fn round(&mut self, sources: ReportSources<'_>, threads: &ThreadControl, now: u64) {
         if !self.are_there() {
-            if now > self.heard + KEPT_NS && agent.ledger().news.take().is_some() {
+            if now > self.heard + KEPT_NS && sources.books.ledger().news.take().is_some() {
                 self.stirred = false;
             }
             return;
         }
         self.heard = now;
         let bulletin = if now >= self.told + TOLD_NS {
-            let bulletin = agent.ledger().news.get_or_insert_with(PendingRecords::default).take();
+            let bulletin = sources.books.ledger().news.get_or_insert_with(PendingRecords::default).take();
             (self.told, self.stirred) = (now, !bulletin.is_empty());
             bulletin
         } else {
-            self.stirred |= agent.ledger().news.as_ref().is_some_and(|news| !news.is_empty());
+            self.stirred |= sources.books.ledger().news.as_ref().is_some_and(|news| !news.is_empty());
             Bulletin::default()
         };
-        self.followers.retain_mut(|follower| follower.round(agent, &self.host, now, &bulletin).is_ok());
+        self.followers.retain_mut(|follower| follower.round(sources, &self.machine, now, &bulletin).is_ok());
         if let Some(push) = &mut self.push {
-            push.round(agent, &self.host, now, &bulletin);
+            push.round(sources, threads, &self.machine, now, &bulletin);
         }
     }
 

@@ -18,7 +18,8 @@ use super::backlog::{Backlog, Content};
 use super::control::answer_to;
 use super::response::{self, MOST};
 use crate::book::hub_batch::Bulletin;
-use crate::lifecycle::agent::Agent;
+use crate::book::status::ReportSources;
+use crate::threads::ThreadControl;
 
 /// How long a hub may take to accept, to read and to answer.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -127,21 +128,28 @@ impl Push {
     }
 
     /// Goes on with what is under way, and sends what there is to tell.
-    pub(super) fn round(&mut self, agent: &Agent, host: &str, now: u64, bulletin: &Bulletin) {
+    pub(super) fn round(
+        &mut self,
+        sources: ReportSources<'_>,
+        threads: &ThreadControl,
+        machine: &str,
+        now: u64,
+        bulletin: &Bulletin,
+    ) {
         self.backlog.add(bulletin);
-        self.settle(agent);
-        self.proceed(agent, now);
+        self.settle(sources, threads);
+        self.proceed(sources, threads, now);
         if self.exchange.is_none() && now >= self.retry_at {
             let answers = self.answers.to_send();
             let answered = answers.iter().map(|answer| answer.number).collect();
-            if let Some((frame, content)) = self.backlog.frame(agent, host, now, answers) {
+            if let Some((frame, content)) = self.backlog.frame(sources, machine, now, answers) {
                 match self.connection() {
                     Ok(stream) => {
                         self.exchange = Some(Exchange::new(stream, &self.head, &frame, content, answered, now));
                     }
                     Err(_) => self.fail(content, now),
                 }
-                self.proceed(agent, now);
+                self.proceed(sources, threads, now);
             }
         }
     }
@@ -171,7 +179,7 @@ impl Push {
         self.stream.take().filter(silent).map_or_else(|| open(self.address), Ok)
     }
 
-    fn proceed(&mut self, agent: &Agent, now: u64) {
+    fn proceed(&mut self, sources: ReportSources<'_>, threads: &ThreadControl, now: u64) {
         let Some(mut exchange) = self.exchange.take() else { return };
         let done = exchange.proceed();
         let found = match done {
@@ -184,10 +192,10 @@ impl Push {
                 self.stream = (!answer.closes).then_some(exchange.stream);
                 self.retry_after = SOON_NS;
                 self.answers.confirm(&exchange.answered);
-                reply.wanted.into_iter().for_each(|wanted| self.take_on(agent, wanted));
+                reply.wanted.into_iter().for_each(|wanted| self.take_on(sources, threads, wanted));
             }
             Ok(Some(answer)) => {
-                agent.ledger().trouble(refusal(answer.status));
+                sources.books.ledger().trouble(refusal(answer.status));
                 // What is wrong with the hub itself may soon be over; what is wrong with us stays.
                 if answer.status < 500 {
                     self.retry_after = LATE_NS;
@@ -197,7 +205,7 @@ impl Push {
             Ok(None) if now < exchange.deadline => self.exchange = Some(exchange),
             Ok(None) => self.end(exchange, now),
             Err(reason) => {
-                agent.ledger().trouble(format!("the hub is not reported to: {reason}"));
+                sources.books.ledger().trouble(format!("the hub is not reported to: {reason}"));
                 self.end(exchange, now);
             }
         }
@@ -220,7 +228,7 @@ impl Push {
     }
 
     /// Does what the hub asks for, once, if it is one of the things that people may ask for.
-    fn take_on(&mut self, agent: &Agent, Wanted { number, ask }: Wanted) {
+    fn take_on(&mut self, sources: ReportSources<'_>, threads: &ThreadControl, Wanted { number, ask }: Wanted) {
         if !is_new(&mut self.known, number) {
             return;
         }
@@ -231,10 +239,10 @@ impl Push {
             Ask::Policy(ref name) if names_a_file(name) => {
                 Answer::Refused("a model's file is named on this machine: neurogc policy PID neural:FILE".to_owned())
             }
-            Ask::Policy(_) | Ask::Collect(_) | Ask::Verdict => answer_to(ask, agent),
+            Ask::Policy(_) | Ask::Collect(_) | Ask::Verdict => answer_to(ask, sources, threads),
             Ask::Dump { .. } => Answer::Refused("a heap dump is taken on the process's own machine".to_owned()),
             Ask::Sites(_) if self.answers.has_sites() => Answer::Refused("a table of sites is on its way".to_owned()),
-            Ask::Sites(_) => match answer_to(ask, agent) {
+            Ask::Sites(_) => match answer_to(ask, sources, threads) {
                 Answer::Sites(table) => Answer::Sites(Box::new(cut_sites(&table, MOST_SITES))),
                 other => other,
             },
@@ -249,9 +257,9 @@ impl Push {
     }
 
     /// Tells the hub what has become of it.
-    fn settle(&mut self, agent: &Agent) {
+    fn settle(&mut self, sources: ReportSources<'_>, threads: &ThreadControl) {
         let answers = &mut self.answers;
-        self.under_way.retain(|&(number, ticket)| match answer_to(Ask::Outcome(ticket), agent) {
+        self.under_way.retain(|&(number, ticket)| match answer_to(Ask::Outcome(ticket), sources, threads) {
             Answer::Pending => true,
             answer => {
                 answers.add(Settled { number, answer });

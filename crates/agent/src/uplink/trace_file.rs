@@ -5,13 +5,14 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use neurogc_policy::Name;
 use neurogc_wire::sites::SiteTable;
 use neurogc_wire::trace::{Header, encode_header, encode_sites, read};
 use nix::fcntl::OFlag;
 
 use crate::book::status;
-use crate::lifecycle::agent::Agent;
-use crate::sense::sampler::STEP_NS;
+use crate::host::Host;
+use crate::sampler::STEP_NS;
 use crate::sys::native::{monotonic_ns, process_age_ns, unix_ns};
 
 /// How often the trace gets a table of allocation sites.
@@ -27,16 +28,16 @@ pub(crate) struct TraceFile {
 
 impl TraceFile {
     /// Opens the trace of this process, or says in words why it cannot.
-    pub(crate) fn open(agent: &Agent, path: &Path) -> Result<Self, String> {
-        let header = header(agent);
-        let path = if agent.owns_trace { path.to_owned() } else { with_pid(path, header.pid) };
+    pub(crate) fn open(host: &Host, policy: &Name, path: &Path) -> Result<Self, String> {
+        let header = header(host, policy);
+        let path = if host.start.owns_trace { path.to_owned() } else { with_pid(path, header.pid) };
         let failed = |path: &Path, error| format!("no trace: {}: {error}", path.display());
         match open_file(&path) {
             Ok(Some(file)) => match begun_by(&file) {
                 // This agent wrote it and was stopped for a fork: it goes on.
                 Some(earlier) if earlier == header => return Ok(Self::of(file)),
                 // The same process before it called exec: not in use, and yet to be kept.
-                Some(earlier) if agent.owns_trace && is_of_this_process(&earlier) => {}
+                Some(earlier) if host.start.owns_trace && is_of_this_process(&earlier) => {}
                 _ => return begin(file, &header).map_err(|error| failed(&path, error)),
             },
             // Another process records there now.
@@ -126,15 +127,15 @@ fn with_pid(path: &Path, pid: u32) -> PathBuf {
     }
 }
 
-fn header(agent: &Agent) -> Header {
+fn header(host: &Host, policy: &Name) -> Header {
     Header {
         pid: std::process::id(),
-        command: agent.command.clone(),
-        python: agent.interpreter.version.to_string(),
+        command: host.start.command.clone(),
+        python: host.interpreter.version.to_string(),
         neurogc: status::VERSION.to_owned(),
-        policy: agent.policy().to_string(),
-        started_unix_ns: agent.installed_unix_ns,
-        thresholds: agent.thresholds,
+        policy: policy.to_string(),
+        started_unix_ns: host.installed_unix_ns,
+        thresholds: host.start.thresholds,
         gil_step_ns: STEP_NS,
     }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use neurogc_policy::Moment;
 
-use super::{Actor, try_lock};
+use super::Actor;
 use crate::act::vm::Vm;
 use crate::sense::hooks::{Hooks, Ordered};
 use crate::snapshot::SnapshotProgress;
+use crate::sys::locks::try_lock;
 
 /// How often, and for how long each time, a thread at a step that ranks share waits for the director.
 const DIRECTOR_LOOKS: u32 = 20;

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::act::fake::{Fake, Rig, TestSurroundings};
     use crate::decide::director::Director;
-    use crate::lifecycle::agent::lock;
+    use crate::sys::locks::lock;
 
     /// A policy that collects everything at every moment.
     #[derive(Debug)]

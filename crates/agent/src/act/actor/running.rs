@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use neurogc_policy::Order;
 
-use super::{Actor, try_lock};
+use super::Actor;
 use crate::act::vm::Vm;
-use crate::lifecycle::agent::lock;
+use crate::sys::locks::{lock, try_lock};
 
 /// An order that is being carried out.
 #[derive(Clone, Copy, Debug)]

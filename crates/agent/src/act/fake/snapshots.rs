@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::{Fake, FakeCollector, FakeObjects};
-use crate::lifecycle::agent::lock;
 use crate::snapshot::{HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, Sortie};
+use crate::sys::locks::lock;
 
 /// What freeing an object takes, in nanoseconds.
 const COST: u64 = 600;

@@ -12,8 +12,8 @@ use neurogc_wire::control::{How, Outcome};
 use super::process::{ActingAgent, FakeProcess};
 use crate::act::fake::Random;
 use crate::decide::director::{Director, Situation};
-use crate::lifecycle::agent::lock;
 use crate::snapshot::SnapshotProgress;
+use crate::sys::locks::lock;
 
 /// The sampler and the uplink.
 #[derive(Default)]

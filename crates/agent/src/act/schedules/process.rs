@@ -18,8 +18,8 @@ use crate::act::fake::{Fake, FakeCollector, FakeSnapshots, Random, TestSurroundi
 use crate::act::loans::{Loans, repay_collecting};
 use crate::act::remote::Remote;
 use crate::act::vm::Vm;
-use crate::lifecycle::agent::lock;
 use crate::sense::hooks::{HookEvent, Hooks};
+use crate::sys::locks::lock;
 
 /// How often a census is due.
 const CENSUS: Duration = Duration::from_secs(2);

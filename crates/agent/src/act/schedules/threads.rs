@@ -9,11 +9,11 @@ use super::process::{ActingAgent, FakeProcess};
 use crate::act::drive::{Next, RequestedSnapshot};
 use crate::act::fake::FakeFlight;
 use crate::act::vm::Vm;
-use crate::lifecycle::agent::lock;
 use crate::sense::arrivals::Arrival;
 use crate::sense::hooks::Open;
 use crate::sense::routes::RouteId;
 use crate::snapshot::{Destination, HeapErrand, SnapshotFailure};
+use crate::sys::locks::lock;
 
 /// A thread that is not at its turn.
 pub(super) struct Thread {

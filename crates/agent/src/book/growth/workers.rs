@@ -5,18 +5,19 @@ use neurogc_wire::status::Child;
 use neurogc_wire::workers::{ChildrenReport, WorkerGrowth, WorkerMemory};
 
 use super::{GrowthBook, Kept};
-use crate::lifecycle::agent::{Agent, lock};
 use crate::sense::process::own_rollup;
+use crate::sense::sensors::Sensors;
+use crate::sense::training::LoopProgress;
 use crate::sys::native::monotonic_ns;
 use neurogc_diagnose::leaks::WorkerFacts;
 
 impl Kept {
     /// Takes in what was seen of workers. What was read before is not taken in again.
-    pub(super) fn note_workers(&mut self, agent: &Agent, at_s: f64, children: &[Child]) {
+    pub(super) fn note_workers(&mut self, training: &LoopProgress, at_s: f64, children: &[Child]) {
         let workers = || children.iter().filter_map(|child| Some((child.pid, child.worker?)));
         let tracks = &mut self.evidence.workers;
         tracks.retain(|pid| workers().any(|(worker, _)| worker == *pid));
-        let batches = agent.hooks.training.batches();
+        let batches = training.batches();
         for (pid, memory) in workers() {
             let is_old = |known: &WorkerMemory| *known == memory;
             if tracks.iter().any(|(known, track)| *known == pid && is_old(&track.facts.memory)) {
@@ -54,14 +55,13 @@ impl Kept {
 
 impl GrowthBook {
     /// Reads the memory of everything below the process now.
-    pub(crate) fn children(&mut self, agent: &Agent) -> ChildrenReport {
+    pub(crate) fn children(&mut self, sensors: &Sensors, installed: u64) -> ChildrenReport {
         let began = monotonic_ns();
-        lock(&agent.proportions).clear();
-        let children = agent.children();
+        let children = sensors.children.read_anew();
         let own = own_rollup().unwrap_or_default();
-        let at_s = began.saturating_sub(agent.installed) as f64 / 1e9;
+        let at_s = began.saturating_sub(installed) as f64 / 1e9;
         let kept = self.kept.get_or_insert_default();
-        kept.note_workers(agent, at_s, &children);
+        kept.note_workers(&sensors.hooks.training, at_s, &children);
         kept.judge();
         let is_of_children = |it: &Finding| matches!(it.kind, FindingKind::DataloaderCopies | FindingKind::Children);
         let findings = kept.report.findings.iter().map(|it| it.finding.clone()).filter(is_of_children).collect();
@@ -73,7 +73,7 @@ impl GrowthBook {
             inheritable: own.anonymous,
             growth: kept.growth_of_workers(),
             total_pss: own.pss + below,
-            batches: agent.hooks.training.batches(),
+            batches: sensors.hooks.training.batches(),
             children,
             findings,
             took_ms: monotonic_ns().saturating_sub(began) as f64 / 1e6,

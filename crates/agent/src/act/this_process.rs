@@ -5,68 +5,17 @@ use std::time::Duration;
 use neurogc_policy::Thresholds;
 use neurogc_wire::gpu::GpuReport;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
-use super::Interpreter;
-use super::gather::{self, GatheredArenas};
-use crate::act::vm::Vm;
-use crate::python::gpu::explain;
+use super::gpu_calls::explain;
+use super::vm::Vm;
+use crate::cpython::Interpreter;
+use crate::cpython::gather::{self, GatheredArenas};
+use crate::cpython::originals::{GcFunctions, functions};
 use crate::sense::process::{has_room, resident};
 use crate::snapshot::{
     HeapErrand, HeapReport, Latest, Launched, Reaped, SnapshotFailure, SnapshotProgress, SnapshotRunner, Sortie,
 };
 use crate::sys::native::{monotonic_ns, pthread_self, thread_cpu_ns};
-
-/// Functions of `gc` as CPython made them: the module itself may hold stand-ins, ours or the program's.
-#[derive(Debug)]
-struct Functions {
-    collect: Py<PyAny>,
-    get_threshold: Py<PyAny>,
-    set_threshold: Py<PyAny>,
-    is_enabled: Py<PyAny>,
-    freeze: Py<PyAny>,
-    unfreeze: Py<PyAny>,
-    freeze_count: Py<PyAny>,
-}
-
-static FUNCTIONS: PyOnceLock<Functions> = PyOnceLock::new();
-
-/// Takes the functions as they are now; called when the extension is loaded.
-pub(crate) fn remember_functions(py: Python<'_>) -> PyResult<()> {
-    functions(py).map(drop)
-}
-
-fn functions(py: Python<'_>) -> PyResult<&'static Functions> {
-    FUNCTIONS.get_or_try_init(py, || {
-        let gc = py.import("gc")?;
-        let function = |name: &str| gc.getattr(name).map(Bound::unbind);
-        Ok(Functions {
-            collect: function("collect")?,
-            get_threshold: function("get_threshold")?,
-            set_threshold: function("set_threshold")?,
-            is_enabled: function("isenabled")?,
-            freeze: function("freeze")?,
-            unfreeze: function("unfreeze")?,
-            freeze_count: function("get_freeze_count")?,
-        })
-    })
-}
-
-/// `gc.collect` as CPython made it.
-pub(crate) fn collect(py: Python<'_>, generation: i32) -> PyResult<Bound<'_, PyAny>> {
-    functions(py)?.collect.bind(py).call1((generation,))
-}
-
-/// A function of `gc` as CPython made it.
-pub(crate) fn original_function<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    let functions = functions(py)?;
-    let function = match name {
-        "get_threshold" => &functions.get_threshold,
-        "set_threshold" => &functions.set_threshold,
-        _ => &functions.collect,
-    };
-    Ok(function.bind(py).clone())
-}
 
 /// The interpreter of this process, for a thread that holds its GIL.
 pub(crate) struct ThisProcess<'a, 'py> {
@@ -77,7 +26,7 @@ pub(crate) struct ThisProcess<'a, 'py> {
 
 impl ThisProcess<'_, '_> {
     /// Calls a function of `gc` and gives its answer.
-    fn call<T>(&self, body: impl FnOnce(&Functions) -> PyResult<T>) -> Result<T, String> {
+    fn call<T>(&self, body: impl FnOnce(&GcFunctions) -> PyResult<T>) -> Result<T, String> {
         functions(self.py).and_then(body).map_err(|error| error.value(self.py).to_string())
     }
 }

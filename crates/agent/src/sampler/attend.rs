@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use neurogc_policy::{Bytes, Guarded, MemoryLook, Moment, SuddenGrowth};
 
-use super::director::{Director, Situation};
 use super::long_clones::LongClones;
-use super::models::policy_of;
+use crate::act::acting::Acting;
 use crate::alloc;
+use crate::book::books::Books;
 use crate::cpython::{arenas, gather};
-use crate::lifecycle::agent::Agent;
-use crate::python::moments::call_main_thread;
+use crate::decide::director::{Director, Situation};
+use crate::decide::models::policy_of;
+use crate::host::Host;
+use crate::sense::hooks::Hooks;
 use crate::sense::process::{headroom, resident};
 use crate::snapshot::SnapshotProgress;
 use crate::sys::huge;
@@ -47,7 +49,10 @@ const STUCK_NS: u64 = 5_000_000_000;
 /// Looks after the acting half.
 #[derive(Debug)]
 pub(crate) struct Attendant<'a> {
-    agent: &'a Agent,
+    host: &'a Host,
+    hooks: &'a Hooks,
+    acting: &'a Acting,
+    books: &'a Books,
     /// How often the policy had been changed when the director was made.
     switches: Option<u32>,
     wants_looks: bool,
@@ -86,9 +91,12 @@ impl Highest {
 }
 
 impl<'a> Attendant<'a> {
-    pub(crate) fn new(agent: &'a Agent) -> Self {
+    pub(crate) fn new(host: &'a Host, hooks: &'a Hooks, acting: &'a Acting, books: &'a Books) -> Self {
         Self {
-            agent,
+            host,
+            hooks,
+            acting,
+            books,
             switches: None,
             wants_looks: false,
             insists: false,
@@ -117,7 +125,7 @@ impl<'a> Attendant<'a> {
     /// After how much processor time a program that does little is looked at. Where its allocations are not sampled, only looks see
     /// that its objects have become heavy.
     pub(crate) fn light_work(&self) -> Duration {
-        let is_blind = self.agent.actor.loans.own_young().is_some() && alloc::live().is_none();
+        let is_blind = self.acting.actor.loans.own_young().is_some() && alloc::live().is_none();
         if is_blind { BLIND_WORK } else { LIGHT_WORK }
     }
 
@@ -141,34 +149,33 @@ impl<'a> Attendant<'a> {
 
     /// Makes the director of the policy in force. A model is read from its file here, not in a thread of the program.
     fn follow_policy(&mut self) {
-        let agent = self.agent;
-        if self.switches == Some(agent.switches()) {
+        if self.switches == Some(self.acting.policy.switches()) {
             return;
         }
-        self.switches = Some(agent.switches());
-        let name = agent.policy();
-        let acts = name.acts() && agent.interpreter.can_be_conducted() && !agent.actor.has_stood_down();
+        self.switches = Some(self.acting.policy.switches());
+        let name = self.acting.policy.in_force();
+        let acts = name.acts() && self.host.interpreter.can_be_conducted() && !self.acting.actor.has_stood_down();
         let director = acts.then(|| {
-            let policy = policy_of(agent, name.clone());
-            let tuning = agent.settings.tuning;
-            let mut guarded = Guarded::new(policy, agent.settings.limits, tuning, agent.thresholds);
-            let objects = agent.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
+            let policy = policy_of(&self.host.settings, name.clone(), |trouble| self.books.ledger().trouble(trouble));
+            let tuning = self.host.settings.tuning;
+            let mut guarded = Guarded::new(policy, self.host.settings.limits, tuning, self.host.start.thresholds);
+            let objects = self.host.interpreter.collector.map_or(0, |collector| collector.tracked_estimate());
             guarded.begin(Bytes::new(resident().unwrap_or(0)), objects);
-            Director::new(guarded, name).seeing(&agent.hooks.seen)
+            Director::new(guarded, name).seeing(&self.hooks.seen)
         });
         self.wants_looks = director.as_ref().is_some_and(Director::wants_looks);
         self.foretells = director.as_ref().is_some_and(Director::foretells);
         self.insists = director.as_ref().is_some_and(Director::insists_on_looks);
-        agent.actor.direct(director);
+        self.acting.actor.direct(director);
     }
 
     /// Books what the program's threads have done.
     fn empty_queues(&mut self, now: u64) {
-        let actor = &self.agent.actor;
+        let actor = &self.acting.actor;
         if actor.orders.is_empty() && actor.troubles.is_empty() && actor.landings.is_empty() {
             return;
         }
-        let mut ledger = self.agent.ledger();
+        let mut ledger = self.books.ledger();
         while let Some((at, order)) = actor.orders.pop() {
             ledger.order(at, order);
         }
@@ -186,17 +193,17 @@ impl<'a> Attendant<'a> {
     /// A flight is looked at without the program: it may be idle.
     fn look_at_flight(&self) -> Option<u64> {
         // A dump may be out where no policy acts.
-        if !self.agent.actor.waits() && !arenas::is_snapshot_out() {
+        if !self.acting.actor.waits() && !arenas::is_snapshot_out() {
             return None;
         }
-        match self.agent.snapshots.look() {
+        match self.acting.snapshots.look() {
             SnapshotProgress::InFlight { .. } => {
                 let left = headroom();
-                self.agent.actor.note_left_for_copies(left);
-                let least = self.agent.actor.resident_seen() as f64 * COPIES_LEAST;
+                self.acting.actor.note_left_for_copies(left);
+                let least = self.acting.actor.resident_seen() as f64 * COPIES_LEAST;
                 if left.is_some_and(|left| (left as f64) < least) {
                     // The kernel would end the walk before the program, but others may live in the same cgroup.
-                    self.agent.snapshots.call_off_for_room();
+                    self.acting.snapshots.call_off_for_room();
                 }
                 Some(FLIGHT_NS)
             }
@@ -214,18 +221,18 @@ impl<'a> Attendant<'a> {
     /// much.
     fn look_at_memory(&mut self) {
         self.live = alloc::live().unwrap_or(0);
-        let Some(own) = self.agent.actor.loans.own_young() else { return };
+        let Some(own) = self.acting.actor.loans.own_young() else { return };
         alloc::wake_after(MUCH);
-        let (Some(collector), Some(resident)) = (self.agent.interpreter.collector, resident()) else { return };
+        let (Some(collector), Some(resident)) = (self.host.interpreter.collector, resident()) else { return };
         // Ranks that share steps are compared with what earlier steps took, and by resident memory only.
-        let shared = self.agent.hooks.training.ranks().filter(|_| self.agent.actor.is_aligned());
+        let shared = self.hooks.training.ranks().filter(|_| self.acting.actor.is_aligned());
         let before = shared.map(|at| {
-            let span = at.step / u64::from(self.agent.settings.tuning.align_steps.max(1));
+            let span = at.step / u64::from(self.host.settings.tuning.align_steps.max(1));
             self.highest.look(span, resident)
         });
         let look = MemoryLook {
             resident: Bytes::new(resident),
-            seen: Bytes::new(before.unwrap_or_else(|| self.agent.actor.resident_seen())),
+            seen: Bytes::new(before.unwrap_or_else(|| self.acting.actor.resident_seen())),
             live: alloc::live().filter(|_| before.is_none()).map(Bytes::new),
             left: alloc::left().filter(|_| before.is_none()).map(Bytes::new),
             aligned: before.is_some(),
@@ -235,7 +242,7 @@ impl<'a> Attendant<'a> {
         };
         if let Some(threshold) = self.growth.threshold(&look)
             && collector.change_young_threshold(look.threshold, threshold)
-            && self.agent.actor.loans.own_young().is_none()
+            && self.acting.actor.loans.own_young().is_none()
         {
             // The program's own threshold has come back meanwhile, and was the same as the one in force.
             collector.change_young_threshold(threshold, look.threshold);
@@ -243,56 +250,55 @@ impl<'a> Attendant<'a> {
     }
 
     fn look_for_stuck_collection(&mut self, now: u64) {
-        let since = self.agent.hooks.collecting_since();
+        let since = self.hooks.collecting_since();
         let stuck = since.is_some_and(|since| now.saturating_sub(since) > STUCK_NS);
         if stuck && !self.said_stuck {
             self.said_stuck = true;
             let reason = "a collection has run for more than 5 s: a finalizer waits for something; until it ends, CPython collects nothing";
-            self.agent.ledger().trouble(reason.to_owned());
+            self.books.ledger().trouble(reason.to_owned());
         }
     }
 
     /// Asks the policy, for policies that want to be asked regularly.
     fn ask(&self, now: u64, idle_ns: Option<u64>) {
-        let agent = self.agent;
-        let collector = agent.interpreter.collector;
-        let look = || Some((agent.snapshots.look(), agent.snapshots.latest()?));
-        let snapshot = if agent.settings.snapshots {
+        let collector = self.host.interpreter.collector;
+        let look = || Some((self.acting.snapshots.look(), self.acting.snapshots.latest()?));
+        let snapshot = if self.host.settings.snapshots {
             // A thread of the program that has the snapshot comes to a moment of its own.
             let Some(seen) = look() else { return };
             Some(seen)
         } else {
             None
         };
-        agent.actor.look(&Situation {
-            now: agent.actor.since_install(now),
+        self.acting.actor.look(&Situation {
+            now: self.acting.actor.since_install(now),
             moment: Moment::Look,
             idle: idle_ns.map(Duration::from_nanos),
-            in_flight: agent.hooks.in_flight(),
-            requests: agent.hooks.ended(),
+            in_flight: self.hooks.in_flight(),
+            requests: self.hooks.ended(),
             counts: collector.map_or([0; 3], |collector| collector.counts()),
             rss: Bytes::new(resident().unwrap_or(0)),
-            ceiling: agent.actor.ceiling().map(Bytes::new),
-            left_for_copies: agent.actor.left_for_copies().map(Bytes::new),
-            paused: agent.actor.is_quiet(),
-            deferred: agent.actor.is_deferred(),
+            ceiling: self.acting.actor.ceiling().map(Bytes::new),
+            left_for_copies: self.acting.actor.left_for_copies().map(Bytes::new),
+            paused: self.acting.actor.is_quiet(),
+            deferred: self.acting.actor.is_deferred(),
             snapshot,
-            ranks: agent.hooks.training.ranks(),
+            ranks: self.hooks.training.ranks(),
         });
     }
 
     /// Asks the main thread to come by where something has waited for a moment for too long.
     fn call_if_due(&mut self, now: u64, idle_ns: Option<u64>) -> Option<u64> {
-        let actor = &self.agent.actor;
-        let job = self.agent.remote.is_waiting();
+        let actor = &self.acting.actor;
+        let job = self.acting.remote.is_waiting();
         if job && gather::share().is_some() {
             // The uplink is at it.
             return Some(JOB_PATIENCE_NS);
         }
         // What a finalizer has held up waits for the end of a collection of CPython's.
         let waits = actor.waits() && !actor.keeps_to_collections();
-        let ready = waits && matches!(self.agent.snapshots.look(), SnapshotProgress::Ready { .. });
-        let census = self.agent.own_census.is_wanted().then(|| *self.census_wanted.get_or_insert(now));
+        let ready = waits && matches!(self.acting.snapshots.look(), SnapshotProgress::Ready { .. });
+        let census = self.acting.census.is_wanted().then(|| *self.census_wanted.get_or_insert(now));
         self.census_wanted = census;
         // Where ranks collect together, everything but a command waits for a step that they share.
         if !job && (actor.is_aligned() || (!waits && census.is_none())) {
@@ -309,8 +315,8 @@ impl<'a> Attendant<'a> {
         let since = moment.max(self.called_at);
         if now.saturating_sub(since) >= patience && !actor.is_running() {
             self.called_at = now;
-            let idle = idle_ns.is_some_and(|idle| idle >= IDLE_NS) && self.agent.hooks.in_flight() == 0;
-            call_main_thread(idle);
+            let idle = idle_ns.is_some_and(|idle| idle >= IDLE_NS) && self.hooks.in_flight() == 0;
+            self.acting.main_thread.come_by(idle);
         }
         Some(patience)
     }

@@ -1,26 +1,32 @@
 //! The thread that senses: it empties the program's queue, looks at the GIL and judges stalls. It never takes the GIL;
 //! what the policy orders is carried out by threads of the program.
 
+mod attend;
+mod long_clones;
+
 use std::time::Duration;
 
+use attend::Attendant;
 use neurogc_wire::stop::StopKind;
 use neurogc_wire::trace::BlockWriter;
 use nix::poll::{PollFd, PollFlags};
 
-use crate::book::recent::StopFacts;
+use crate::act::acting::Acting;
+use crate::book::books::Books;
 use crate::cpython::frames::FrameSample;
 use crate::cpython::gil::GilView;
 use crate::cpython::{Interpreter, ThreadState};
-use crate::decide::attend::Attendant;
-use crate::lifecycle::agent::Agent;
+use crate::host::Host;
 use crate::sense::collections::SETTLE_NS;
-use crate::sense::hooks::HookEvent;
+use crate::sense::hooks::{HookEvent, Hooks};
 use crate::sense::schedule::{SchedStat, Scheduler, processor, voluntary_switches};
 use crate::sense::seen_requests::GapWatch;
+use crate::sense::stall_log::StopFacts;
 use crate::sense::stalls::{CALLERS, Look, StallEvidence, StallWatch};
 use crate::sys::native::{Descriptors, monotonic_ns, process_cpu_ns, thread_cpu_ns};
 use crate::sys::wake::{SAMPLER, Waiter};
 use crate::sys::work::Work;
+use crate::threads::ThreadControl;
 
 /// Step of the looks; no shorter span of the GIL is seen.
 pub(crate) const STEP_NS: u64 = 2_000_000;
@@ -56,13 +62,22 @@ const COUNTS_NS: u64 = 100_000_000;
 const BLOCK_NS: u64 = 500_000_000;
 
 /// Senses until it is told to stop.
-pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
+pub(crate) fn run(
+    host: &Host,
+    hooks: &Hooks,
+    acting: &Acting,
+    books: &Books,
+    threads: &ThreadControl,
+    descriptors: Descriptors,
+) {
     // Let go of at once: making the policy may have something to write there.
-    let cpu_before = agent.ledger().sampler_cpu_ns;
+    let cpu_before = books.ledger().sampler_cpu_ns;
     let mut sampler = Sampler {
-        agent,
-        watch: StallWatch::new(agent.settings.stall.as_nanos() as u64),
-        eyes: Eyes { interpreter: &agent.interpreter, scheduler: Scheduler::new(descriptors) },
+        host,
+        hooks,
+        books,
+        watch: StallWatch::new(host.settings.stall.as_nanos() as u64),
+        eyes: Eyes { interpreter: &host.interpreter, scheduler: Scheduler::new(descriptors) },
         work: Work::new(descriptors),
         load: Load::default(),
         counts: [0; 3],
@@ -70,28 +85,30 @@ pub(crate) fn run(agent: &Agent, descriptors: Descriptors) {
         block_due: monotonic_ns() + BLOCK_NS,
         cpu_before,
         idle: false,
-        attendant: Attendant::new(agent),
+        attendant: Attendant::new(host, hooks, acting, books),
         gap_watch: GapWatch::default(),
     };
-    agent.hooks.be_sampled_by_this_thread();
+    hooks.be_sampled_by_this_thread();
     let waiter = Waiter::new(&SAMPLER, descriptors);
-    while !agent.stopping() {
-        let round = agent.sampler_rounds.begin();
+    while !threads.stopping() {
+        let round = threads.sampler.begin();
         let step = sampler.round();
-        agent.sampler_rounds.end(round);
+        threads.sampler.end(round);
         // Without a look at the GIL there is nothing to be in time for, and each event would wake it.
         // Only in an idle program: one that runs on would wake it with each of its collections.
-        agent.hooks.doze(sampler.idle && step > Duration::from_nanos(LIGHT_STEP_NS));
+        hooks.doze(sampler.idle && step > Duration::from_nanos(LIGHT_STEP_NS));
         sampler.wait(&waiter, step);
     }
     drop(waiter);
     sampler.round();
-    agent.ledger().settle(u64::MAX);
-    agent.close_block(&mut agent.ledger());
+    books.ledger().settle(u64::MAX);
+    books.close_block(&mut books.ledger());
 }
 
 struct Sampler<'a> {
-    agent: &'a Agent,
+    host: &'a Host,
+    hooks: &'a Hooks,
+    books: &'a Books,
     watch: StallWatch,
     eyes: Eyes<'a>,
     /// Tells when the program works, where the kernel can.
@@ -114,7 +131,7 @@ impl Sampler<'_> {
     fn round(&mut self) -> Duration {
         self.empty_queue();
         let now = monotonic_ns();
-        let step = match self.agent.interpreter.gil {
+        let step = match self.host.interpreter.gil {
             Some(gil) => self.look(gil, now),
             None => {
                 self.attendant.round(now, None, false);
@@ -122,24 +139,24 @@ impl Sampler<'_> {
             }
         };
         let is_open = self.keep_books(now);
-        let is_traced = !self.idle && self.agent.ledger().trace.is_some();
+        let is_traced = !self.idle && self.books.ledger().trace.is_some();
         let books = [(is_open, SETTLE_NS), (is_traced, BLOCK_NS)].into_iter().filter(|(is_due, _)| *is_due);
         Duration::from_nanos(books.fold(step, |step, (_, soon)| step.min(soon)))
     }
 
     fn empty_queue(&mut self) {
-        let hooks = &self.agent.hooks;
+        let hooks = self.hooks;
         while let Some(event) = hooks.take() {
             self.gap_watch.event(&event);
             let verdict = match event {
                 HookEvent::Collection { at, pause, .. } => self.watch.collection(at, pause, &mut self.eyes),
                 HookEvent::Start { .. } | HookEvent::End { .. } => None,
             };
-            let mut ledger = self.agent.ledger();
+            let mut ledger = self.books.ledger();
             ledger.event(event);
             if let HookEvent::Collection { at, gathered, kind, .. } = event
                 && kind.generation().is_some()
-                && let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some())
+                && let Some(collector) = self.host.interpreter.collector.filter(|_| ledger.trace.is_some())
             {
                 ledger.heap(at, gathered, collector.tenured(), collector.pending());
             }
@@ -147,7 +164,7 @@ impl Sampler<'_> {
                 ledger.stall(verdict, self.stop_facts(event));
             }
             if ledger.trace.as_ref().is_some_and(BlockWriter::is_full) {
-                self.agent.close_block(&mut ledger);
+                self.books.close_block(&mut ledger);
             }
         }
         if self.attendant.foretells() {
@@ -160,7 +177,7 @@ impl Sampler<'_> {
     /// What a stop was that held the program up.
     fn stop_facts(&self, event: HookEvent) -> Option<StopFacts> {
         let HookEvent::Collection { kind, gathered, collected, .. } = event else { return None };
-        let old = || self.agent.interpreter.collector.map_or(0, |collector| collector.tenured() + collector.pending());
+        let old = || self.host.interpreter.collector.map_or(0, |collector| collector.tenured() + collector.pending());
         let objects = match kind {
             StopKind::Full => old() + u64::from(collected),
             StopKind::Young | StopKind::Middle => u64::from(gathered),
@@ -186,7 +203,7 @@ impl Sampler<'_> {
     }
 
     fn look(&mut self, gil: GilView, now: u64) -> u64 {
-        let hooks = &self.agent.hooks;
+        let hooks = self.hooks;
         let was_light = self.load.is_light;
         let used = self.load.look(now, process_cpu_ns(), gil.is_held());
         let look = Look {
@@ -198,7 +215,7 @@ impl Sampler<'_> {
             used: was_light.then_some(used),
         };
         let verdict = self.watch.look(look, &mut self.eyes);
-        let mut ledger = self.agent.ledger();
+        let mut ledger = self.books.ledger();
         if let Some(gap) = ledger.gaps.look(now, look.held, look.used) {
             ledger.gap(gap);
         }
@@ -216,7 +233,7 @@ impl Sampler<'_> {
             stretch: self.watch.stretch_age(now),
             settled: self.watch.is_settled(),
             idle,
-            stall: self.agent.settings.stall.as_nanos() as u64,
+            stall: self.host.settings.stall.as_nanos() as u64,
             light: self.load.is_light,
         });
         wanted.map_or(step, |wanted| step.min(wanted))
@@ -226,10 +243,10 @@ impl Sampler<'_> {
     fn keep_books(&mut self, now: u64) -> bool {
         if now >= self.counts_due {
             self.counts_due = now + COUNTS_NS;
-            let mut ledger = self.agent.ledger();
+            let mut ledger = self.books.ledger();
             ledger.sampler_cpu_ns = self.cpu_before + thread_cpu_ns();
-            ledger.dropped(now, self.agent.hooks.dropped());
-            if let Some(collector) = self.agent.interpreter.collector.filter(|_| ledger.trace.is_some()) {
+            ledger.dropped(now, self.hooks.dropped());
+            if let Some(collector) = self.host.interpreter.collector.filter(|_| ledger.trace.is_some()) {
                 let counts = collector.counts();
                 if counts != self.counts {
                     self.counts = counts;
@@ -239,9 +256,9 @@ impl Sampler<'_> {
         }
         if now >= self.block_due {
             self.block_due = now + BLOCK_NS;
-            self.agent.close_block(&mut self.agent.ledger());
+            self.books.close_block(&mut self.books.ledger());
         }
-        let mut ledger = self.agent.ledger();
+        let mut ledger = self.books.ledger();
         ledger.settle(now);
         ledger.collections.is_open()
     }
