@@ -2,6 +2,7 @@
 
 use neurogc_wire::report::{Report, Settled, encode};
 
+use super::trace_file::header;
 use crate::book::hub_batch::Bulletin;
 use crate::book::status;
 use crate::lifecycle::agent::Agent;
@@ -76,6 +77,7 @@ impl Backlog {
             missed: content.missed,
             sample: figures.then(|| Box::new(status::sample(agent))),
             answers,
+            trace: (figures && agent.settings.hub_trace).then(|| Box::new(header(agent))),
         };
         match encode(&report, &content.blocks) {
             Ok(frame) => Some((frame, content)),

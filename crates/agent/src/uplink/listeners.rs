@@ -47,7 +47,7 @@ impl Listeners {
         let admitted = admit(&mut self.followers, newcomer, now);
         let mut ledger = agent.ledger();
         if admitted {
-            ledger.news.get_or_insert_default();
+            ledger.news.get_or_insert_with(|| PendingRecords::new(agent.settings.hub_trace));
         } else {
             ledger.trouble(format!("one more hub wants to follow this process, which reports to {MOST} already"));
         }
@@ -79,7 +79,8 @@ impl Listeners {
         }
         self.heard = now;
         let bulletin = if now >= self.told + TOLD_NS {
-            let bulletin = agent.ledger().news.get_or_insert_with(PendingRecords::default).take();
+            let begin = || PendingRecords::new(agent.settings.hub_trace);
+            let bulletin = agent.ledger().news.get_or_insert_with(begin).take();
             (self.told, self.stirred) = (now, !bulletin.is_empty());
             bulletin
         } else {

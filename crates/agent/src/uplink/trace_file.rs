@@ -126,13 +126,15 @@ fn with_pid(path: &Path, pid: u32) -> PathBuf {
     }
 }
 
-fn header(agent: &Agent) -> Header {
+/// How a trace of this process begins.
+pub(super) fn header(agent: &Agent) -> Header {
     Header {
         pid: std::process::id(),
         command: agent.command.clone(),
         python: agent.interpreter.version.to_string(),
         neurogc: status::VERSION.to_owned(),
         policy: agent.policy().to_string(),
+        service: agent.identity.service.clone(),
         started_unix_ns: agent.installed_unix_ns,
         thresholds: agent.thresholds,
         gil_step_ns: STEP_NS,
