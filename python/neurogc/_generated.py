@@ -21,6 +21,7 @@ SETTINGS = {
     "trace": (("text",), ""),
     "hub": (("text",), ""),
     "hub_token": (("text",), ""),
+    "hub_trace": (("switch",), "false"),
     "stall_ms": (("number", 1, 60000), "5"),
     "sample_ms": (("number", 100, 60000), "1000"),
     "adapters": (("switch",), "true"),

@@ -62,7 +62,7 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
-/// Takes a time span from the command line: `30s`, `5m`, `1h`, or a number of seconds.
+/// Takes a time span from the command line: `30s`, `5m`, `1h`, `7d`, or a number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -70,10 +70,11 @@ pub(crate) fn seconds(text: &str) -> Result<u32, String> {
         "" | "s" | "sec" | "seconds" => 1,
         "m" | "min" | "minutes" => 60,
         "h" | "hours" => 3600,
+        "d" | "days" => 86_400,
         _ => 0,
     };
     let value = digits.trim().parse::<u32>().ok().and_then(|value| value.checked_mul(unit)).filter(|value| *value > 0);
-    value.ok_or_else(|| "it must be a time like 30s, 5m or 1h".to_owned())
+    value.ok_or_else(|| "it must be a time like 30s, 5m, 1h or 7d".to_owned())
 }
 
 /// A moment given in nanoseconds since 1970, to the second, in UTC.

@@ -17,6 +17,7 @@ const FAINT: &str = "2";
 const RED: &str = "1;31";
 const GREEN: &str = "1;32";
 const YELLOW: &str = "1;33";
+const GREY: &str = "90";
 
 fn styled(text: &str, style: &str) -> String {
     format!("\x1b[{style}m{text}\x1b[0m")
@@ -58,6 +59,18 @@ pub(crate) fn listing(text: &str) -> String {
     }
 }
 
+/// Policies side by side: the head of the table set off, and rows in grey that rest on what a trace does not show, which have
+/// this mark behind their name.
+pub(crate) fn comparison(text: &str, mark: &str) -> String {
+    let is_guess = |line: &str| line.trim_start().split("  ").next().is_some_and(|name| name.ends_with(mark));
+    let paint = |line: &str| match line {
+        line if line.starts_with("  ") && is_guess(line) => styled(line, GREY),
+        line if line.starts_with(' ') && is_head(line) => styled(line, FAINT),
+        line => line.to_owned(),
+    };
+    text.lines().map(|line| paint(line) + "\n").collect()
+}
+
 /// Whether a line is the head of a table: capitals only.
 fn is_head(line: &str) -> bool {
     let mut letters = line.chars().filter(|letter| letter.is_alphabetic()).peekable();
@@ -76,6 +89,9 @@ mod tests {
                         \x1b[1;31mdegraded\x1b[0m\n  - y\n";
         assert_eq!(painted, expected);
         assert!(report(text, Some(FindingKind::Gc)).starts_with("\x1b[1;31mAll"));
+        let table = "t: 7 requests\n  POLICY   P50\n  gap ?   1 ms\n  cpython 2 ms\n  ?: rests on what\n";
+        let greyed = "t: 7 requests\n\x1b[2m  POLICY   P50\x1b[0m\n\x1b[90m  gap ?   1 ms\x1b[0m\n  cpython 2 ms\n  ?: rests on what\n";
+        assert_eq!(comparison(table, " ?"), greyed);
         assert_eq!(listing("PID  X\n1  2\n"), "\x1b[1mPID  X\x1b[0m\n1  2\n");
     }
 }

@@ -321,6 +321,7 @@ pub(crate) fn trace() -> Trace {
             python: "CPython 3.12.1".to_owned(),
             neurogc: "0.1.0".to_owned(),
             policy: "observe".to_owned(),
+            service: "shop".to_owned(),
             started_unix_ns: 1_790_000_000_123_456_789,
             thresholds: [700, 10, 10],
             gil_step_ns: 100_000,

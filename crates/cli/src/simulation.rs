@@ -123,7 +123,7 @@ impl Comparison {
         let headings: Vec<_> = std::iter::once(("POLICY", Alignment::Left)).chain(headings).collect();
         let mut table = Table::new(&headings);
         for row in &self.rows {
-            let name = if self.is_guessed(row) { format!("{} ?", row.policy) } else { row.policy.clone() };
+            let name = if self.is_guessed(row) { format!("{}{GUESSED}", row.policy) } else { row.policy.clone() };
             let cell = |column: &&Column| (column.cell)(self, row).unwrap_or_else(|| NOTHING.to_owned());
             table.row(std::iter::once(name).chain(columns.iter().map(cell)));
         }
@@ -173,6 +173,9 @@ impl Comparison {
     }
 }
 
+/// What stands behind the name of a policy whose row rests on what the trace does not show.
+pub(crate) const GUESSED: &str = " ?";
+
 /// What stands where nothing can be said.
 const NOTHING: &str = "–";
 
@@ -202,7 +205,9 @@ const COLUMNS: [Column; 17] = [
     Column::new("P99", |_, row| percentile(row, 0.99, row.outcome.p99_ms)),
     Column::new("P99.9", |_, row| percentile(row, 0.999, row.outcome.p999_ms)),
     Column::wide("MAX", |_, row| Some(ms(row.outcome.max_ms))),
-    Column::new("PEAK RSS", |_, row| Some(bytes((row.outcome.peak_rss_mb * 1e6) as u64))),
+    Column::new("PEAK RSS", |all, row| {
+        (!all.is_unseen(Unseen::Object)).then(|| bytes((row.outcome.peak_rss_mb * 1e6) as u64))
+    }),
     Column::new("GARBAGE", |all, row| {
         (!all.is_unseen(Unseen::Object)).then(|| bytes((row.outcome.held_mb * 1e6) as u64))
     }),
@@ -226,7 +231,7 @@ fn percentile(row: &Row, share: f64, value: f64) -> Option<String> {
 }
 
 /// A share in words of one size: beyond a hundred times it says only that.
-fn regret(share: f64) -> String {
+pub(crate) fn regret(share: f64) -> String {
     match share {
         share if share < 10.0 => format!("{:.0} %", 100.0 * share),
         share if share < 100.0 => format!("{share:.0}×"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use neurogc_wire::control::{Answer, Ask};
 use neurogc_wire::report::{Frame, Reply, Report, Sample, Wanted};
-use neurogc_wire::trace::Record;
+use neurogc_wire::trace::{Header, Record};
 use serde::Serialize;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -22,6 +22,7 @@ use crate::message::LiveMessage;
 use crate::process::{KnownProcess, Presence, ProcessSummary, Source, View};
 use crate::services::services;
 use crate::store::{Batch, StoreEntry, Write};
+use crate::traces::{TracePiece, TraceStore, plain_header};
 use crate::weight::weight;
 
 /// Processes that have ended stay in the list for this long.
@@ -50,6 +51,8 @@ pub(crate) struct Hub {
     alerts: Mutex<Arc<AlertsReport>>,
     /// Processes that report to other hubs, where a server tells of them.
     elsewhere: Mutex<Arc<Vec<Past>>>,
+    /// Traces of processes whose agents send them, where they are kept.
+    pub(crate) traces: Option<TraceStore>,
 }
 
 /// What has come in.
@@ -84,6 +87,8 @@ struct News {
 /// A process as far as its events need it.
 struct Its {
     facts: Arc<ProcessFacts>,
+    /// How its trace begins, where its agent sends one.
+    trace: Option<Arc<Header>>,
     epoch_ms: f64,
     waiting_bytes: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
@@ -108,7 +113,13 @@ impl Hub {
             refusal: Mutex::default(),
             alerts: Mutex::default(),
             elsewhere: Mutex::default(),
+            traces: None,
         }
+    }
+
+    /// The same with a place for traces.
+    pub(crate) fn keeping(self, traces: TraceStore) -> Self {
+        Self { traces: Some(traces), ..self }
     }
 
     /// The processes that are there, and those that have just gone. What is long is not done while they are held.
@@ -180,6 +191,7 @@ impl Hub {
             // The row that is made of it has the latencies once more.
             (weight(&*sample) + weight(&sample.latency), Arc::from(sample))
         });
+        let header = report.trace.take().map(|header| Arc::new(plain_header(*header)));
         let (reply, its, news) = {
             let mut processes = self.processes();
             if processes.len() >= PROCESSES && !processes.contains_key(&id) {
@@ -210,8 +222,12 @@ impl Hub {
                     let _ = waiting.send(settled.answer);
                 }
             }
+            if header.is_some() {
+                process.trace = header;
+            }
             let its = Its {
                 facts: Arc::clone(&process.facts),
+                trace: process.trace.clone(),
                 epoch_ms: process.epoch_ms,
                 waiting_bytes: Arc::clone(&process.waiting_bytes),
                 dropped: Arc::clone(&process.dropped_events),
@@ -224,11 +240,38 @@ impl Hub {
         let _ =
             missed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(report.missed)));
         self.tell_and_keep(&its, news, report.at_s);
-        if let Some(batch) = Batch::of(&records, blocks, its.epoch_ms) {
-            let events: Vec<_> = records.iter().filter_map(|record| Event::of(record, its.epoch_ms)).collect();
+        let events: Vec<_> = records.iter().filter_map(|record| Event::of(record, its.epoch_ms)).collect();
+        let batch = if events.len() == records.len() {
+            Batch::of(&records, blocks, its.epoch_ms)
+        } else {
+            // The rest of a trace is too much for the history.
+            let is_event = |record: &&Record| Event::of(record, its.epoch_ms).is_some();
+            let told: Vec<_> = records.iter().filter(is_event).cloned().collect();
+            Batch::of_records(&told, its.epoch_ms)
+        };
+        if let Some(batch) = batch {
             self.take_events(&its, &events, batch);
         }
+        self.keep_trace(&its, blocks, (report.missed, (report.at_s * 1e9) as u64));
         Ok(reply)
+    }
+
+    /// Keeps what a trace records, where the agent sends it.
+    fn keep_trace(&self, its: &Its, blocks: &[u8], lost: (u64, u64)) {
+        let (Some(traces), Some(header)) = (&self.traces, &its.trace) else { return };
+        if blocks.is_empty() && lost.0 == 0 {
+            return;
+        }
+        match Held::take(blocks.len() as u64, &its.waiting_bytes, &self.waiting_bytes) {
+            Ok(held) => traces.put(TracePiece {
+                id: its.facts.id.clone(),
+                header: Arc::clone(header),
+                blocks: blocks.to_vec(),
+                lost,
+                held: Some(held),
+            }),
+            Err(_) => traces.drop_piece(),
+        }
     }
 
     /// Takes figures over, if the budgets allow them.

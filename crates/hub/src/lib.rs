@@ -10,6 +10,7 @@ mod api;
 mod assets;
 mod budget;
 mod census;
+mod client;
 mod clock;
 mod event;
 mod export;
@@ -34,8 +35,10 @@ mod services;
 mod shelf;
 mod store;
 mod tokens;
+mod traces;
 mod weight;
 
+pub use client::{HubClient, HubClientError};
 pub use export::objects::ObjectStore;
 pub use export::otlp::OtlpCollector;
 pub use export::profiles::ProfileStore;

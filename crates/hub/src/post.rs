@@ -19,6 +19,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+/// Who asks.
+const USER_AGENT: &str = concat!("neurogc/", env!("CARGO_PKG_VERSION"));
+
 /// Where to post.
 #[derive(Clone)]
 pub(crate) struct PostAddress {
@@ -240,6 +243,25 @@ pub(crate) async fn ask(
     }
 }
 
+/// Gets what is at a path: an answer whose body is still on its way, and what brings it, which ends when that is dropped. The caller
+/// limits the time.
+pub(crate) async fn get(
+    to: &PostAddress,
+    path: &str,
+) -> Result<(Response<Incoming>, JoinSet<Result<(), hyper::Error>>), SendFailure> {
+    let stream = to.connect(None).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(passing)?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(connection);
+    let mut request = Request::get(path).header(header::HOST, to.to_string()).header(header::USER_AGENT, USER_AGENT);
+    for (name, value) in &to.headers {
+        request = request.header(name, value);
+    }
+    let request = request.body(Full::<Bytes>::default()).map_err(|error| SendFailure::Final(error.to_string()))?;
+    Ok((sender.send_request(request).await.map_err(passing)?, tasks))
+}
+
 /// Makes one call of gRPC, without a look at its answer but for the status. The caller limits the time.
 pub(crate) async fn call(
     to: &PostAddress,
@@ -317,9 +339,8 @@ impl PostAddress {
     }
 
     fn request(&self, uri: &str, message: Outgoing) -> Result<Request<Full<Bytes>>, SendFailure> {
-        let mut request = Request::post(uri)
-            .header(header::HOST, self.to_string())
-            .header(header::USER_AGENT, concat!("neurogc/", env!("CARGO_PKG_VERSION")));
+        let mut request =
+            Request::post(uri).header(header::HOST, self.to_string()).header(header::USER_AGENT, USER_AGENT);
         for (name, value) in message.headers.iter().chain(&self.headers) {
             request = request.header(name, value);
         }

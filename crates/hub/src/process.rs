@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use neurogc_wire::census::Census;
 use neurogc_wire::control::Answer;
 use neurogc_wire::report::{Report, Sample, Wanted};
+use neurogc_wire::trace::Header;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -112,6 +113,8 @@ pub(crate) struct KnownProcess {
     pub(crate) dropped_events: Arc<AtomicU64>,
     /// Events that found no room in the agent.
     pub(crate) missed: u64,
+    /// How its trace begins, where its agent sends all that one records.
+    pub(crate) trace: Option<Arc<Header>>,
     /// What is to be asked of an agent that posts, and who waits for the outcome.
     pub(crate) wanted: Vec<Wanted>,
     pub(crate) waiting: HashMap<u64, oneshot::Sender<Answer>>,
@@ -148,6 +151,7 @@ impl KnownProcess {
             waiting_bytes: Arc::default(),
             dropped_events: Arc::default(),
             missed: 0,
+            trace: None,
             wanted: Vec::new(),
             waiting: HashMap::new(),
         }

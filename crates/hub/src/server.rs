@@ -30,6 +30,7 @@ use crate::peer::host_name;
 use crate::shelf::Shelf;
 use crate::store::{Store, StoreError, make_folder};
 use crate::tokens::{Access, Tokens, is_fit};
+use crate::traces::TraceStore;
 
 /// Connections at once: every process that may report by posting has one; browsers and the rest have theirs.
 const CONNECTIONS: usize = PROCESSES + 500;
@@ -59,6 +60,8 @@ pub struct Config {
     pub data: PathBuf,
     /// What history may take on disk, in bytes.
     pub limit: u64,
+    /// What traces that agents send may take on disk, in bytes; none are kept where it is 0.
+    pub trace_limit: u64,
     /// The server that history comes from, instead of the folder.
     pub history: Option<HistoryServer>,
     /// A folder with recordings.
@@ -69,7 +72,7 @@ pub struct Config {
     pub remote_write: Option<RemoteWrite>,
     /// Where to send profiles of allocations.
     pub profiles: Option<ProfileStore>,
-    /// Where to copy heap dumps and recordings.
+    /// Where to copy heap dumps, recordings and traces.
     pub objects: Option<ObjectStore>,
     /// The file with rules of alerts.
     pub alerts: Option<PathBuf>,
@@ -180,7 +183,8 @@ async fn serve(config: Config, ready: impl FnOnce(&Listening)) -> Result<(), Hub
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| HubError::Listen { address: config.listen, source })?;
     let address = listener.local_addr()?;
-    let hub = Arc::new(Hub::new(host_name(), history));
+    let traces = TraceStore::open(&config.data, config.trace_limit)?;
+    let hub = Arc::new(Hub::new(host_name(), history).keeping(traces));
     let (gate, shelf) = (Gate::new(tokens.clone(), address), Shelf::new(&config.data, config.recordings));
     let app = Arc::new(App::new(Arc::clone(&hub), gate, shelf, Heaps::new(&config.data)));
     let start = |(file, path)| AlertEngine::start(Arc::clone(&hub), path, file, &config.data);

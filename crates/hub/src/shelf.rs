@@ -33,8 +33,8 @@ pub(crate) struct ShelfEntry {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    bytes: u64,
-    added_ms: u64,
+    pub(crate) bytes: u64,
+    pub(crate) added_ms: u64,
     pub(crate) uploaded: bool,
     #[serde(skip)]
     pub(crate) path: PathBuf,

@@ -21,6 +21,8 @@ pub struct Settings {
     pub hub: Option<HubAddress>,
     /// See `hub`.
     pub hub_token: Secret,
+    /// Whether hubs are sent what a trace records, too.
+    pub hub_trace: bool,
     /// What counts as a stall.
     pub stall: Duration,
     /// How often the process is looked at.
@@ -101,6 +103,7 @@ impl Default for Settings {
             trace: None,
             hub: None,
             hub_token: Secret::default(),
+            hub_trace: false,
             stall: Duration::from_millis(5),
             sample: Duration::from_secs(1),
             adapters: true,
@@ -226,6 +229,16 @@ pub const CATALOGUE: &[Setting] = &[
             Ok(())
         },
         show: |settings| if settings.hub_token.is_empty() { String::new() } else { "(hidden)".to_owned() },
+    },
+    Setting {
+        name: "hub_trace",
+        help: "also send hubs what a trace records, 30 to 60 bytes a request, so that `neurogc train --from-hub` can use it: true or false",
+        kind: SettingKind::Switch,
+        apply: |settings, text| {
+            settings.hub_trace = switch(text).unwrap_or(settings.hub_trace);
+            Ok(())
+        },
+        show: |settings| settings.hub_trace.to_string(),
     },
     Setting {
         name: "stall_ms",

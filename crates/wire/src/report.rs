@@ -14,7 +14,7 @@ use crate::buckets::Distribution;
 use crate::control::{Answer, Ask, MessageError};
 use crate::status::Status;
 use crate::stop::ByStop;
-use crate::trace::{Record, read_block};
+use crate::trace::{Header, Record, read_block};
 
 /// Longest frame that a hub reads.
 pub const MAX_FRAME: usize = 1024 * 1024;
@@ -43,6 +43,9 @@ pub struct Report {
     pub sample: Option<Box<Sample>>,
     /// What has become of what the hub asked for.
     pub answers: Vec<Settled>,
+    /// How a trace of the process begins. An agent that sends it also sends every record of a trace in its blocks, so that the
+    /// hub can keep one. It comes with figures.
+    pub trace: Option<Box<Header>>,
 }
 
 /// Figures of one moment. All counts are since the agent was installed.

@@ -531,6 +531,7 @@ export type HubReport = {
   ingest: IngestCounts;
   budget: BudgetReport;
   store: StoreReport;
+  traces: TraceStoreReport | null;
   clients: ClientCounts;
   cpu_ms: number;
   rss: number;
@@ -1038,6 +1039,17 @@ export type TraceAnswer = RecordingHead & {
   damage: string[];
 };
 
+/** How the traces are, as the hub tells it. */
+export type TraceStoreReport = {
+  bytes: number;
+  limit_bytes: number;
+  keep_s: number;
+  /** Reports whose records were not written. */
+  dropped: number;
+  /** Why nothing can be written, in words. */
+  trouble: string | null;
+};
+
 /** The process that wrote a trace. */
 export type TracedProcess = {
   pid: number;
@@ -1045,6 +1057,7 @@ export type TracedProcess = {
   python: string;
   neurogc: string;
   policy: string;
+  service: string;
 };
 
 /** An object below its holder. */

@@ -43,6 +43,7 @@ pub(crate) const SOURCES: &[&str] = &[
     "crates/hub/src/shelf.rs",
     "crates/hub/src/store/mod.rs",
     "crates/hub/src/store/tiers.rs",
+    "crates/hub/src/traces.rs",
     "crates/sites/src/flame.rs",
     "crates/sites/src/group.rs",
     "crates/sites/src/head.rs",

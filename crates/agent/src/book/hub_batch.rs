@@ -15,6 +15,8 @@ pub(crate) struct PendingRecords {
     missed: u64,
     /// Nothing had happened when the uplink last looked, so that it sleeps until it is told.
     quiet: bool,
+    /// Whether everything is kept that a trace records, because hubs keep traces of this process.
+    whole: bool,
 }
 
 /// A closed block and what it holds.
@@ -27,12 +29,23 @@ pub(crate) struct Bulletin {
 }
 
 impl PendingRecords {
-    /// Adds what is news to a hub. Requests and gaps are too many for that; figures tell of them.
+    /// Nothing yet.
+    pub(crate) fn new(whole: bool) -> Self {
+        Self { whole, ..Self::default() }
+    }
+
+    /// Whether everything is kept that a trace records.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Adds what is news to a hub. Requests and gaps are too many for that, unless it keeps a trace; figures tell of them.
     pub(crate) fn take_in(&mut self, record: &Record) {
-        let news = matches!(
-            record,
-            Record::Collection { .. } | Record::Stall { .. } | Record::Order { .. } | Record::Dropped { .. }
-        );
+        let news = self.whole
+            || matches!(
+                record,
+                Record::Collection { .. } | Record::Stall { .. } | Record::Order { .. } | Record::Dropped { .. }
+            );
         if !news {
             return;
         }
@@ -72,6 +85,18 @@ mod tests {
     use neurogc_wire::trace::read_block;
 
     use super::*;
+
+    #[test]
+    fn a_hub_that_keeps_a_trace_is_sent_all_of_it() {
+        let told = |whole| {
+            let mut news = PendingRecords::new(whole);
+            news.take_in(&Record::RequestStart { at: 1, id: 1 });
+            news.take_in(&Record::Dropped { at: 2, count: 1 });
+            news.take_in(&Record::Heap { at: 3, gathered: 1, tenured: 2, pending: 3 });
+            news.take().events
+        };
+        assert_eq!((told(false), told(true)), (1, 3));
+    }
 
     #[test]
     fn a_flood_is_cut_and_counted() {

@@ -66,6 +66,11 @@ impl Ledger {
         }
     }
 
+    /// Whether everything is recorded that a trace holds, for a file or for hubs.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.trace.is_some() || self.news.as_ref().is_some_and(PendingRecords::is_whole)
+    }
+
     /// Adds a trouble once.
     pub(crate) fn trouble(&mut self, what: String) {
         self.troubles.add(what);

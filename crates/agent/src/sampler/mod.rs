@@ -156,7 +156,7 @@ impl Sampler<'_> {
             ledger.event(event);
             if let HookEvent::Collection { at, gathered, kind, .. } = event
                 && kind.generation().is_some()
-                && let Some(collector) = self.host.interpreter.collector.filter(|_| ledger.trace.is_some())
+                && let Some(collector) = self.host.interpreter.collector.filter(|_| ledger.is_traced())
             {
                 ledger.heap(at, gathered, collector.tenured(), collector.pending());
             }
@@ -246,7 +246,7 @@ impl Sampler<'_> {
             let mut ledger = self.books.ledger();
             ledger.sampler_cpu_ns = self.cpu_before + thread_cpu_ns();
             ledger.dropped(now, self.hooks.dropped());
-            if let Some(collector) = self.host.interpreter.collector.filter(|_| ledger.trace.is_some()) {
+            if let Some(collector) = self.host.interpreter.collector.filter(|_| ledger.is_traced()) {
                 let counts = collector.counts();
                 if counts != self.counts {
                     self.counts = counts;

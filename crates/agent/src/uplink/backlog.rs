@@ -2,6 +2,7 @@
 
 use neurogc_wire::report::{Report, Settled, encode};
 
+use super::trace_file::header;
 use crate::book::hub_batch::Bulletin;
 use crate::book::status::ReportSources;
 
@@ -76,6 +77,8 @@ impl Backlog {
             missed: content.missed,
             sample: figures.then(|| Box::new(sources.sample())),
             answers,
+            trace: (figures && host.settings.hub_trace)
+                .then(|| Box::new(header(host, &sources.acting.policy.in_force()))),
         };
         match encode(&report, &content.blocks) {
             Ok(frame) => Some((frame, content)),

@@ -44,13 +44,13 @@ impl Listeners {
     }
 
     /// Lets one more listen.
-    pub(super) fn add(&mut self, books: &Books, stream: UnixStream) {
+    pub(super) fn add(&mut self, settings: &Settings, books: &Books, stream: UnixStream) {
         let now = monotonic_ns();
         let Ok(newcomer) = Follower::new(stream, now) else { return };
         let admitted = admit(&mut self.followers, newcomer, now);
         let mut ledger = books.ledger();
         if admitted {
-            ledger.news.get_or_insert_default();
+            ledger.news.get_or_insert_with(|| PendingRecords::new(settings.hub_trace));
         } else {
             ledger.trouble(format!("one more hub wants to follow this process, which reports to {MOST} already"));
         }
@@ -82,7 +82,8 @@ impl Listeners {
         }
         self.heard = now;
         let bulletin = if now >= self.told + TOLD_NS {
-            let bulletin = sources.books.ledger().news.get_or_insert_with(PendingRecords::default).take();
+            let begin = || PendingRecords::new(sources.host.settings.hub_trace);
+            let bulletin = sources.books.ledger().news.get_or_insert_with(begin).take();
             (self.told, self.stirred) = (now, !bulletin.is_empty());
             bulletin
         } else {

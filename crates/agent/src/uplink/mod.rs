@@ -207,7 +207,7 @@ impl<'a> Uplink<'a> {
         }
         if let Some(mut socket) = self.socket.take() {
             for stream in socket.serve(self.sources, self.threads, now, || self.catch_up(now)) {
-                self.listeners.add(books, stream);
+                self.listeners.add(&host.settings, books, stream);
             }
             self.socket = Some(socket);
         }

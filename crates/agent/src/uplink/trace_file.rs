@@ -127,13 +127,15 @@ fn with_pid(path: &Path, pid: u32) -> PathBuf {
     }
 }
 
-fn header(host: &Host, policy: &Name) -> Header {
+/// How a trace of this process begins.
+pub(super) fn header(host: &Host, policy: &Name) -> Header {
     Header {
         pid: std::process::id(),
         command: host.start.command.clone(),
         python: host.interpreter.version.to_string(),
         neurogc: status::VERSION.to_owned(),
         policy: policy.to_string(),
+        service: host.start.identity.service.clone(),
         started_unix_ns: host.installed_unix_ns,
         thresholds: host.start.thresholds,
         gil_step_ns: STEP_NS,

@@ -46,6 +46,10 @@ pub(crate) struct Arguments {
     /// Maximum size of the history on disk, in megabytes; the oldest data is deleted first
     #[arg(long, value_name = "MB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     disk_mb: u64,
+    /// Maximum size of the traces on disk that programs send with hub_trace=true, in megabytes; they are kept for 7 days, and the
+    /// oldest of the largest are deleted first
+    #[arg(long, value_name = "MB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    traces_mb: u64,
     /// Take history from a server like Prometheus instead of keeping it: prometheus:URL; headers are in
     /// NEUROGC_HISTORY_HEADERS. Hubs must write their metrics there, by --remote-write or by being scraped
     #[arg(long, value_name = "SERVER", conflicts_with = "disk_mb")]
@@ -63,7 +67,7 @@ pub(crate) struct Arguments {
     /// Push profiles of allocations every minute: pyroscope:URL or parca:URL; headers are in NEUROGC_PROFILES_HEADERS
     #[arg(long, value_name = "STORE")]
     profiles: Option<ProfileStore>,
-    /// Copy heap dumps and recordings to object storage, s3://bucket/prefix, of which the AWS_ variables say how, or to a
+    /// Copy heap dumps, recordings and traces to object storage, s3://bucket/prefix, of which the AWS_ variables say how, or to a
     /// folder, file:///folder
     #[arg(long, value_name = "STORE")]
     objects: Option<ObjectStore>,
@@ -124,6 +128,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
         access,
         data,
         limit: arguments.disk_mb << 20,
+        trace_limit: arguments.traces_mb << 20,
         history: arguments.history,
         recordings: arguments.recordings,
         collector: arguments.otlp,
@@ -140,7 +145,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut dyn Write) -> CommandResult {
         announced = hub
             .tokens
             .as_ref()
-            .and_then(|tokens| own_hub::announce(hub.address, &tokens.report).inspect_err(|reason| say(reason)).ok());
+            .and_then(|tokens| own_hub::announce(hub.address, tokens).inspect_err(|reason| say(reason)).ok());
         told = tell(hub, arguments.json, out);
     });
     ran.map_err(|error| match error {

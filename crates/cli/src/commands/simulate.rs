@@ -8,7 +8,8 @@ use neurogc_learn::{DEFAULT_LAMBDA, HeapModel, Scene, Start, TrafficShape, Workl
 use neurogc_policy::Name;
 
 use crate::failure::{CommandResult, Failure};
-use crate::simulation::{Comparison, Rules};
+use crate::paint;
+use crate::simulation::{Comparison, GUESSED, Rules};
 use crate::trace::load;
 
 /// Replay a trace under other policies, and show how far each is from what no schedule can be below
@@ -110,7 +111,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
         writeln!(out, "{}", serde_json::to_string_pretty(&comparisons)?)?;
     } else {
         let texts: Vec<String> = comparisons.iter().map(|comparison| comparison.text(arguments.wide)).collect();
-        write!(out, "{}", texts.join("\n"))?;
+        let text = texts.join("\n");
+        write!(out, "{}", if paint::is_wanted() { paint::comparison(&text, GUESSED) } else { text })?;
     }
     Ok(())
 }

@@ -8,8 +8,9 @@ use neurogc_learn::DEFAULT_LAMBDA;
 use neurogc_neural::Family;
 
 use crate::failure::{CommandResult, Failure};
+use crate::figures;
 use crate::trace::load;
-use crate::training::{self, RecordingPlan, TrainingOptions};
+use crate::training::{self, RecordingPlan, TrainingOptions, WantedTraces};
 
 /// Train a model on recorded traces to decide when to collect
 ///
@@ -22,10 +23,11 @@ use crate::training::{self, RecordingPlan, TrainingOptions};
     neurogc train service.ngct -o service.safetensors\n  \
     neurogc run --policy neural:service.safetensors -- python app.py\n  \
     neurogc train service.ngct --model gru -o gru.safetensors\n  \
+    neurogc train --from-hub http://127.0.0.1:7077 --service shop --since 7d -o shop.safetensors\n  \
     neurogc train --record \"python app.py\" --load http://127.0.0.1:8000/ --rate 100 --seconds 300 -o app.safetensors")]
 pub(crate) struct Arguments {
     /// Traces of the program under its usual load: ten minutes or more, best under the policy gap
-    #[arg(value_name = "TRACE", required_unless_present = "record")]
+    #[arg(value_name = "TRACE", required_unless_present_any = ["record", "from_hub"])]
     traces: Vec<PathBuf>,
     /// Which family to train; `best` trains all and keeps the best
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Choice::Best)]
@@ -57,9 +59,28 @@ pub(crate) struct Arguments {
     /// Seconds of load
     #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u64).range(30..=86_400))]
     seconds: u64,
+    /// Fetch the traces of a service from this hub, and train on them. The hub keeps those of programs with the setting
+    /// hub_trace=true, and has those that were uploaded. Its token is in NEUROGC_HUB_TOKEN, or in the address that `neurogc hub`
+    /// printed; a hub of yours on this machine needs none
+    #[arg(long, value_name = "URL", requires = "service", conflicts_with = "record")]
+    from_hub: Option<String>,
+    /// The service whose traces are fetched
+    #[arg(long, value_name = "NAME", requires = "from_hub")]
+    service: Option<String>,
+    /// Fetch what was recorded in this time, for instance 6h or 7d, which is the longest
+    #[arg(long, value_name = "T", default_value = "7d", value_parser = since, requires = "from_hub")]
+    since: u32,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// How long a hub keeps traces.
+const LONGEST_SINCE: u32 = 7 * 86_400;
+
+fn since(text: &str) -> Result<u32, String> {
+    let seconds = figures::seconds(text)?;
+    if seconds > LONGEST_SINCE { Err("a hub keeps traces for 7 days".to_owned()) } else { Ok(seconds) }
 }
 
 /// What can be asked for.
@@ -98,13 +119,17 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> CommandResult {
         let recording = RecordingPlan::new(command, url, arguments.rate, arguments.seconds)?;
         traces.push(recording.record(&arguments.out.with_extension("ngct"))?);
     }
-    let mut named = Vec::new();
-    for path in &traces {
-        named.push((path.display().to_string(), load(path)?));
-    }
     let folder = arguments.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Failure::usage(format!("there is no folder {}. Create it first", folder.display())));
+    }
+    if let (Some(url), Some(service)) = (&arguments.from_hub, &arguments.service) {
+        let wanted = WantedTraces { url, service, since_s: arguments.since };
+        traces.extend(wanted.fetch(&arguments.out.with_extension("traces"))?);
+    }
+    let mut named = Vec::new();
+    for path in &traces {
+        named.push((path.display().to_string(), load(path)?));
     }
     let order = TrainingOptions {
         families: arguments.model.families(),

@@ -56,6 +56,7 @@ impl Dashboard {
             access: Access::Tokens,
             data,
             limit: LIMIT,
+            trace_limit: 0,
             recordings: None,
             collector: None,
             remote_write: None,

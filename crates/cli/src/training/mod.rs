@@ -2,6 +2,7 @@
 //! file.
 
 mod card;
+mod fetch;
 mod recording;
 mod report;
 mod store;
@@ -18,6 +19,7 @@ use neurogc_neural::{Family, Model};
 use neurogc_policy::Name;
 use neurogc_wire::trace::Trace;
 
+pub(crate) use self::fetch::WantedTraces;
 pub(crate) use self::recording::RecordingPlan;
 use self::report::{ReportedPolicy, TrainingReport};
 use self::store::TrainingFolder;

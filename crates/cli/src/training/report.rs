@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::TrainingOptions;
 use crate::figures::{bytes, count, ms, span};
+use crate::simulation::regret;
 use crate::table::{Alignment, Table};
 
 /// A model that costs less than this share of what rules cost is worth the change.
@@ -94,7 +95,7 @@ impl TrainingReport {
     pub(super) fn markdown(&self) -> String {
         let mut text = "| | cost | ÷ `gap` | regret | p99.9 | peak |\n|---|---|---|---|---|---|\n".to_owned();
         for entry in &self.entries {
-            let regret = entry.regret.map_or_else(|| "–".to_owned(), |it| format!("{:.0} %", it * 100.0));
+            let regret = entry.regret.map_or_else(|| "–".to_owned(), regret);
             let (p999, peak) = (ms(entry.p999_ms), bytes((entry.peak_mb * 1e6) as u64));
             let _ = writeln!(
                 text,
@@ -137,7 +138,7 @@ impl TrainingReport {
                 entry.name.clone(),
                 format!("{:.3}", entry.cost),
                 format!("{:.2}", entry.over_gap),
-                or_dash(entry.regret.map(|it| format!("{:.0} %", it * 100.0))),
+                or_dash(entry.regret.map(regret)),
                 ms(entry.p999_ms),
                 bytes((entry.peak_mb * 1e6) as u64),
                 or_dash(quality.and_then(|it| it.gap_loss).map(|it| format!("{it:.4}"))),

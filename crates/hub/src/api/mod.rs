@@ -13,6 +13,7 @@ mod processes;
 mod recordings;
 mod sites;
 mod socket;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +114,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(&format!("{one}/heap"), post(heaps::take))
         .route("/api/v1/heaps", get(heaps::list))
         .route("/api/v1/services/{name}/latency", get(processes::service_latency))
+        .route("/api/v1/services/{name}/traces", get(traces::of_service))
+        .route("/api/v1/traces/{id}/file", get(traces::file))
         .route("/api/v1/series", get(processes::catalogue))
         .route("/api/v1/policies", get(orders::policies))
         .route("/api/v1/compare", get(compare::compare))
@@ -214,3 +217,6 @@ mod hostile;
 mod site_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod trace_tests;

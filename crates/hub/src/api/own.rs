@@ -23,6 +23,7 @@ use crate::hub::Refusal;
 use crate::process::{Presence, Source};
 use crate::store::StoreReport;
 use crate::tokens::TokenRole;
+use crate::traces::{TraceStore, TraceStoreReport};
 
 /// What the hub says about itself.
 #[derive(Serialize)]
@@ -39,6 +40,7 @@ struct HubReport<'h> {
     ingest: IngestCounts,
     budget: BudgetReport,
     store: StoreReport,
+    traces: Option<TraceStoreReport>,
     clients: ClientCounts,
     cpu_ms: f64,
     rss: u64,
@@ -107,6 +109,7 @@ pub(super) async fn hub(State(app): State<Arc<App>>, Extension(role): Extension<
             dropped: hub.over.report(),
         },
         store: hub.history.report(),
+        traces: hub.traces.as_ref().map(TraceStore::report),
         clients: ClientCounts { connected: hub.clients.connected(), skipped: hub.clients.skipped() },
         cpu_ms: crate::own_cost::cpu_ms(),
         rss: crate::own_cost::rss(),

@@ -10,6 +10,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
+use neurogc_wire::trace::Header;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -120,7 +121,7 @@ struct RecordingHead<'r> {
 struct TraceAnswer<'r> {
     #[serde(flatten)]
     head: RecordingHead<'r>,
-    process: TracedProcess<'r>,
+    process: TracedProcess,
     from_ms: u64,
     to_ms: u64,
     /// What could not be read, in words.
@@ -129,12 +130,20 @@ struct TraceAnswer<'r> {
 
 /// The process that wrote a trace.
 #[derive(Serialize)]
-struct TracedProcess<'r> {
+pub(super) struct TracedProcess {
     pid: u32,
-    command: &'r str,
-    python: &'r str,
-    neurogc: &'r str,
-    policy: &'r str,
+    command: String,
+    python: String,
+    neurogc: String,
+    policy: String,
+    service: String,
+}
+
+impl TracedProcess {
+    pub(super) fn of(header: Header) -> Self {
+        let Header { pid, command, python, neurogc, policy, service, .. } = header;
+        Self { pid, command, python, neurogc, policy, service }
+    }
 }
 
 pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
@@ -152,16 +161,9 @@ pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> 
             }
             Kind::Trace => {
                 let recording = recording::read(bytes).map_err(unreadable)?;
-                let header = recording.header;
                 to_text(&TraceAnswer {
                     head: RecordingHead { id, name, kind },
-                    process: TracedProcess {
-                        pid: header.pid,
-                        command: &header.command,
-                        python: &header.python,
-                        neurogc: &header.neurogc,
-                        policy: &header.policy,
-                    },
+                    process: TracedProcess::of(recording.header),
                     from_ms: recording.from_ms,
                     to_ms: recording.to_ms,
                     damage: recording.damage.iter().map(ToString::to_string).collect(),
@@ -173,17 +175,29 @@ pub(super) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> 
     .await
 }
 
+/// What the file of a trace is.
+pub(super) const TRACE_TYPE: &str = "application/octet-stream";
+
 /// The file as it is, part by part.
 pub(super) async fn file(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let turn = Arc::clone(&app.downloading).try_acquire_owned();
-    let turn = turn.map_err(|_| ApiError::busy("other recordings are being downloaded"))?;
-    let (entry, mut file) = blocking(move || {
-        let entry = find(&app, &id)?;
-        let file = std::fs::File::open(&entry.path).map_err(unreadable)?;
-        Ok((entry, file))
+    let entry = blocking({
+        let app = Arc::clone(&app);
+        move || find(&app, &id)
     })
     .await?;
-    let kind = if entry.kind == Kind::Trace { "application/octet-stream" } else { "application/json" };
+    let kind = if entry.kind == Kind::Trace { TRACE_TYPE } else { "application/json" };
+    streamed(&app, kind, move || std::fs::File::open(&entry.path).map_err(unreadable)).await
+}
+
+/// Answers with what is read, part by part. There are few such answers at a time.
+pub(super) async fn streamed<R: Read + Send + 'static>(
+    app: &App,
+    kind: &'static str,
+    open: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let turn = Arc::clone(&app.downloading).try_acquire_owned();
+    let turn = turn.map_err(|_| ApiError::busy("other recordings are being downloaded"))?;
+    let mut file = blocking(open).await?;
     let (to, parts) = channel(PARTS);
     tokio::task::spawn_blocking(move || {
         let _turn = turn;

@@ -17,6 +17,7 @@ use crate::peer::Peer;
 use crate::process::Source;
 use crate::store::Store;
 use crate::tokens::Tokens;
+use crate::traces::TraceStore;
 use neurogc_wire::report::MAX_FRAME;
 
 /// A hub in a folder of its own.
@@ -34,7 +35,8 @@ impl TestHub {
     pub(super) fn with_token(token: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let history = HistorySource::Kept(Arc::new(Store::open(folder.path(), 64 << 20).unwrap()));
-        let hub = Arc::new(Hub::new("here".to_owned(), history));
+        let traces = TraceStore::open(folder.path(), 64 << 20).unwrap();
+        let hub = Arc::new(Hub::new("here".to_owned(), history).keeping(traces));
         let others = |name: &str| format!("{name}-0123456789abcdef");
         let tokens = token.map(|full| Tokens { full: full.to_owned(), read: others("read"), report: others("report") });
         let gate = Gate::new(tokens, "127.0.0.1:7077".parse().unwrap());

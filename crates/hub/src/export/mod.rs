@@ -1,5 +1,5 @@
 //! What other systems get: Prometheus asks for figures or is sent them, collectors of OpenTelemetry are sent them, stores of
-//! profiles are sent allocation sites, and object storage is sent heap dumps and recordings.
+//! profiles are sent allocation sites, and object storage is sent heap dumps, recordings and traces.
 
 pub(crate) mod objects;
 pub(crate) mod otlp;

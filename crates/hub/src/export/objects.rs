@@ -1,4 +1,4 @@
-//! Heap dumps and recordings of the hub, copied to object storage that speaks the protocol of S3, or to a folder.
+//! Heap dumps, recordings and traces of the hub, copied to object storage that speaks the protocol of S3, or to a folder.
 //!
 //! The protocol is small, so it is written out here: a request is signed (version 4 of AWS's signature), and a file is put as
 //! one object. A thread of its own reads the files.
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const PIECE: usize = 256 * 1024;
 
 /// Folders of the hub that are copied. The names of files that are not complete begin with a dot.
-const FOLDERS: [&str; 2] = ["heaps", "recordings"];
+const FOLDERS: [&str; 3] = ["heaps", "recordings", "traces"];
 
 /// Where files are copied to.
 #[derive(Clone, Debug)]
@@ -354,7 +354,7 @@ pub(crate) fn start(store: ObjectStore, data: PathBuf) -> std::io::Result<()> {
 
 async fn copy_all(store: ObjectStore, data: PathBuf) {
     let mut copied = HashSet::new();
-    let mut outage = Outage::new("dumps and recordings", &store);
+    let mut outage = Outage::new("dumps, recordings and traces", &store);
     loop {
         let files = complete_files(&data);
         copied.retain(|file| files.contains(file));

@@ -1,15 +1,12 @@
-//! What repeats: steps, batches, and jobs that come by the clock.
+//! What repeats from step to step: [`StepPattern`] sees that every tenth gap is long, however long the steps between take, and says
+//! nothing about a program in which nothing repeats. [`LongGaps`] says which gap will be long, as long as it is right about it.
 //!
-//! Two views of the same program, each of fixed size and cost: [`StepPattern`] sees that every tenth gap is long, however long the
-//! steps between take, and [`Rhythm`] sees that something comes every two seconds, whatever else comes meanwhile. Neither says
-//! anything about a program in which nothing repeats. [`LongGaps`] says which gap will be long, as long as it is right about it.
+//! What comes by the clock is not looked for: to know it brought next to nothing (docs/lab-notes.md).
 
 mod long_gaps;
-mod rhythm;
 mod steps;
 
 pub use long_gaps::{ForetoldGap, GapRhythm, LongGaps};
-pub use rhythm::Rhythm;
 pub use steps::StepPattern;
 
 #[cfg(test)]

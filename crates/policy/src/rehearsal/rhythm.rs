@@ -58,6 +58,25 @@ fn a_collection_that_does_not_fit_waits_for_no_gap() {
     assert!(all > 0 && rehearsal.rooms <= 1.0 + rehearsal.slack(), "{all} {}", rehearsal.rooms);
 }
 
+/// A program that has little to do, and every two seconds a rush of 0.2 s, in which it keeps much that dies when it has become old.
+fn rushes(periods: usize, kept: f64) -> impl Iterator<Item = RehearsalTick> {
+    (0..periods * 1_000).map(move |index| {
+        let in_rush = index % 1_000 >= 900;
+        let (busy, kept) = (in_rush || index.is_multiple_of(10), if in_rush { kept } else { 20.0 });
+        RehearsalTick { busy, kept, dies_soon: 0.9, ..RehearsalTick::default() }
+    })
+}
+
+#[test]
+fn a_rush_that_nearly_fills_the_room_does_not_break_the_bound() {
+    for live in [120_000, 293_253, 400_000] {
+        for kept in [500.0, 850.0, 998.82] {
+            let rehearsal = rehearsal(live, true).play(rushes(12, kept));
+            assert!(rehearsal.rooms <= 1.0 + rehearsal.slack(), "{live} {kept}: {}", rehearsal.rooms);
+        }
+    }
+}
+
 fn any_rhythm() -> impl Strategy<Value = Option<GapRhythm>> {
     let ms = |most: u64| (0..most).prop_map(Duration::from_millis);
     prop::option::of((0..20_u64, 0..20_u64, ms(2_000), ms(20_000)))

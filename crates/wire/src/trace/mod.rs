@@ -22,7 +22,7 @@ mod writer;
 use serde::{Deserialize, Serialize};
 
 pub use order::OrderKind;
-pub use reader::{Block, Damage, Trace, TraceError, read, read_block, walk};
+pub use reader::{Block, Damage, Trace, TraceError, header_length, read, read_block, walk};
 pub use record::{Place, Record, WaitSource};
 pub use site_block::{MAX_SITES_BLOCK, SITES_MAGIC, SMALLER_SITES, cut_sites, encode_sites};
 pub use writer::{BlockWriter, MAX_BLOCK, encode, encode_header};
@@ -53,6 +53,8 @@ pub struct Header {
     pub neurogc: String,
     /// The policy that was in force at the start.
     pub policy: String,
+    /// The service that the process belongs to.
+    pub service: String,
     /// When the trace begins: nanoseconds since 1970.
     pub started_unix_ns: u64,
     /// The collector's thresholds at the start.

@@ -98,6 +98,15 @@ pub fn walk(bytes: &[u8], each: &mut impl FnMut(Block)) -> Result<(Header, Vec<D
     Ok((header, damage))
 }
 
+/// How many bytes of a file come before its blocks, by the first 18 of them: a file whose header is known can be read without it.
+#[must_use]
+pub fn header_length(start: &[u8]) -> Option<u64> {
+    let mut rest = start.strip_prefix(MAGIC)?;
+    let _version: [u8; 2] = take(&mut rest)?;
+    let json = u32::from_le_bytes(take(&mut rest)?);
+    Some(18 + u64::from(json))
+}
+
 fn read_header(from: &mut &[u8]) -> Option<Header> {
     let length = u32::from_le_bytes(take(from)?) as usize;
     let crc = u32::from_le_bytes(take(from)?);
