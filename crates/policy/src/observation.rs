@@ -23,6 +23,9 @@ pub struct Observation {
     /// The collector's counters: net allocations since the last young collection, young collections since the last
     /// middle one, middle ones since the last full one.
     pub counts: [u32; 3],
+    /// Objects that have become old since CPython's last full collection, as it counts them when they do. Its counters leave out
+    /// objects that it takes from its free lists, up to eighty dicts and as many lists in each collection.
+    pub promoted: u64,
     /// Objects that the last walk or full collection left behind, as the pacer counts them.
     pub tenured: u64,
     /// Objects that have come on top of that.

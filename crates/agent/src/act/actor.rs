@@ -291,6 +291,7 @@ impl Actor {
             in_flight: hooks.in_flight(),
             requests: hooks.ended(),
             counts: vm.counts(),
+            promoted: vm.pending(),
             rss: Bytes::new(self.resident(vm, RESIDENT_NS)),
             ceiling: self.ceiling().map(Bytes::new),
             left_for_copies: self.left_for_copies().map(Bytes::new),

@@ -86,7 +86,7 @@ pub(super) struct FakeCollector {
     /// How often objects were frozen or thawed, which moves the ends of their list.
     pub(super) frozen_changes: u64,
     total: u64,
-    pending: u64,
+    pub(super) pending: u64,
     /// Young objects that were set aside for a slice, by which thread, and the counts with them.
     aside: Option<(usize, FakeObjects, [i64; 2])>,
     /// The collections that run, innermost last: their threads, and whether they are in the callback that tells of their
@@ -424,6 +424,10 @@ impl Vm for Fake<'_> {
 
     fn tenured(&self) -> u64 {
         self.call(|collector| collector.total)
+    }
+
+    fn pending(&self) -> u64 {
+        self.call(|collector| collector.pending)
     }
 
     fn tracked_estimate(&self) -> u64 {

@@ -66,6 +66,10 @@ impl Vm for ThisProcess<'_, '_> {
         self.interpreter.collector.map_or(0, |collector| collector.generations(self.py).total().max(0) as u64)
     }
 
+    fn pending(&self) -> u64 {
+        self.interpreter.collector.map_or(0, |collector| collector.generations(self.py).pending().max(0) as u64)
+    }
+
     fn tracked_estimate(&self) -> u64 {
         self.interpreter.collector.map_or(0, |collector| {
             let generations = collector.generations(self.py);

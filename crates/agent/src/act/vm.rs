@@ -38,6 +38,9 @@ pub(crate) trait Vm {
     /// Objects that the last full collection left.
     fn tenured(&self) -> u64;
 
+    /// Objects that have become old since then, as CPython counts them.
+    fn pending(&self) -> u64;
+
     /// About how many objects are tracked.
     fn tracked_estimate(&self) -> u64;
 

@@ -277,6 +277,7 @@ impl<'a> Attendant<'a> {
             in_flight: self.hooks.in_flight(),
             requests: self.hooks.ended(),
             counts: collector.map_or([0; 3], |collector| collector.counts()),
+            promoted: collector.map_or(0, |collector| collector.pending()),
             rss: Bytes::new(resident().unwrap_or(0)),
             ceiling: self.acting.actor.ceiling().map(Bytes::new),
             left_for_copies: self.acting.actor.left_for_copies().map(Bytes::new),

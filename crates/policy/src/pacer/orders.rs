@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    BACKSTOP, COPIES_MANY, COPIES_SHORT, CREDIT, EARNED, FAILURES_MANY, GROWN, HEAVY_FEWEST, HEAVY_FILLED, LATE,
-    NEARLY, Out, Pacer, SLICE, SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
+    BACKSTOP, COPIES_MANY, COPIES_SHORT, CREDIT, EARNED, FAILURES_MANY, GROWN, HEAVY_FILLED, LATE, NEARLY, Out, Pacer,
+    SLICE, SMALL_HEAP, SPREAD, THROTTLE, THROTTLE_LEAST, THROTTLE_SPAN,
 };
 use crate::bytes::Bytes;
 use crate::observation::{Decision, Moment, Observation, Order, Scope, Snapshot};
@@ -39,8 +39,7 @@ impl Pacer {
         let few = self.objects.now() < SMALL_HEAP as f64;
         let small = few || self.is_plain_shorter();
         let bytes = self.filled_in_bytes(observation) > 1.0;
-        let new = self.objects.now() - self.live;
-        let heavy = bytes && new > HEAVY_FEWEST && observation.now >= self.plain_at.1;
+        let heavy = bytes && self.has_new(observation) && observation.now >= self.plain_at.1;
         let may_be_plain = observation.now >= self.plain_at.0;
         let most = self.most_rooms(self.live);
         if filled > most && may_be_plain && !small {
@@ -342,6 +341,31 @@ mod tests {
             pacer.is_plain_shorter()
         });
         assert_eq!(plain.count(), 15);
+    }
+
+    #[test]
+    fn heavy_garbage_is_noticed_though_more_is_freed_than_was_counted() {
+        let mut pacer = pacer();
+        let grown = RSS.share(1.5);
+        for at in 0..1_000 {
+            // Of 400 objects 80 came from free lists; two survive each time.
+            let collected = Collected {
+                at: Duration::from_secs(2) + Duration::from_millis(at),
+                generation: Generation::Young,
+                pause: Duration::from_micros(100),
+                gathered: 320,
+                freed: 398,
+                rss: grown,
+                objects: None,
+            };
+            pacer.collected(&collected, grown);
+        }
+        let mut ask = |promoted: u64| {
+            let (now, moment, snapshot) = (Duration::from_secs(3), Moment::CollectionEnd, Snapshot::Unavailable);
+            let seen = Observation { now, moment, rss: grown, snapshot, promoted, ..Observation::default() };
+            pacer.must(&seen).map(|order| order.decision)
+        };
+        assert_eq!((ask(0), ask(200)), (None, Some(Decision::Full)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How much the heap may grow, and how much of that it has.
 
-use super::{BACKSTOP, CROWDED, CROWDED_ROOM, PROMISE, Pacer};
+use super::{BACKSTOP, CROWDED, CROWDED_ROOM, HEAVY_FEWEST, PROMISE, Pacer};
 use crate::bytes::Bytes;
 use crate::observation::Observation;
 
@@ -43,6 +43,12 @@ impl Pacer {
             return 0.0;
         }
         observation.rss.saturating_sub(self.live_bytes).as_f64() / room.max(1.0)
+    }
+
+    /// Whether there are enough new objects for them to be what memory in bytes has grown by. Counted allocations alone may miss them:
+    /// where each collection frees more than was counted, as with objects from free lists, they never rise.
+    pub(super) fn has_new(&self, observation: &Observation) -> bool {
+        (self.objects.now() - self.live).max(observation.promoted as f64) > HEAVY_FEWEST
     }
 
     /// How much of the room is filled.

@@ -1,6 +1,6 @@
 //! What the pacer still does in a rank of a training job, where a plan that ranks share has its place.
 
-use super::{BACKSTOP, FULL_SWITCH, HEAVY_FEWEST, Pacer};
+use super::{BACKSTOP, FULL_SWITCH, Pacer};
 use crate::observation::{Observation, Order};
 use crate::policies::Thresholds;
 
@@ -32,7 +32,7 @@ impl Pacer {
     #[must_use]
     pub(crate) fn wants_cycle(&self, observation: &Observation, rooms: f64) -> bool {
         let many = self.filled() > rooms && observation.now >= self.plain_at.0;
-        let heavy = self.filled_in_bytes(observation) > rooms && self.objects.now() - self.live > HEAVY_FEWEST;
+        let heavy = self.filled_in_bytes(observation) > rooms && self.has_new(observation);
         (many && self.is_worth()) || (heavy && observation.now >= self.plain_at.1)
     }
 }

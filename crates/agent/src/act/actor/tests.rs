@@ -89,6 +89,7 @@ fn what_a_look_has_ordered_is_done_once() {
         in_flight: 0,
         requests: 0,
         counts: [0; 3],
+        promoted: 0,
         rss: Bytes::ZERO,
         ceiling: None,
         left_for_copies: None,

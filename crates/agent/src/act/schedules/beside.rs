@@ -174,9 +174,9 @@ impl FakeProcess {
     }
 
     fn situation(&self, agent: &ActingAgent) -> Situation {
-        let (now, counts) = {
+        let (now, counts, promoted) = {
             let interpreter = lock(&self.interpreter);
-            (interpreter.now, interpreter.counts.map(|count| count as u32))
+            (interpreter.now, interpreter.counts.map(|count| count as u32), interpreter.pending)
         };
         Situation {
             now: agent.actor.since_install(now),
@@ -185,6 +185,7 @@ impl FakeProcess {
             in_flight: agent.hooks.in_flight(),
             requests: agent.hooks.ended(),
             counts,
+            promoted,
             rss: Bytes::new(agent.actor.resident_seen()),
             ceiling: None,
             left_for_copies: None,
