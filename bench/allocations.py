@@ -1,7 +1,7 @@
 """What the allocation sampler costs: instructions of the program's main thread, counted by Valgrind.
 
     python bench/allocations.py [--python EXE]... [--program NAME]... [--with native]... [--pyperformance FOLDER]
-                                [--log FILE] [--interval KIB] [--save cost|tools|heaps]
+                                [--log FILE] [--interval KIB] [--clock PAIRS] [--save cost|tools|heaps|time]
 
 Runs programs of our own and of pyperformance, with and without the sampler, and prints the ratio of the instructions of
 their rounds. The start of the process is not counted. Threads of the agent are not counted either: under Valgrind they wake
@@ -14,6 +14,9 @@ the cost depends on how many objects live.
 `--interval KIB` sets `sample_kib`. The distance between samples grows with the heap, so the programs `heap:…` cost less beside larger heaps.
 `--program heap:100000 --program heap:1000000 --program heap:5000000 --interval 256 --save heaps` shows whether the hooks alone are flat: at
 256 KiB even the largest heap has so few samples that the distance stays as it is, and the program fails if it does not.
+
+`--clock PAIRS` measures time instead, without Valgrind: each program runs so many times with the sampler and without it in turn, and its
+figure is the median of the pairs. `--save time` writes that table.
 
 `--pyperformance` is the folder `pyperformance/data-files/benchmarks` of an installed pyperformance; without it only our own
 programs run. `--with tracemalloc`, `memray`, `ddtrace` or `reftracer` runs another hook, without NeuroGC, beside it; `--packages` is
@@ -31,6 +34,7 @@ import math
 import os
 import platform
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -162,6 +166,24 @@ def count(python: str, name: str, mode: str, given: argparse.Namespace) -> int:
         return int(totals[1])
 
 
+def clock(python: str, name: str, given: argparse.Namespace) -> float:
+    """The time of a program's rounds with the sampler to that without it."""
+    path, program = script(name, given.pyperformance)
+    command = [python, str(COUNTED / "pyperf.py"), str(path), str(program.rounds), *program.constants, "--", *program.arguments]
+
+    def seconds(mode: str) -> float:
+        with tempfile.TemporaryDirectory(prefix="neurogc-clock-") as folder:
+            own = environment(mode, None, given.interval) | {"NEUROGC_BENCH_CLOCK": "1"}
+            done = subprocess.run(command, env=own, cwd=folder, capture_output=True, text=True, timeout=600)
+        found = re.search(r"^counted: (\S+)", done.stderr, re.MULTILINE)
+        if done.returncode != 0 or found is None:
+            raise SystemExit(f"{name} with {mode}: {done.stderr[-2000:]}")
+        return float(found[1])
+
+    pairs = [{mode: seconds(mode) for mode in (("off", "native") if turn % 2 else ("native", "off"))} for turn in range(given.clock)]
+    return statistics.median(pair["native"] / pair["off"] for pair in pairs)
+
+
 class Counts:
     """What was counted: in a file, if one is given."""
 
@@ -255,7 +277,18 @@ def save_heaps(python: str, ratios: dict[str, dict[str, float]], interval: float
     results.save(name, command, columns, [row], keys=1, measured=measured(version(python)))
 
 
-TABLES = {"cost": save_cost, "tools": save_tools, "heaps": save_heaps}
+def save_time(python: str, ratios: dict[str, dict[str, float]], _: float | None) -> None:
+    """One row for an interpreter: what the programs of pyperformance take in time."""
+    found = {name: value for name, value in ratios["native"].items() if name in PYPERFORMANCE}
+    worst = max(found, key=found.__getitem__)
+    middle = [f"{of(found.values()):.3f}" for of in (mean, statistics.median)]
+    row = [version(python), str(len(found)), *middle, f"{found[worst]:.3f} (`{worst}`)"]
+    columns = ["CPython", "programs", "geometric mean", "median", "worst"]
+    command = "python bench/allocations.py --clock 13 --pyperformance FOLDER --save time"
+    results.save("allocation-time", command, columns, [row], keys=1, measured=measured(version(python)).removesuffix(", one run each"))
+
+
+TABLES = {"cost": save_cost, "tools": save_tools, "heaps": save_heaps, "time": save_time}
 
 
 def main() -> None:
@@ -266,6 +299,7 @@ def main() -> None:
     parser.add_argument("--pyperformance", type=Path, help="the folder with pyperformance's programs")
     parser.add_argument("--packages", help="the folder with memray and ddtrace")
     parser.add_argument("--interval", type=float, help="the distance of sampling points in KiB, which must stay as it is")
+    parser.add_argument("--clock", type=int, metavar="PAIRS", help="measure time instead, so many times with and without")
     parser.add_argument("--keep", type=Path, help="a folder for Callgrind's files")
     parser.add_argument("--part", type=float, default=1, help="this part of the rounds of each program")
     parser.add_argument("--log", type=Path, help="a file for every count")
@@ -275,10 +309,14 @@ def main() -> None:
     programs = given.program or [*OWN, *(PYPERFORMANCE if given.pyperformance else [])]
     for python in given.python or [sys.executable]:
         ratios: dict[str, dict[str, float]] = {}
-        # The first run compiles modules of the standard library.
-        count(python, programs[0], "off", given)
+        if not given.clock:
+            # The first run compiles modules of the standard library.
+            count(python, programs[0], "off", given)
         for name in programs:
-            row = {mode: counts.ratio(python, name, mode) for mode in given.modes or ["native"]}
+            if given.clock:
+                row = {"native": clock(python, name, given)}
+            else:
+                row = {mode: counts.ratio(python, name, mode) for mode in given.modes or ["native"]}
             print(json.dumps({"program": name, **{mode: round(value, 4) for mode, value in row.items()}}), flush=True)
             for mode, value in row.items():
                 ratios.setdefault(mode, {})[name] = value
