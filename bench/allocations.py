@@ -235,7 +235,7 @@ def figure(value: float, goal: float = math.inf) -> str:
     return results.bold(f"{value:.3f}", value > goal)
 
 
-def save_cost(python: str, ratios: dict[str, dict[str, float]], _: float | None) -> None:
+def save_cost(python: str, ratios: dict[str, dict[str, float]], _: argparse.Namespace) -> None:
     """One row: an interpreter, the programs of pyperformance together, and each of our own."""
     native = ratios["native"]
     found = {name: value for name, value in native.items() if name in PYPERFORMANCE}
@@ -252,7 +252,7 @@ def save_cost(python: str, ratios: dict[str, dict[str, float]], _: float | None)
     results.save("allocations", command, columns, [row], keys=1, measured=measured(version(python)))
 
 
-def save_tools(python: str, ratios: dict[str, dict[str, float]], _: float | None) -> None:
+def save_tools(python: str, ratios: dict[str, dict[str, float]], _: argparse.Namespace) -> None:
     """One row for each program, one column for each profiler."""
     names = list(next(iter(ratios.values())))
     rows = [[f"`{name}`", *(f"{every[name]:.2f}" for every in ratios.values())] for name in names]
@@ -264,7 +264,7 @@ def save_tools(python: str, ratios: dict[str, dict[str, float]], _: float | None
     results.save("allocation-tools", command, columns, rows, keys=1, measured=measured(version(python)))
 
 
-def save_heaps(python: str, ratios: dict[str, dict[str, float]], interval: float | None) -> None:
+def save_heaps(python: str, ratios: dict[str, dict[str, float]], given: argparse.Namespace) -> None:
     """One row for an interpreter: what the same work costs beside heaps of different sizes."""
     found = {name: ratios["native"][name] for name in HEAPS}
     spread = max(found.values()) / min(found.values()) - 1
@@ -272,19 +272,19 @@ def save_heaps(python: str, ratios: dict[str, dict[str, float]], interval: float
     columns = ["CPython", *(f"{int(name.partition(':')[2]):,} objects" for name in HEAPS), "largest ÷ smallest"]
     programs = " ".join(f"--program {name}" for name in HEAPS)
     # In a table of its own where the distance is fixed.
-    name, option = ("allocation-heaps", "") if interval is None else ("allocation-heaps-fixed", f"--interval {interval:g} ")
+    name, option = ("allocation-heaps", "") if given.interval is None else ("allocation-heaps-fixed", f"--interval {given.interval:g} ")
     command = f"python bench/allocations.py {programs} {option}--save heaps"
     results.save(name, command, columns, [row], keys=1, measured=measured(version(python)))
 
 
-def save_time(python: str, ratios: dict[str, dict[str, float]], _: float | None) -> None:
+def save_time(python: str, ratios: dict[str, dict[str, float]], given: argparse.Namespace) -> None:
     """One row for an interpreter: what the programs of pyperformance take in time."""
     found = {name: value for name, value in ratios["native"].items() if name in PYPERFORMANCE}
     worst = max(found, key=found.__getitem__)
     middle = [f"{of(found.values()):.3f}" for of in (mean, statistics.median)]
     row = [version(python), str(len(found)), *middle, f"{found[worst]:.3f} (`{worst}`)"]
     columns = ["CPython", "programs", "geometric mean", "median", "worst"]
-    command = "python bench/allocations.py --clock 13 --pyperformance FOLDER --save time"
+    command = f"python bench/allocations.py --clock {given.clock} --pyperformance FOLDER --save time"
     results.save("allocation-time", command, columns, [row], keys=1, measured=measured(version(python)).removesuffix(", one run each"))
 
 
@@ -305,6 +305,8 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="a file for every count")
     parser.add_argument("--save", choices=TABLES, help="the table to write")
     given = parser.parse_args()
+    if (given.save == "time") != bool(given.clock) and given.save:
+        parser.error("the table of times is that of --clock, and the others are counted")
     counts = Counts(given)
     programs = given.program or [*OWN, *(PYPERFORMANCE if given.pyperformance else [])]
     for python in given.python or [sys.executable]:
@@ -326,7 +328,7 @@ def main() -> None:
             worst = max(found, key=found.__getitem__)
             print(f"{python} {mode}: geometric mean {mean(found.values()):.4f}, worst {found[worst]:.4f} ({worst})", flush=True)
         if given.save:
-            TABLES[given.save](python, ratios, given.interval)
+            TABLES[given.save](python, ratios, given)
 
 
 if __name__ == "__main__":

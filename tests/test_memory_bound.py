@@ -57,7 +57,7 @@ print(json.dumps({"peak": peak(), "made": number}))
     [
         pytest.param(2, 0, id="busy"),
         pytest.param(2, 0.002, id="with gaps", marks=pytest.mark.twice),
-        # One object of each middle collection stays until a full one: CPython does not come to that for minutes.
+        # One object of each middle collection stays until a full one, which CPython puts off until they are a quarter of all objects.
         pytest.param(8, 0, id="for longer", marks=pytest.mark.twice),
     ],
 )
